@@ -153,8 +153,11 @@ class Estimate:
     high: float
     n: int  # number of sampling units
     null_value: float | None = None  # value under no bias, or None if the measure has no null
-    method: str = ""  # method of the interval, e.g. "exact binomial 95 %" or "bootstrap (BCa) 95 %"
+    method: str = ""  # method of the interval, e.g. "exact binomial 95 %" or "Student's t 95 %"
     note: str = ""  # reason for a nan, or another caveat; "" otherwise
+    # two-sided p of the null value, by the test that the interval inverts: at most 1 - confidence just where the
+    # interval excludes the null value; nan without a null value or an interval
+    p_value: float = math.nan
 
     @classmethod
     def without_interval(cls, value: float, n: int, note: str, *, null_value: float | None = None) -> Estimate:
@@ -167,13 +170,14 @@ class Estimate:
         return cls.without_interval(math.nan, n, note, null_value=null_value)
 
     def scaled(self, factor: float, offset: float = 0.0) -> Estimate:
-        """Convert to another unit: ``factor`` times, plus ``offset``."""
+        """Convert to another unit, also the null value: ``factor`` times (above 0), plus ``offset``."""
         value, low, high = (factor * end + offset for end in (self.value, self.low, self.high))
-        return replace(self, value=value, low=low, high=high)
+        null = None if self.null_value is None else factor * self.null_value + offset
+        return replace(self, value=value, low=low, high=high, null_value=null)
 
     def of_null(self, null_value: float | None) -> Estimate:
-        """Copy with another null value."""
-        return replace(self, null_value=null_value)
+        """Copy with another null value, of which no test was made: it has no p-value."""
+        return self if null_value == self.null_value else replace(self, null_value=null_value, p_value=math.nan)
 
     def with_note(self, note: str) -> Estimate:
         """Copy with a further note; "" adds none."""

@@ -95,7 +95,7 @@ def leans_of(sets: Sets, seed: int) -> dict[str, Estimate]:
     internal = internal_bias(composite)
     pictures, texts = _relative_leans(sets)
     return {
-        "association": mean_association(sets["neutral"], sets["a"], sets["b"], rng=seed),
+        "association": mean_association(sets["neutral"], sets["a"], sets["b"]),
         "relative_lean_difference": relative_lean_difference_estimate(pictures, texts),
         "log_amplification": log_amplification_estimate(pictures, texts),
         "composite_association": composite.mcas_interval,
@@ -244,7 +244,7 @@ class _Pool:
             one = self.neutral[first, (repetition + (condition == first)) % n]
             other = self.neutral[condition, repetition]
             lean, other_lean = (side @ (positive - negative) for side in (one, other))
-            variety = variety_difference_tests(one, other, direction, rng=repetition)[0]
+            variety = variety_difference_tests(one, other, direction)[0]
             for key, variant, test, target in (
                 ("prevalence_difference", "in pairs", prevalence_difference_test(lean, other_lean), gain),
                 ("prevalence_difference", "apart", two_shares(lean > 0, other_lean > 0, 0.95), gain),

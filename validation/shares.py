@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from bias_core.explore.report import verdicts
+from bias_core.explore.report import share_claims
 from bias_core.measures.intervals import exact_interval, wilson_interval
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.study.attribute_scores import AttributeScore
@@ -80,8 +80,8 @@ def rules(attributes: Sequence[Attribute], n: int) -> dict[str, Calls]:
     beyond = [[_leaves_out(wilson_interval(k, n), one.reference) for k in range(n + 1)] for one in attributes]
     return {
         WILSON: lambda counts: any(of[k] for of, k in zip(beyond, counts, strict=True)),
-        EXACT: lambda counts: (
-            not {"above", "below"}.isdisjoint(verdicts([of[k] for of, k in zip(scores, counts, strict=True)], NOMINAL))
+        EXACT: lambda counts: any(
+            claim.is_clear for claim in share_claims([of[k] for of, k in zip(scores, counts, strict=True)], NOMINAL)
         ),
     }
 

@@ -24,7 +24,7 @@ from bias_core.measures.paired_prevalence import (
 )
 from bias_core.measures.sequential import difference_sequence
 from bias_core.number_text import format_number
-from bias_core.study.arm_comparison import MOST_IN_PAIRS, mean_sample, share_test_without_p
+from bias_core.study.arm_comparison import MOST_IN_PAIRS, mean_sample, share_test
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.limits import stop_rule
 from bias_core.study.types import (
@@ -88,9 +88,7 @@ class Scored:
             return mean_sample(self.units, present)
         corrected = end == "corrected"
         values = of.margins > 0 if corrected else present - (reference or 0.0)
-        return replace(
-            mean_sample(self.units, values, errors=of.errors if corrected else None), test=share_test_without_p
-        )
+        return replace(mean_sample(self.units, values, errors=of.errors if corrected else None), test=share_test)
 
 
 def _variety_test(
@@ -101,7 +99,7 @@ def _variety_test(
     key = (id(b), one.tobytes(), other.tobytes(), confidence, seed)
     if key not in a.tests:
         deltas = np.stack(list(a.directions.values()))
-        a.tests[key] = variety_difference_tests(a.rows[one], b.rows[other], deltas, confidence=confidence, rng=seed)
+        a.tests[key] = variety_difference_tests(a.rows[one], b.rows[other], deltas, confidence=confidence)
     tests: tuple[PairedTest, ...] = a.tests[key]
     return tests[list(a.directions).index(attribute)]
 

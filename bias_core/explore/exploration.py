@@ -14,8 +14,9 @@ from bias_core.measures.association import association
 from bias_core.measures.clustering import ClusterResult
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.attributes import ALL, finding_key
+from bias_core.study.claims import NO_CLAIM
 from bias_core.study.design import PACK
-from bias_core.study.types import StudyReport, StudyTable
+from bias_core.study.types import Claim, StudyReport, StudyTable
 from bias_core.types import Attribute, Estimate, StoredImage
 from bias_core.values import option_values
 
@@ -174,6 +175,11 @@ class Exploration:
             numbers=self.scored_numbers,
             note=self._tables[EIGENVALUES].note,
         )
+
+    def claim(self, key: str) -> Claim:
+        """Return what may be claimed of the number with this key."""
+        claims = (finding.claim for finding in self.results.findings if finding.key == key)
+        return next(filter(None, claims), NO_CLAIM)
 
     @cached_property
     def _frame(self) -> pd.DataFrame:

@@ -22,14 +22,16 @@ from bias_core.explore.exploration import (
 from bias_core.explore.extension import NO_WORDS, explore_extensions
 from bias_core.explore.options import ExploreOptions, explore_options
 from bias_core.measures.clustering import ClusterResult
-from bias_core.measures.effects import adjusted_share_p_values
-from bias_core.number_text import format_rate, format_share, typeset
-from bias_core.study.arm_comparison import RATE
+from bias_core.measures.sequential import against
+from bias_core.number_text import format_p, format_rate, format_share, typeset
+from bias_core.study.arm_comparison import WHY_NOT
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.attributes import ALL, finding_key
+from bias_core.study.claims import decide_claims, p_words
 from bias_core.study.headlines import differences_headline, numbers_headline
 from bias_core.study.limits import growth
 from bias_core.study.types import (
+    Claim,
     Finding,
     Results,
     Sample,
@@ -39,7 +41,6 @@ from bias_core.study.types import (
     columns,
     drawable,
     figure,
-    lean,
     listed,
     mark,
     or_nan,
@@ -64,7 +65,7 @@ def exploration_results(
     confidence: float = 0.95,
 ) -> Results:
     """Return the results of each prompt, then of all pictures; ``sample`` takes the end of a key and the score."""
-    findings = list(_attribute_findings(cells, sample))
+    findings = list(_attribute_findings(cells, sample, confidence))
     tables = list(_attribute_table(cells))
     shares = share_figure(cells[ALL]) if len(cells) == 1 else _shares_by_prompt(cells)
     figures = [shares, _growth_figure(cells, confidence), _prompt_figure(cells)]
@@ -83,12 +84,16 @@ def exploration_results(
 
 
 def _attribute_findings(
-    cells: Mapping[str, Sequence[AttributeScore]], sample: Callable[[str, Any], Sample | None]
+    cells: Mapping[str, Sequence[AttributeScore]], sample: Callable[[str, Any], Sample | None], confidence: float
 ) -> Iterator[Finding]:
-    """Yield every number of every attribute, kind by kind; for a single prompt only P, P − P* and Ψ."""
+    """Yield every number of every attribute, kind by kind; for a single prompt only P, P − P* and Ψ.
+
+    Claims are made of all pictures; P − P* and Ψ restate that of P.
+    """
     for cell, scores in cells.items():
+        claims = share_claims(scores, confidence) if cell == ALL else (None,) * len(scores)
         for end, kind in KINDS.items():
-            for score in scores:
+            for score, claim in zip(scores, claims, strict=True):
                 name, estimate = score.attribute.name, getattr(score, kind.field)
                 without_rate = score.attribute.reference is None and end in ("difference", "psi")
                 if estimate is None or without_rate or (cell != ALL and end not in ("p", "difference", "psi")):
@@ -98,6 +103,8 @@ def _attribute_findings(
                     title=f"{name}{f', {POOLED if cell == ALL else cell}' if len(cells) > 1 else ''}: {kind.label}",
                     metric=kind.metric,
                     estimate=estimate,
+                    claim=claim if end == "p" else None,
+                    claim_of=finding_key(cell, name, "p") if cell == ALL and end in ("difference", "psi") else "",
                     expected=score.drawn if end in ("p", "corrected") else None,
                     says=kind.says,
                     sample=sample(end, score) if cell == ALL else None,
@@ -312,15 +319,9 @@ def yes_or_no(score: AttributeScore) -> np.ndarray:
     return words
 
 
-BACK = "not clear among all"
-"""The interval excludes P*, but not clearly enough among several attributes."""
 OF_CONCEPT = "of the concept"
 """Part of the number of pictures of a run with an association."""
-_CLEAR = {"above": "more than", "below": "less than"}
 _MOST_LISTED = 3  # prompts in a headline
-_BACK = (
-    " Its interval excludes that rate, but with {n} attributes this happens by chance in more than {level:.0%} of runs."
-)
 _NO_SOURCE = "No real-world rate with a source is known, so no share is called too high or too low."
 
 
@@ -370,21 +371,22 @@ def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> 
         shares = [f"“{score.attribute.name}” in {_share_words(score.prevalence)} pictures" for score in others]
         shares = [f"{_share_words(first.prevalence)} pictures", *shares]
         return f"“{first.attribute.name}” is seen in {listed(shares)}. {_NO_SOURCE}"
-    found = list(zip(compared, verdicts(compared, confidence), strict=True))
-    clear = [line for line in found if line[1] in _CLEAR]
-    lead, verdict = max(clear or found, key=lambda one: _departure(one[0]))
+    claims = share_claims(compared, confidence)
+    clear = [(score, claim) for score, claim in zip(compared, claims, strict=True) if claim.is_clear]
+    lead, claim = max(clear or zip(compared, claims, strict=True), key=lambda pair: _departure(pair[0]))
     some = len(compared) < len(attributes)
     kind = "attribute with a sourced rate" if some else "attribute"
     reference = format_rate(lead.attribute.reference)
     share = f"“{lead.attribute.name}” is seen in {_share_words(lead.prevalence)} pictures"
     if not clear:
         is_far = len(compared) > 1 and format_rate(lead.prevalence.value) != reference
-        back = _BACK.format(n=len(compared), level=1 - confidence) if verdict == BACK else ""
+        reason = f" Not clear: {claim.reason}." if claim.reason else ""
         farthest = "Farthest: " if is_far else ""
-        return f"No {kind} differs clearly from the real-world rate. {farthest}{share}, against {reference}.{back}"
+        return f"No {kind} differs clearly from the real-world rate. {farthest}{share}, against {reference}.{reason}"
     verb = "differs clearly from its" if len(clear) == 1 else "differ clearly from their"
     rest = f" {len(clear)} of {len(compared)} {kind}s {verb} real-world rate." if len(compared) > 1 else ""
-    return f"{share}, {_CLEAR[verdict]} the real-world rate of {reference}.{rest}"
+    beyond = claim.choose("more than", "less than", "")
+    return f"{share}, {beyond} the real-world rate of {reference} ({p_words(claim)}).{rest}"
 
 
 def _share_words(share: Estimate) -> str:
@@ -407,31 +409,26 @@ def _differences_of_arms(report: StudyReport) -> str:
     is_share = frame["finding"].str.endswith(f": {KINDS['p'].label}") if len(frame) else frame
     shares = frame[is_share & frame["p adjusted"].notna()] if len(frame) else frame
     if shares.empty:
-        return differences_headline(report, frame)
+        return differences_headline(frame)
     clear = shares[shares["clear"] == "yes"]
     row = (shares if clear.empty else clear).sort_values("difference", key=abs, ascending=False).iloc[0]
     gap = [typeset(100 * row[end], "+.0f") for end in ("difference", "low", "high")]
     says = (
         f"“{row['finding'].rpartition(': ')[0]}” is seen in {format_rate(row['value first'])} of “{row['first']}” "
         f"and {format_rate(row['value second'])} of “{row['second']}” pictures: "
-        f"{gap[0]} points [{gap[1]}, {gap[2]}]"
+        f"{gap[0]} points [{gap[1]}, {gap[2]}], n = {row['n']:,}"
     )
     if clear.empty:
         reach = max(shares[["low", "high"]].abs().max())
-        one = "The largest gap: " if len(shares) > 1 else ""
-        says = f"No clear difference. {one}{says}.{_taken_back(row, len(shares))}"
+        which = "The largest gap: " if len(shares) > 1 else ""
+        reason = row[WHY_NOT]
+        says = f"No clear difference. {which}{says}.{f' Not clear: {reason}.' if reason else ''}"
         return f"{says} A gap of up to {100 * reach:.0f} points is still possible."
+    says = f"{says}, {'adjusted ' if len(shares) > 1 else ''}p {format_p(row['p adjusted'])}"
     if len(shares) == 1:
-        return f"{says}, a clear difference."
+        return f"{says}: a clear difference."
     which = "the only clear difference" if len(clear) == 1 else f"the largest of {len(clear)} clear differences"
-    return f"{says}, {which} of {len(shares)}."
-
-
-def _taken_back(row: "pd.Series[Any]", n: int) -> str:
-    """Say why no gap is clear although an interval excludes 0."""
-    if n == 1 or row["low"] <= 0 <= row["high"]:
-        return ""
-    return f" Its interval excludes 0, but with {n} gaps this happens by chance in more than {RATE:.0%} of comparisons."
+    return f"{says}: {which} of {len(shares)}."
 
 
 def with_words(options: ExploreOptions) -> str:
@@ -454,26 +451,14 @@ def made_of(report: StudyReport) -> str:
     return f"in each arm {n:,} {OF_CONCEPT}, {n_sides:,} {others}"
 
 
-def verdicts(scores: Sequence[AttributeScore], confidence: float) -> list[str]:
-    """Return the verdict on each P against its P*: "above", "below", "within", "assumed", "unknown", or BACK.
+def share_claims(scores: Sequence[AttributeScore], confidence: float) -> tuple[Claim, ...]:
+    """Return what may be claimed of each P against its P*: one family of all attributes with a sourced P*.
 
-    It is the exact test of a share, after Holm over the attributes with a sourced P*. An assumed or chosen rate has no
-    verdict.
+    Nothing is claimed against an assumed or chosen rate.
     """
     nulls = [score.attribute.reference if score.attribute.has_source else None for score in scores]
-    shares = [score.prevalence.of_null(null) for score, null in zip(scores, nulls, strict=True)]
-    adjusted = adjusted_share_p_values(shares, confidence)
-    return [_verdict(score, p_value, 1 - confidence) for score, p_value in zip(scores, adjusted, strict=True)]
-
-
-def _verdict(score: AttributeScore, adjusted: float, level: float) -> str:
-    reference, share = score.attribute.reference, score.prevalence
-    if reference is None or math.isnan(share.low):
-        return "unknown"
-    if not score.attribute.has_source:
-        return "assumed"
-    beyond = lean(share, "above", "below", "within", null=reference)
-    return beyond if adjusted <= level or beyond == "within" else BACK
+    shares = [against(score.prevalence, null, confidence) for score, null in zip(scores, nulls, strict=True)]
+    return decide_claims(shares, confidence=confidence)
 
 
 def _departure(score: AttributeScore) -> float:

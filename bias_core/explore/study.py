@@ -107,11 +107,11 @@ def _association(
         return None
     sides = [(yield from data.embed(frames[0])), (yield from data.embed(frames[1]))]
     calls = _shown_as_asked(options, data, sides)
-    confidence, seed = data.settings.confidence, data.settings.seed
+    confidence = data.settings.confidence
     return AssociationScore(
         attribute_a=options.attribute_a,
         attribute_b=options.attribute_b,
-        mean=mean_association(rows, *sides, confidence=confidence, rng=seed),
+        mean=mean_association(rows, *sides, confidence=confidence),
         associations=association(rows, *sides),
         beyond=association_beyond_even_mix(rows, *sides, confidence=confidence) if _vary(rows, *sides) else None,
         fidelity=asked_kept_estimate(*calls, confidence=confidence) if calls else None,

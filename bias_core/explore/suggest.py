@@ -222,7 +222,6 @@ def _findings(suggestions: Sequence[Suggestion]) -> list[Finding]:
             title=f"{suggestion.attribute.name}: log-odds against the base",
             metric="object_odds",
             estimate=suggestion.odds.log_odds,
-            p_value=suggestion.odds.p_adjusted,
             says=f"{suggestion.where_from[:1].upper()}{suggestion.where_from[1:]}.",
         )
         for suggestion in suggestions

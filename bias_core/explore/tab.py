@@ -9,22 +9,24 @@ import gradio as gr
 import numpy as np
 import pandas as pd
 
-from bias_core.explore.exploration import CONCEPT, AssociationScore, Exploration, ExploredImage, is_exploration
+from bias_core.explore.exploration import BEYOND, CONCEPT, AssociationScore, Exploration, ExploredImage, is_exploration
 from bias_core.explore.options import KIND
-from bias_core.explore.report import BACK, POOLED, group_name, share_figure, verdicts
+from bias_core.explore.report import POOLED, group_name, share_figure
 from bias_core.explore.suggest import KIND as SUGGEST
 from bias_core.explore.tab_form import ExploreForm
 from bias_core.measures.effects import images_needed
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.number_text import format_change, format_rate, format_share, typeset
 from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.attributes import ALL, finding_key
 from bias_core.study.blanked_pictures import prompt_facts, reason_of
+from bias_core.study.claims import p_words
 from bias_core.study.classifiers import ERRORS_KNOWN
 from bias_core.study.design import PACK
 from bias_core.study.documents import average_uri, data_uri
 from bias_core.study.figures import N_COLOURS, figure_svg
 from bias_core.study.report_text import LIMITS
-from bias_core.study.types import StudyFigure, StudyReport, figure, lean
+from bias_core.study.types import Claim, StudyFigure, StudyReport, figure
 from bias_core.types import Estimate
 from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.comparison import SameSeed
@@ -121,21 +123,21 @@ def sentences_html(exploration: Exploration) -> str:
     if not exploration.attributes and exploration.association is None:
         return ""
     pooled = f"These sentences are for all pictures, {POOLED}." if exploration.shares_by_prompt else ""
-    found = verdicts(exploration.attributes, exploration.settings.confidence)
     items = [
         {
             "name": score.attribute.name,
-            "verdict": verdict,
-            "says": says(score, verdict),
+            "says": says(score, exploration.claim(finding_key(ALL, score.attribute.name, "p"))),
             "does_not_say": does_not_say(score),
             "source": score.attribute.reference_source if score.attribute.reference is not None else "",
         }
-        for score, verdict in zip(exploration.attributes, found, strict=True)
+        for score in exploration.attributes
     ]
     return render(
         "explore_sentences",
         items=items,
-        association="" if exploration.association is None else association_says(exploration.association),
+        association=""
+        if exploration.association is None
+        else association_says(exploration.association, exploration.claim(BEYOND)),
         more=" ".join(filter(None, (pooled, how_many(exploration), LIMITS))),
     )
 
@@ -207,8 +209,8 @@ def _share(share: Estimate) -> str:
     return format_share(share.value, share.low, share.high, n=share.n)
 
 
-def says(score: AttributeScore, verdict: str) -> str:
-    """Return the numbers of one attribute in words; ``verdict`` is among :func:`verdicts`."""
+def says(score: AttributeScore, claim: Claim) -> str:
+    """Return the numbers of one attribute, and what is claimed of them, in words."""
     share, name, reference = score.prevalence, score.attribute.name, format_rate(score.attribute.reference)
     if math.isnan(share.value):
         return f"“{name}” could not be measured: {share.note or 'no picture was scored'}."
@@ -216,14 +218,17 @@ def says(score: AttributeScore, verdict: str) -> str:
     count_words = f"“{name}” is seen in {count} of {share.n} pictures: {_share(share)}."
     if score.cannot_tell is not None and score.cannot_tell.value > 0:
         count_words += f" For {round(score.cannot_tell.value * score.cannot_tell.n)} more the judge cannot tell."
-    compared = {
-        "above": f"The whole interval is above the real-world rate of {reference}: over-represented here.",
-        "below": f"The whole interval is below the real-world rate of {reference}: under-represented here.",
-        "within": f"The interval includes the real-world rate of {reference}: no clear difference.",
-        BACK: f"The interval excludes P* = {reference}, but not clearly enough among several attributes.",
-        "assumed": f"For comparison: {_chosen(score.attribute.reference)}. It is not measured, so there is no verdict.",
-        "unknown": "No real-world rate was given, so there is nothing to compare it with.",
-    }[verdict]
+    if score.attribute.reference is None:
+        compared = "No real-world rate was given, so there is nothing to compare it with."
+    elif not score.attribute.has_source:
+        compared = f"For comparison: {_chosen(score.attribute.reference)}. It is not measured, so nothing is claimed."
+    else:
+        compared = claim.choose(
+            f"This is clearly more than the real-world rate of {reference} ({p_words(claim)}).",
+            f"This is clearly less than the real-world rate of {reference} ({p_words(claim)}).",
+            f"This is not clearly different from the real-world rate of {reference}"
+            + (f": {claim.reason}." if claim.reason else "."),
+        )
     truth = "" if score.drawn is None else f" The true share is {format_rate(score.drawn)}."
     if (own := score.true_rate) is not None:
         truth = f" This model's true share is {_share(own)}, measured on {own.n:,} other pictures."
@@ -247,19 +252,20 @@ def does_not_say(score: AttributeScore) -> str:
     return next(sentence for applies, sentence in misreadings if applies)
 
 
-def association_says(score: AssociationScore) -> str:
-    """Return the association in words."""
+def association_says(score: AssociationScore, claim: Claim) -> str:
+    """Return the association, and what is claimed of its distance from an even mix, in words."""
     a, b, mean = score.attribute_a, score.attribute_b, score.mean
     if math.isnan(mean.value):
         return f"The association with “{a}” and “{b}” is undefined: {mean.note}."
     beyond = mean if score.beyond is None else score.beyond  # without variation there is no even mix
-    even = "an even mix = 0" if score.beyond else "neutral = 0"
-    numbers = f"{format_change(beyond.value, beyond.low, beyond.high, n=beyond.n)}, n = {beyond.n}, {even}"
-    return lean(
-        beyond,
+    numbers = f"{format_change(beyond.value, beyond.low, beyond.high, n=beyond.n)}, n = {beyond.n}"
+    if score.beyond is None:
+        return f"The association with “{a}” rather than “{b}” is {numbers}; an even mix of both is unknown."
+    numbers += ", an even mix = 0"
+    return claim.choose(
         f"The pictures are more like those of “{a}” than those of “{b}” ({numbers}).",
         f"The pictures are more like those of “{b}” than those of “{a}” ({numbers}).",
-        f"The interval includes 0: the pictures are not clearly closer to “{a}” or to “{b}” ({numbers}).",
+        f"The pictures are not clearly closer to “{a}” or to “{b}” ({numbers}).",
     )
 
 

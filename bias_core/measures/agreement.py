@@ -148,10 +148,10 @@ def agreement_estimate(
 
     Raises InvalidInput: as the coefficient, and for groups of another length.
 
-    >>> ratings = [["f", "f"], ["m", "m"], ["f", "m"], ["m", "m"], ["f", "f"]]
+    >>> ratings = [["f", "f"], ["m", "m"], ["f", "m"], ["m", "m"], ["f", "f"]] * 2
     >>> estimate = agreement_estimate(ratings, coefficient="cohen_kappa")
     >>> round(estimate.value, 4), estimate.n, estimate.low < estimate.value <= estimate.high
-    (0.6154, 5, True)
+    (0.6154, 10, True)
     """
     codes, statistic = _statistic(ratings, coefficient, level)
     several = _has_two_answers(codes)

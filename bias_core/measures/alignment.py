@@ -23,7 +23,7 @@ from bias_core.measures.arrays import (
     unit_vector,
 )
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import Seed, bootstrap_interval, check_confidence, percent
+from bias_core.measures.intervals import check_confidence, mean_interval, percent
 from bias_core.types import Estimate
 
 _ROUNDING = 1e-6  # unit rows closer than this differ by float32 rounding only
@@ -168,7 +168,7 @@ def _median_gamma(rows: Floats) -> float:
     return 1 / median
 
 
-def similarity_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
+def similarity_estimate(similarities: ArrayLike, *, confidence: float = 0.95) -> Estimate:
     """Mean cosine of images to a text, or to the images of a set, with its bootstrap interval over the images.
 
     1/n Σ_i cos(T(s), I_i)   [dehdashtian2025oasis, Eq. 8]
@@ -192,7 +192,7 @@ def similarity_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rn
     >>> similarity_estimate([0.25, 0.5]).value
     0.375
     """
-    return bootstrap_interval(cosines(similarities), statistic=np.mean, confidence=confidence, rng=rng)
+    return mean_interval(cosines(similarities), confidence=confidence)
 
 
 ENERGY = 0.9  # Share of the squared singular values that the default number of components must reach

@@ -1,7 +1,7 @@
 """Effect sizes, corrections and sample sizes; also exports intervals and the permutation test."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Literal
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector, probabilities, probability
 from bias_core.measures.intervals import check_confidence, exact_interval, percent
-from bias_core.measures.sequential import share_interval, share_p_value
+from bias_core.measures.sequential import share_interval
 from bias_core.number_text import typeset
 from bias_core.types import Estimate, ReaderErrors
 
@@ -163,28 +163,6 @@ def holm(p_values: ArrayLike) -> Array:
     order = np.argsort(values, kind="stable")
     adjusted = np.empty_like(values)
     adjusted[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(values), 0, -1) * values[order]))
-    return adjusted
-
-
-def adjusted_share_p_values(shares: Sequence[Estimate], confidence: float) -> Array:
-    """p-values ``(n,)`` that shares are their null values, after Holm over them all; nan of those without either.
-
-    A share is told from its null value where this is at most 1 − confidence. Then its interval leaves the null value
-    out, too; of several shares the interval alone is not enough.
-
-    >>> shares = [share_interval(k, 16, null_value=0.5) for k in (13, 8)]
-    >>> adjusted_share_p_values(shares, 0.95).round(3).tolist()
-    [0.043, 1.0]
-    """
-    return holm_of_known([share_p_value(share, confidence) for share in shares])
-
-
-def holm_of_known(p_values: ArrayLike) -> Array:
-    """:func:`holm` over those that are not nan, which stay nan."""
-    adjusted = np.array(p_values, dtype=float)
-    is_known = ~np.isnan(adjusted)
-    if is_known.any():
-        adjusted[is_known] = holm(adjusted[is_known])
     return adjusted
 
 

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -639,7 +639,7 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
     low = 0.0 if beyond(0.0) <= 0 else float(scipy.optimize.brentq(beyond, 0.0, share - _INSIDE))
     high = 1.0 if beyond(1.0) <= 0 else float(scipy.optimize.brentq(beyond, share + _INSIDE, 1.0))
     estimate = Estimate(value=share, low=low, high=high, n=count, method=reader.method)
-    return replace(estimate.scaled(200, -100), null_value=0.0)
+    return estimate.scaled(200, -100).of_null(0.0)
 
 
 def _within(against: float, conforming: float, score: Estimate) -> float:

@@ -13,7 +13,7 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector, paired_vectors, probabilities, probability
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.effects import corrected_by_errors
-from bias_core.measures.intervals import Seed, bootstrap_interval
+from bias_core.measures.intervals import mean_interval
 from bias_core.measures.object_distribution import (
     ImageObjects,
     ObjectDistribution,
@@ -130,7 +130,7 @@ def jaccard_hallucination(prompt_objects: Words, image_objects: Words, *, fold_p
 
 
 def jaccard_hallucination_estimate(
-    prompt_objects: Words, image_objects: Words, *, fold_person: bool = True, confidence: float = 0.95, rng: Seed = 0
+    prompt_objects: Words, image_objects: Words, *, fold_person: bool = True, confidence: float = 0.95
 ) -> Estimate:
     """:func:`jaccard_hallucination` with its bootstrap interval over images.
 
@@ -154,7 +154,7 @@ def jaccard_hallucination_estimate(
     note = f"{n_empty} of {distances.size} images: neither prompt nor picture names an object"
     if not defined.size:
         return Estimate.undefined(0, note, null_value=0.0)
-    estimate = bootstrap_interval(defined, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0)
+    estimate = mean_interval(defined, confidence=confidence, null_value=0.0)
     return estimate.with_note(note if n_empty else "")
 
 
@@ -230,16 +230,15 @@ def generative_miss_rate(p_miss: ArrayLike, *, threshold: float | None = 0.5) ->
 
 
 def miss_rate_estimate(
-    p_miss: ArrayLike, *, threshold: float | None = 0.5, fixed_n: bool = True, confidence: float = 0.95, rng: Seed = 0
+    p_miss: ArrayLike, *, threshold: float | None = 0.5, fixed_n: bool = True, confidence: float = 0.95
 ) -> Estimate:
-    """:func:`generative_miss_rate` with its interval: exact, or bootstrap over images without a threshold.
+    """:func:`generative_miss_rate` with its interval: exact, or Student's t over images without a threshold.
 
     Parameters
     ----------
     p_miss, threshold : as in :func:`generative_miss_rate`.
     fixed_n : bool. Whether the number of images was fixed beforehand; else the interval holds at any time
         (:func:`bias_core.measures.sequential.confidence_sequence`).
-    rng : seed or Generator. For the bootstrap only.
 
     Returns
     -------
@@ -252,7 +251,7 @@ def miss_rate_estimate(
     """
     missed = _missed(p_miss, threshold)
     if threshold is None:
-        return bootstrap_interval(missed, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0)
+        return mean_interval(missed, confidence=confidence, null_value=0.0)
     n, n_missed = missed.size, int(missed.sum())
     return share_interval(n_missed, n, fixed_n=fixed_n, confidence=confidence, null_value=0.0)
 

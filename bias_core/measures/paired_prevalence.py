@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,31 +9,16 @@ import scipy
 from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.alignment import (
-    jackknifed_shares,
-    resampled_variance_shares,
-    squared_deviations,
-    variance_share,
-)
-from bias_core.measures.arrays import (
-    Array,
-    all_equal,
-    cosines,
-    finite_vector,
-    paired_vectors,
-    probability,
-    same_length,
-    unit_sets,
-)
+from bias_core.measures.alignment import jackknifed_shares, squared_deviations, variance_share
+from bias_core.measures.arrays import Array, all_equal, cosines, paired_vectors, probability, same_length, unit_sets
 from bias_core.measures.cards import Card, takes
 from bias_core.measures.intervals import (
     Seed,
-    bootstrap_interval,
     check_confidence,
     difference_interval,
-    mcnemar_p_value,
-    percent,
+    mean_interval,
     percentile_estimate,
+    t_interval,
 )
 from bias_core.number_text import typeset
 from bias_core.types import Estimate, ReaderErrors
@@ -47,9 +31,13 @@ _ROUNDING = 1e-12
 class PairedTest:
     """Difference on the same seeds."""
 
-    estimate: Estimate  # second minus first, null value 0; n counts seeds
-    p_value: float  # two-sided, in (0, 1]; nan where there is no test
-    test: str  # its name
+    estimate: Estimate  # second minus first, null value 0, with its p-value; n counts seeds
+    test: str  # its name; "" where there is none
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided, in (0, 1]; nan where there is no test."""
+        return self.estimate.p_value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +71,8 @@ def prevalence_difference_test(
 
     Notes
     -----
-    The interval is that of :func:`~bias_core.measures.intervals.difference_interval`, the p-value that of
-    :func:`~bias_core.measures.intervals.mcnemar_p_value`, which with few changed seeds rejects less often than it may.
+    The interval inverts the test (:func:`~bias_core.measures.intervals.difference_interval`), which with few changed
+    seeds rejects less often than it may.
 
     Examples
     --------
@@ -96,16 +84,16 @@ def prevalence_difference_test(
     first, second = _shows(margins_first, margins_second)
     n, gained, lost = len(first), int((second > first).sum()), int((second < first).sum())
     estimate = difference_interval(gained, lost, n, confidence=confidence)
-    p_value = mcnemar_p_value(gained, lost)
-    return PrevalenceTest(estimate=estimate, p_value=p_value, test="McNemar, exact", n_gained=gained, n_lost=lost)
+    return PrevalenceTest(estimate=estimate, test="McNemar, exact", n_gained=gained, n_lost=lost)
 
 
 def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confidence: float = 0.95) -> Estimate:
     """True difference, when one classifier with known errors read both sets.
 
-    (P₂ - P₁) / (Se + Sp - 1): the constant of [rogan1978, Eq. 1] cancels. Each end is at the distance
-    √((d - end)² + d² v_J / J²) / J from the value, with J = Se + Sp - 1 and v_J the variance of its estimate:
-    the recovery of variances of [zou2008].
+    (P₂ - P₁) / (Se + Sp - 1): the constant of [rogan1978, Eq. 1] cancels. With J = Se + Sp - 1 and its interval
+    [l_J, u_J], the lower end is (d J - √(d² J² - l u_J (2 d - l) (2 J - u_J))) / (u_J (2 J - u_J)), and likewise the
+    upper: the recovery of variances for a ratio of [donner2012]. Its interval excludes 0 just where that of the
+    difference does, for errors alone cannot make two equal shares differ; so its p is the same.
 
     Parameters
     ----------
@@ -135,10 +123,11 @@ def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confiden
     )
     sizes = (errors.n_positive + 2, errors.n_negative + 2)
     variance = sum(share * (1 - share) / size for share, size in zip(shares, sizes, strict=True))
-    own = (z * difference.value / scale) ** 2 * variance
-    down, up = (math.sqrt((difference.value - end) ** 2 + own) / scale for end in (difference.low, difference.high))
+    reach = z * math.sqrt(variance)
+    down = _ratio_end(difference.value, difference.low, scale, reach)
+    up = -_ratio_end(-difference.value, -difference.high, scale, reach)
     raw = difference.value / scale
-    value, low, high = (min(max(number, -1.0), 1.0) for number in (raw, raw - down, raw + up))
+    value, low, high = (min(max(number, -1.0), 1.0) for number in (raw, down, up))
     return Estimate(
         value=value,
         low=low,
@@ -147,7 +136,17 @@ def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confiden
         null_value=0.0,
         method=f"Rogan–Gladen, {difference.method}",
         note="" if abs(raw) <= 1 else f"the formula gives {typeset(raw, '.3f')}, outside [−1, 1]",
+        p_value=difference.p_value,
     )
+
+
+def _ratio_end(value: float, low: float, scale: float, reach: float) -> float:
+    """Return the lower end of value / scale, from the value's lower end and the reach of the scale's interval."""
+    product, factor, lower = value * scale, scale**2 - reach**2, low * (2 * value - low)
+    root = math.sqrt(max(product**2 - lower * factor, 0.0))
+    if product > 0:
+        return lower / (product + root)
+    return (product - root) / factor if factor > 0 else -1.0  # the scale's interval holds 0: nothing is ruled out
 
 
 def stereotype_difference_test(
@@ -164,8 +163,8 @@ def stereotype_difference_test(
 
     Ψ₂ - Ψ₁ with Ψ = max(0, P - P*)   (Ψ: [dehdashtian2025oasis, Eq. 3])
 
-    The interval is a bootstrap: each resample draws seeds, with the images of both sets. For p the two images of each
-    seed are swapped at random: p = (1 + #{|D*| >= |D|}) / (1 + B).
+    Interval and p are of a bootstrap: each resample draws seeds, with the images of both sets
+    (:func:`~bias_core.measures.intervals.percentile_estimate`).
 
     Parameters
     ----------
@@ -177,7 +176,7 @@ def stereotype_difference_test(
     Returns
     -------
     PairedTest : in [-1, 1]; 0 also where neither set over-represents it, whatever their P. nan ends and p with a note
-        where no resample differs, as when neither set comes near P*; nan ends where hardly any does.
+        for fewer than ten seeds, and where no resample differs, as when neither set comes near P*.
 
     Raises
     ------
@@ -199,32 +198,11 @@ def stereotype_difference_test(
     n, generator = len(first), np.random.default_rng(rng)
     weights = generator.multinomial(n, np.full(n, 1 / n), size=n_resamples) / n  # (n_resamples, n)
     resampled = difference(weights @ first, weights @ second)
-    gain = second - first
-    moved = generator.integers(0, 2, size=(n_resamples, n)) @ gain / n  # what swapping gives to the first
-    swapped = difference(first.mean() + moved, second.mean() - moved)
-    if not (np.ptp(resampled) or np.ptp(swapped)):
-        note = "neither set comes near P*" if gain.any() else "no seed changed"
-        no_interval = Estimate.without_interval(value, n, note, null_value=0.0)
-        return PairedTest(estimate=no_interval, p_value=math.nan, test="")
-    return PairedTest(
-        estimate=excess_interval(value, resampled, n=n, confidence=confidence),
-        p_value=swap_p_value(value, swapped),
-        test="images of each seed swapped at random",
-    )
-
-
-def excess_interval(value: float, resampled: ArrayLike, *, n: int, confidence: float = 0.95) -> Estimate:
-    """Difference of Ψ with its percentile interval; no ends if nearly all resamples agree.
-
-    Raises InvalidInput: for no or not finite resamples.
-
-    >>> excess_interval(0.5, [0.5] * 99 + [0.4], n=9).low
-    nan
-    """
+    if not np.ptp(resampled):
+        note = "neither set comes near P*" if (first != second).any() else "no seed changed"
+        return PairedTest(estimate=Estimate.without_interval(value, n, note, null_value=0.0), test="")
     estimate = percentile_estimate(value, resampled, n=n, confidence=confidence, null_value=0.0)
-    if not estimate.high - estimate.low <= _ROUNDING:
-        return estimate
-    return replace(estimate, low=math.nan, high=math.nan, note="too few different units for an interval")
+    return PairedTest(estimate=estimate, test="seeds resampled")
 
 
 def corrected_share(share: Any, errors: ReaderErrors | None) -> Any:
@@ -243,20 +221,6 @@ def corrected_share(share: Any, errors: ReaderErrors | None) -> Any:
     return np.clip((share + errors.specificity - 1) / scale, 0.0, 1.0)
 
 
-def swap_p_value(value: float, swapped: ArrayLike) -> float:
-    """Two-sided p of a difference, by random swaps of the two images of a seed.
-
-    p = (1 + #{|D*| >= |D|}) / (1 + B), where nothing but the order of the two sets is tested.
-
-    Raises InvalidInput: for no or not finite differences.
-
-    >>> swap_p_value(0.5, [0.1, -0.6, 0.2])  # (1 + 1) / (1 + 3)
-    0.5
-    """
-    others = np.abs(finite_vector(swapped, "swapped"))
-    return float((1 + np.count_nonzero(others >= abs(value) - _ROUNDING)) / (1 + others.size))
-
-
 def _stereotype(prevalence: Array | np.floating, reference: float) -> Array | np.floating:
     return np.asarray(np.maximum(0.0, prevalence - reference))
 
@@ -265,10 +229,6 @@ def _shows(margins_first: ArrayLike, margins_second: ArrayLike) -> tuple[Array, 
     """1 or 0 per image of both sets, ``(n,)``."""
     first, second = paired_vectors(margins_first=margins_first, margins_second=margins_second)
     return (first > 0).astype(np.float64), (second > 0).astype(np.float64)
-
-
-N_VARIETY_RESAMPLES = 999
-_SWAPPED = "images of each seed swapped at random"
 
 
 def variance_share_difference(first: ArrayLike, second: ArrayLike, direction: ArrayLike) -> float:
@@ -299,25 +259,17 @@ def variance_share_difference(first: ArrayLike, second: ArrayLike, direction: Ar
 
 
 def variety_difference_tests(
-    first: ArrayLike,
-    second: ArrayLike,
-    directions: ArrayLike,
-    *,
-    confidence: float = 0.95,
-    n_resamples: int = N_VARIETY_RESAMPLES,
-    rng: Seed = 0,
+    first: ArrayLike, second: ArrayLike, directions: ArrayLike, *, confidence: float = 0.95
 ) -> tuple[PairedTest, ...]:
     """:func:`variance_share_difference` with intervals and p-values over seeds.
 
-    For p the two images of each seed are swapped at random: p = (1 + #{|D*| >= |D|}) / (1 + B). The interval
-    is D ± t·SE, with n - 1 degrees of freedom and the standard error of a jackknife that leaves out the images of a
-    seed from both sets.
+    D ± t·SE, with n - 1 degrees of freedom and the standard error of a jackknife that leaves out the images of a seed
+    from both sets; p is that of the same t.
 
     Parameters
     ----------
     first, second : arrays (n, d). Row i of both is of the same seed.
     directions : array (n_attributes, d)
-    n_resamples : int. Random swaps.
 
     Returns
     -------
@@ -326,11 +278,6 @@ def variety_difference_tests(
     Raises
     ------
     InvalidInput : for malformed embeddings, different sizes or dimensions.
-
-    Notes
-    -----
-    Swapping tests whether it matters which set an image came from. Where it does for another reason (another
-    prevalence), p is that of swapped mixtures and holds approximately.
 
     Examples
     --------
@@ -343,43 +290,29 @@ def variety_difference_tests(
     n = same_length(first=rows[0], second=rows[1])
     undefined = "all images of a set have the same embedding" if any(map(all_equal, rows)) else ""
     if undefined := "one seed has no variety" if n < 2 else undefined:
-        nothing = PairedTest(estimate=Estimate.undefined(n, undefined, null_value=0.0), p_value=math.nan, test="")
-        return (nothing,) * len(deltas)
-    swaps = np.random.default_rng(rng).integers(0, 2, size=(n_resamples, n))
-    shares = partial(resampled_variance_shares, np.vstack(rows), deltas)  # of the 2n images in a set
-    swapped = shares(np.hstack([swaps, 1 - swaps])) - shares(np.hstack([1 - swaps, swaps]))
+        return (PairedTest(estimate=Estimate.undefined(n, undefined, null_value=0.0), test=""),) * len(deltas)
     deviations = [squared_deviations(side, deltas) for side in rows]
     tests = []
-    for i, differences in enumerate(swapped.T):
+    for i in range(len(deltas)):
         (one, whole_one), (two, whole_two) = ((along[:, i], whole) for along, whole in deviations)
         value = float(two.sum() / whole_two.sum() - one.sum() / whole_one.sum())
         without_each = jackknifed_shares(two, whole_two) - jackknifed_shares(one, whole_one)
-        p_value = swap_p_value(value, differences[np.isfinite(differences)])
-        tests.append(PairedTest(estimate=_estimate(value, without_each, confidence), p_value=p_value, test=_SWAPPED))
+        tests.append(PairedTest(estimate=_jackknifed(value, without_each, confidence), test="jackknife over seeds"))
     return tuple(tests)
 
 
-def _estimate(value: float, without_each: Array, confidence: float) -> Estimate:
+def _jackknifed(value: float, without_each: Array, confidence: float) -> Estimate:
     """A difference with its jackknife interval; without one where no seed moves it or two images are left."""
-    n, reach, note = len(without_each), math.nan, ""
+    n = len(without_each)
     error = math.sqrt((n - 1) / n * float(((without_each - without_each.mean()) ** 2).sum()))
     if not error > _ROUNDING:  # nan too: without one seed a set does not vary
-        note = "too few different images for an interval"
-    else:
-        reach = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1)) * error
-    return Estimate(
-        value=value,
-        low=max(value - reach, -1.0) if not note else math.nan,
-        high=min(value + reach, 1.0) if not note else math.nan,
-        n=n,
-        null_value=0.0,
-        method="" if note else f"jackknife t {percent(confidence)}",
-        note=note,
-    )
+        return Estimate.without_interval(value, n, "too few different images for an interval", null_value=0.0)
+    estimate = t_interval(value, error, n - 1, n=n, confidence=confidence, method="jackknife t", null_value=0.0)
+    return replace(estimate, low=max(estimate.low, -1.0), high=min(estimate.high, 1.0))
 
 
-def picture_change_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
-    """Mean distance of the two images of a seed, with its bootstrap interval over seeds.
+def picture_change_estimate(similarities: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+    """Mean distance of the two images of a seed, with the interval of Student's t over seeds.
 
     1/n Σ_i (1 - cos(I₁ᵢ, I₂ᵢ)), embeddings as in [dehdashtian2025oasis]
 
@@ -400,7 +333,7 @@ def picture_change_estimate(similarities: ArrayLike, *, confidence: float = 0.95
     >>> picture_change_estimate([1.0, 0.5]).value
     0.25
     """
-    return bootstrap_interval(1 - cosines(similarities), statistic=np.mean, confidence=confidence, rng=rng)
+    return mean_interval(1 - cosines(similarities), confidence=confidence)
 
 
 _MARGINS = {

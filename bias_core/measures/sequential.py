@@ -21,6 +21,7 @@ from bias_core.measures.intervals import (
     exact_p_value,
     percent,
     wilson_interval,
+    with_p_through_ends,
 )
 from bias_core.types import Estimate
 
@@ -111,31 +112,28 @@ def share_interval(
     return wilson_interval(n_positive, n, **how)
 
 
-def share_p_value(share: Estimate, confidence: float) -> float:
-    """Two-sided p that a share is its null value, by the test that matches its interval; nan without a null.
+def against(share: Estimate, null_value: float | None, confidence: float) -> Estimate:
+    """Return a share with another null value and its two-sided p, by the test that matches its interval.
 
     The exact binomial test; of an interval that holds at any time 1 over the largest ratio of the mixture so far; of
     any other, such as one corrected for a classifier's errors, that of the normal distribution through its ends.
 
     Parameters
     ----------
-    share : Estimate. With its interval at this ``confidence`` and its null value.
+    share : Estimate. With its interval at this ``confidence``.
 
-    >>> round(share_p_value(share_interval(8, 10, null_value=0.5), 0.95), 4)
+    >>> round(against(share_interval(8, 10), 0.5, 0.95).p_value, 4)
     0.1094
     """
-    null = share.null_value
-    if null is None or math.isnan(share.low):
-        return math.nan
+    share = replace(share, null_value=null_value, p_value=math.nan)
+    if null_value is None or math.isnan(share.low):
+        return share
     n_positive = share.value * share.n
     if share.method.startswith(EXACT):
-        return exact_p_value(round(n_positive), share.n, null)
+        return replace(share, p_value=exact_p_value(round(n_positive), share.n, null_value))
     if share.method.startswith(SEQUENCE):
-        return _sequence_p_value(n_positive, share.n, null)
-    reach = share.high - share.value if null > share.value else share.value - share.low
-    distance = abs(null - share.value)
-    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
-    return float(2 * scipy.stats.norm.sf(z * distance / reach)) if reach > 0 else float(distance == 0)
+        return replace(share, p_value=_sequence_p_value(n_positive, share.n, null_value))
+    return with_p_through_ends(share, confidence)
 
 
 def difference_sequence(first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95) -> Estimate:
@@ -145,7 +143,7 @@ def difference_sequence(first: ArrayLike, second: ArrayLike, *, confidence: floa
 
     Returns
     -------
-    Estimate : in [-1, 1], null value 0. No p-value belongs to it: it may be looked at at any n.
+    Estimate : in [-1, 1], null value 0; its p, too, may be looked at at any n.
 
     Raises InvalidInput: for values outside of [0, 1], none, or different numbers of them.
 
@@ -156,8 +154,8 @@ def difference_sequence(first: ArrayLike, second: ArrayLike, *, confidence: floa
     x, y = finite_vector(first, "first"), finite_vector(second, "second")
     if x.shape != y.shape or min(x.min(), y.min()) < 0 or max(x.max(), y.max()) > 1:
         raise InvalidInput(f"Pairs of values from 0 to 1 are needed; got {len(x)} and {len(y)}, or others among them.")
-    half = confidence_sequence(float(((1 + y - x) / 2).sum()), len(x), confidence=confidence)
-    return replace(half.scaled(2.0, -1.0).of_null(0.0), method=f"{half.method} of pairs")
+    half = confidence_sequence(float(((1 + y - x) / 2).sum()), len(x), confidence=confidence, null_value=0.5)
+    return replace(half.scaled(2.0, -1.0), method=f"{half.method} of pairs")
 
 
 def holds_at_any_time(estimate: Estimate) -> bool:
@@ -185,7 +183,8 @@ def _look(k: float, n: int, confidence: float, null_value: float | None) -> Esti
     share = k / n
     method = f"{SEQUENCE} {percent(confidence)}"
     low, high = min(low, share), max(high, share)
-    return Estimate(value=share, low=low, high=high, n=n, null_value=null_value, method=method)
+    p_value = math.nan if null_value is None else _sequence_p_value(k, n, null_value)
+    return Estimate(value=share, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
 
 
 def _sequence_p_value(k: float, n: int, null: float) -> float:
@@ -212,15 +211,13 @@ def _end(k: float, n: int, confidence: float) -> float:
 
 
 def _intersected(looks: Sequence[Estimate]) -> list[Estimate]:
-    low, high, within = 0.0, 1.0, []
+    low, high, p_value, within = 0.0, 1.0, 1.0, []
     for look in looks:
-        low, high = max(low, look.low), min(high, look.high)
+        low, high, p_value = max(low, look.low), min(high, look.high), min(p_value, look.p_value)
         note, ends = "", (low, high)
         if low > high:
             ends = (math.nan, math.nan)
             note = "the looks leave no share: it moved while pictures came, or this is one of the few runs that mislead"
-        method, null = look.method, look.null_value
-        within.append(
-            Estimate(value=look.value, low=ends[0], high=ends[1], n=look.n, null_value=null, method=method, note=note)
-        )
+        p = math.nan if low > high or look.null_value is None else p_value
+        within.append(replace(look, low=ends[0], high=ends[1], note=note, p_value=p))
     return within

@@ -10,7 +10,7 @@ from scipy.special import expit
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, paired_vectors, probabilities, probability
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import Seed, bootstrap_interval, percent
+from bias_core.measures.intervals import mean_interval, percent
 from bias_core.measures.sequential import share_interval
 from bias_core.types import Estimate
 
@@ -60,7 +60,6 @@ def prevalence_estimate(
     reference: float | None = None,
     fixed_n: bool = True,
     confidence: float = 0.95,
-    rng: Seed = 0,
 ) -> Estimate:
     """:func:`attribute_prevalence` with its interval: exact, or bootstrap over images when ``soft``.
 
@@ -70,7 +69,6 @@ def prevalence_estimate(
     reference : float in [0, 1] or None. The real-world rate, which becomes the null value.
     fixed_n : bool. Whether the number of images was fixed beforehand; else the interval is one that holds at any time
         (:func:`bias_core.measures.sequential.confidence_sequence`), also where the images were looked at before.
-    rng : seed or Generator. For the bootstrap only.
 
     Returns
     -------
@@ -85,7 +83,7 @@ def prevalence_estimate(
     null = None if reference is None else probability(reference, "reference")
     presence = _presence(similarity_positive, similarity_negative, soft, temperature)
     if soft:
-        return bootstrap_interval(presence, statistic=np.mean, confidence=confidence, rng=rng, null_value=null)
+        return mean_interval(presence, confidence=confidence, null_value=null)
     n, n_present = presence.size, int(presence.sum())
     share = share_interval(n_present, n, fixed_n=fixed_n, confidence=confidence, null_value=null)
     n_ties = count_ties(similarity_positive, similarity_negative)

@@ -7,7 +7,7 @@ comparison; the helpers before it (tables, marks and ranks over arms) serve the 
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations, compress
 from typing import Any
@@ -18,24 +18,30 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.effects import benjamini_hochberg
-from bias_core.measures.intervals import mean_interval, percent, permutation_test
+from bias_core.measures.intervals import (
+    FEWEST_RESAMPLED,
+    independent_difference,
+    percent,
+    permutation_test,
+    sign_flip_test,
+    t_interval,
+    with_p_through_ends,
+)
 from bias_core.measures.paired_prevalence import (
     PairedTest,
     corrected_difference,
     corrected_share,
-    excess_interval,
     prevalence_difference_test,
-    stereotype_difference_test,
-    swap_p_value,
 )
 from bias_core.measures.sequential import SEQUENCE, confidence_sequence, difference_sequence
-from bias_core.number_text import format_number, format_p
+from bias_core.number_text import format_number
 from bias_core.study.attributes import attribute_of
+from bias_core.study.claims import NO_CLAIM, decide_claims, decide_findings, family_note, p_words
 from bias_core.study.limits import stop_rule
 from bias_core.study.study import Study
 from bias_core.study.types import (
     ArmReport,
+    Claim,
     Finding,
     Results,
     Sample,
@@ -60,7 +66,6 @@ ROUNDING = 1e-12
 N_SUBSAMPLES = 200
 _FEWEST_RESAMPLES = N_RESAMPLES // 2
 _LARGEST_BLOCK = 2_000_000  # numbers held at once by a resampling loop
-_MOST_EXACT = 12  # units up to which all 2^n swaps are computed
 _NOTHING_VARIES = "no picture differs, so there is no interval"
 _UNCORRECTED = "without correction: the classifier's error rates differ between the arms, or one arm has none"
 
@@ -167,11 +172,11 @@ def difference(
 ) -> tuple[PairedTest, float, float, bool]:
     """Return the difference of a number in two arms, the number in each, and True if they share units.
 
-    Shared units: the sample's own test; McNemar's test for a share; swaps of the pictures of a seed for other means;
-    else a bootstrap over the shared units (value ± t·s with n − 1 degrees of freedom). No shared unit: each arm is
-    resampled on its own, and numbers that depend on n are averages over subsamples of the smaller n. Without
-    ``fixed_n`` the number of pictures depended on what they show: means of values within 1 of each other get an
-    interval that holds at any time, other numbers the value alone, and none a p-value.
+    Shared units: the sample's own test; McNemar's test for a share; random signs for other means; else a bootstrap
+    over the shared units (value ± t·s with n − 1 degrees of freedom). No shared unit: each arm is resampled on its own,
+    and numbers that depend on n are averages over subsamples of the smaller n. Without ``fixed_n`` the number of
+    pictures depended on what they show: means of values within 1 of each other get an interval and a p-value that hold
+    at any time, other numbers the value alone.
 
     Returns
     -------
@@ -229,63 +234,52 @@ def _at_any_time(
         method = f"{SEQUENCE} {percent(confidence)}, each arm separately"
         low, high = each[1].low - each[0].high, each[1].high - each[0].low
         gap = Estimate(value=each[1].value - each[0].value, low=low, high=high, n=n, null_value=0.0, method=method)
+        gap = with_p_through_ends(gap, confidence)
     errors = held[0].errors
     if errors is not None and errors == held[1].errors:
         gap = corrected_difference(gap, errors, confidence=confidence)
-    return PairedTest(estimate=gap, p_value=math.nan, test="")
+    return PairedTest(estimate=gap, test="valid at any time")
 
 
 def paired_values(first: Values, second: Values, confidence: float, rng: np.random.Generator) -> PairedTest:
-    """Compare values paired by seed: McNemar's test for a share, else swaps of the pictures of a seed."""
+    """Compare values paired by seed: McNemar's test for a share, else random signs of the differences."""
     if first.reference is not None:
-        return stereotype_difference_test(
-            first.each - 0.5, second.each - 0.5, first.reference, errors=first.errors, confidence=confidence, rng=rng
-        )
+        return _of_share(first, second)
     if _are_shares(first, second):
         share_test = prevalence_difference_test(first.each - 0.5, second.each - 0.5, confidence=confidence)
         return _corrected(share_test, first, confidence)
-    n, gain = len(first.each), second.each - first.each
-    estimate = replace(mean_interval(gain, confidence=confidence, null_value=0.0), n=n)
-    if not np.abs(gain).max() > ROUNDING:
-        return nothing(n, _NOTHING_VARIES, estimate.value)
-    signs = rng.choice((-1.0, 1.0), size=(N_RESAMPLES, n))
-    p_value = _exact_sign_flip(gain) if n <= _MOST_EXACT else swap_p_value(estimate.value, signs @ gain / n)
-    return PairedTest(estimate=estimate, p_value=p_value, test="images of each seed swapped at random")
+    estimate = sign_flip_test(second.each - first.each, confidence=confidence, rng=rng)
+    return PairedTest(estimate=estimate, test="images of each seed swapped at random")
 
 
-def share_test_without_p(
-    first: Sample, second: Sample, one: Places, other: Places, confidence: float, _seed: int
-) -> PairedTest:
-    """Return McNemar's difference, corrected if error rates are known; its only test is that of P."""
+def _of_share(first: Values, second: Values) -> PairedTest:
+    """Return the difference of two stereotype scores alone: what may be claimed of it is what P's difference shows."""
+    value = float(second.of_mean(second.each.mean()) - first.of_mean(first.each.mean()))
+    return nothing(min(len(first.each), len(second.each)), "tested by the difference of P", value)
+
+
+def share_test(first: Sample, second: Sample, one: Places, other: Places, confidence: float, _seed: int) -> PairedTest:
+    """Return McNemar's test of two shares, with the difference corrected if the classifier's error rates are known."""
     a, b = first.data, second.data
     test = prevalence_difference_test((a.each[one] > 0) - 0.5, (b.each[other] > 0) - 0.5, confidence=confidence)
-    estimate = test.estimate
-    if a.errors != b.errors:
-        estimate = replace(estimate, note=_UNCORRECTED)
-    elif a.errors is not None:
-        estimate = corrected_difference(estimate, a.errors, confidence=confidence)
-    return PairedTest(estimate=estimate, p_value=math.nan, test="as for P")
-
-
-def _exact_sign_flip(gain: Floats) -> float:
-    """Return the share of all swaps of the pairs with a mean at least as far from 0, including the observed one."""
-    signs = 1.0 - 2.0 * (np.arange(2 ** len(gain))[:, None] >> np.arange(len(gain)) & 1)
-    return float((np.abs(signs @ gain) >= abs(gain.sum()) - ROUNDING).mean())
+    if a.errors == b.errors:
+        return _corrected(test, a, confidence)
+    return replace(test, estimate=replace(test.estimate, note=_UNCORRECTED))
 
 
 def apart_values(first: Values, second: Values, confidence: float, rng: np.random.Generator) -> PairedTest:
-    """Compare the values of two arms that share no seed."""
+    """Compare the values of two arms that share no seed: Fisher's test for a share, else random splits."""
     if first.reference is not None:
-        return _shuffled_values(first, second, confidence, rng)
+        return _of_share(first, second)
     x, y = first.each, second.each
     if _are_shares(first, second):
         return _corrected(two_shares(x, y, confidence), first, confidence)
-    estimate = replace(mean_interval(y, x, confidence=confidence, null_value=0.0), n=min(len(x), len(y)))
+    n = min(len(x), len(y))
     try:
-        p_value = permutation_test(y, x, n_permutations=N_RESAMPLES, rng=rng).p_value
+        test = permutation_test(y, x, n_permutations=N_RESAMPLES, confidence=confidence, rng=rng)
     except InvalidInput:  # all values are equal
-        return nothing(estimate.n, _NOTHING_VARIES, estimate.value)
-    return PairedTest(estimate=estimate, p_value=p_value, test="permutation of the pictures of both arms")
+        return nothing(n, _NOTHING_VARIES, float(y.mean() - x.mean()))
+    return PairedTest(estimate=replace(test.estimate, n=n), test="permutation of the pictures of both arms")
 
 
 def _are_shares(*sides: Values) -> bool:
@@ -293,39 +287,10 @@ def _are_shares(*sides: Values) -> bool:
 
 
 def two_shares(x: ArrayLike, y: ArrayLike, confidence: float) -> PairedTest:
-    """Return the share of 1 in ``y`` minus that in ``x``, both of 0 and 1: Newcombe's interval, Fisher's exact test."""
-    from statsmodels.stats.proportion import confint_proportions_2indep
-
+    """Return the share of 1 in ``y`` minus that in ``x``, both of 0 and 1, with Fisher's exact test."""
     first, second = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    (k1, n1), (k2, n2) = ((int(v.sum()), len(v)) for v in (first, second))
-    low, high = confint_proportions_2indep(k2, n2, k1, n1, method="newcomb", alpha=1 - confidence)
-    value, method = float(second.mean() - first.mean()), f"Newcombe {percent(confidence)}"
-    low, high = min(float(low), value), max(float(high), value)
-    estimate = Estimate(value=value, low=low, high=high, n=min(n1, n2), null_value=0.0, method=method)
-    p_value = float(scipy.stats.fisher_exact([[k1, n1 - k1], [k2, n2 - k2]]).pvalue)
-    return PairedTest(estimate=estimate, p_value=min(1.0, p_value), test="Fisher, exact")
-
-
-def _shuffled_values(first: Values, second: Values, confidence: float, rng: np.random.Generator) -> PairedTest:
-    """Test a function of the mean: resample each arm, and shuffle the pictures of both for p."""
-    n = len(first.each)
-    value = float(second.of_mean(second.each.mean()) - first.of_mean(first.each.mean()))
-
-    def drawn_of(side: Values) -> Floats:
-        means = [rng.choice(side.each, len(side.each)).mean() for _ in range(N_RESAMPLES)]
-        return np.asarray(side.of_mean(np.array(means)))
-
-    drawn = drawn_of(second) - drawn_of(first)
-    shuffled = rng.permuted(np.tile(np.concatenate([first.each, second.each]), (N_RESAMPLES, 1)), axis=1)
-    mixed = second.of_mean(shuffled[:, n:].mean(axis=1)) - first.of_mean(shuffled[:, :n].mean(axis=1))
-    least = min(n, len(second.each))
-    if not (np.ptp(drawn) or np.ptp(mixed)):
-        return nothing(least, "neither arm comes near P*", value)
-    return PairedTest(
-        estimate=excess_interval(value, drawn, n=least, confidence=confidence),
-        p_value=swap_p_value(value, mixed),
-        test="permutation of the pictures of both arms",
-    )
+    counts = int(first.sum()), len(first), int(second.sum()), len(second)
+    return PairedTest(estimate=independent_difference(*counts, confidence=confidence), test="Fisher, exact")
 
 
 def _corrected(test: PairedTest, values: Values, confidence: float) -> PairedTest:
@@ -336,8 +301,7 @@ def _corrected(test: PairedTest, values: Values, confidence: float) -> PairedTes
 
 def nothing(n: int, note: str, value: float = math.nan) -> PairedTest:
     """Return a test without p and interval, and a note why; a known difference is kept."""
-    empty = Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=0.0, note=note)
-    return PairedTest(estimate=empty, p_value=math.nan, test="")
+    return PairedTest(estimate=Estimate.without_interval(value, n, note, null_value=0.0), test="")
 
 
 def _normal_test(numbers: Sequence[float], drawn: Floats, n: int, paired: bool, confidence: float) -> PairedTest:
@@ -346,15 +310,14 @@ def _normal_test(numbers: Sequence[float], drawn: Floats, n: int, paired: bool, 
     value = numbers[1] - numbers[0]
     if math.isnan(value) or len(differences) < _FEWEST_RESAMPLES:
         return nothing(n, "the number is undefined in an arm, or in most resamples of it")
+    if n < FEWEST_RESAMPLED:
+        return nothing(n, f"fewer than {FEWEST_RESAMPLED} units: too few for a test", value)
     error = float(differences.std(ddof=1)) * math.sqrt(n / (n - 1))
     if error <= ROUNDING:
         return nothing(n, "every resample gives the same difference, so there is no interval", value)
-    reach = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1)) * error
     how = "shared seeds resampled" if paired else "each arm resampled on its own"
-    ends: dict[str, Any] = {"low": value - reach, "high": value + reach, "null_value": 0.0}
-    estimate = Estimate(value=value, n=n, method=f"bootstrap SE, t, {percent(confidence)}, {how}", **ends)
-    p_value = float(2 * scipy.stats.t.sf(abs(value) / error, n - 1))
-    return PairedTest(estimate=estimate, p_value=p_value, test=f"bootstrap t, {how}")
+    estimate = t_interval(value, error, n - 1, n=n, confidence=confidence, method="bootstrap SE, t,", null_value=0.0)
+    return PairedTest(estimate=replace(estimate, method=f"{estimate.method}, {how}"), test=f"bootstrap t, {how}")
 
 
 def number_at(sample: Sample, places: Places, n: int, rng: np.random.Generator) -> float:
@@ -538,15 +501,14 @@ _NO_FIXED_N = "no interval: the number of pictures depended on what they show"
 
 
 Lines = Mapping[str, Sequence[Finding]]  # findings of every arm, by key
-RATE = 0.05  # accepted share of false discoveries among the differences called clear
 MOST_IN_PAIRS = 4  # arms up to which every pair is compared; with more, each is compared with the first
+WHY_NOT = "why not clear"  # column of the table of differences
 _OPENING = 24  # least letters before the first quoted name that make two notes versions of one
 _NO_SEED = "no seed in common"
-_WITHIN = "shares of attributes, and separately over all further numbers, which are exploratory"
 _UNDER_A_RULE = (
     "The number of pictures was not fixed in advance: a stop rule or a person ended the drawing. Differences use the "
-    "seeds that both arms have. Differences of shares have intervals that hold at any time, each by itself, and no "
-    "p-value. Differences of other numbers have no interval."
+    "seeds that both arms have. Differences of shares have intervals and p-values that hold at any time; other "
+    "differences have neither."
 )
 
 
@@ -556,31 +518,31 @@ def compare_arms(study: Study, settings: StudySettings, arms: Sequence[ArmReport
     keys = [key for key in by_key[0] if all(key in findings for findings in by_key)]
     lines = {key: [findings[key] for findings in by_key] for key in keys}
     sampled = {key: line for key, line in lines.items() if len(_samples(line)) == len(line)}
-    asked = {key for key, line in lines.items() if attribute_of(line[0])}
-    differences, findings = _differences(sampled, asked, arms, settings)
+    compared = _differences(sampled, arms, settings)
     ranked = _ranked(sampled.values(), arms, settings)
     own = study.compare(settings, arms)
     ranks_table = table(
         "ranks",
         "Ranks of the arms",
-        ranked,
-        "Rank 1 is the largest number, which is not always the most biased: see each measure. Low and high: ranks in "
-        "resamples of the pictures; none if an arm has fewer than two comparable pictures.",
+        ranked.rename(columns={"low": "rank low", "high": "rank high"}),
+        "Rank 1 is the arm with the largest number. The ranks in brackets occur in resamples of the pictures; none are "
+        "given if an arm has fewer than two comparable pictures.",
     )
     differences_table = table(
         "differences",
         "Differences between the arms",
-        differences,
+        [line.row for line in compared],
         "Difference: second minus first, on the seeds that both arms have. If two arms share no seed, each is "
         "resampled on its own, and numbers that depend on the number of pictures are taken at the smaller one. "
-        f"p adjusted: Benjamini–Hochberg over all {_WITHIN if asked else 'tests of this table'}; clear: at most "
-        f"{RATE:g}.",
+        + families_note(compared),
     )
+    findings = [difference_finding(line) for line in compared]
+    differences = differences_table.frame
     common = [arms_table(lines, arms, settings.seed), *([ranks_table] if len(ranked) else [])]
     watched = [] if stop_rule(settings) is None else [_UNDER_A_RULE]
     missing = dict.fromkeys(f.title for of_arm in by_key for f in of_arm.values() if f.key not in lines)
     return Results(
-        findings=(*findings, *own.findings),
+        findings=(*findings, *decide_findings(own.findings, study.family, confidence=settings.confidence)),
         tables=(*common, *own.tables, differences_table),
         figures=(*own.figures, *drawable([*interval_figures(lines, arms), _rank_figure(ranked)])),
         notes=(*own.notes, *watched, *_notes(arms, list(missing), lines, sampled, differences)),
@@ -591,44 +553,77 @@ def _samples(line: Sequence[Finding]) -> list[Sample]:
     return [finding.sample for finding in line if finding.sample is not None]
 
 
-def _differences(
-    lines: Lines, asked: Set[str], arms: Sequence[ArmReport], settings: StudySettings
-) -> tuple[pd.DataFrame, list[Finding]]:
-    """Return the rows of the table, one for every number in every pair of arms, and a finding for each.
+@dataclass(frozen=True, kw_only=True)
+class ArmDifference:
+    """One number in two arms: its difference with its test, what may be claimed of it, and its row of the table."""
 
-    Requested shares are one family of tests and all other numbers another, so that many numbers do not hide a share.
-    """
+    number: Finding  # in the first of the two arms
+    between: tuple[str, str]  # names of the two arms
+    test: PairedTest
+    row: dict[str, Any]
+    claim: Claim = NO_CLAIM
+
+
+def _differences(lines: Lines, arms: Sequence[ArmReport], settings: StudySettings) -> list[ArmDifference]:
+    """Return the difference of every number in every pair of arms, decided."""
     places = list(combinations(range(len(arms)), 2))
     places = places if len(arms) <= MOST_IN_PAIRS else [(i, j) for i, j in places if i == 0]
     compared = [
-        (line[i], *_compare((line[i], line[j]), (arms[i].name, arms[j].name), settings))
+        _compare((line[i], line[j]), (arms[i].name, arms[j].name), settings)
         for line in lines.values()
         for i, j in places
     ]
-    for are_asked in (True, False):
-        tested = [row for number, _, row in compared if (number.key in asked) == are_asked and not math.isnan(row["p"])]
-        adjusted = benjamini_hochberg([row["p"] for row in tested]) if tested else ()
-        for row, p_value in zip(tested, adjusted, strict=True):
-            row |= {"p adjusted": float(p_value), "clear": "yes" if p_value <= RATE else "no"}
-    return pd.DataFrame([row for *_, row in compared]), [_finding(*line) for line in compared]
+    return decide_differences(compared, settings.confidence)
 
 
-def _compare(
-    pair: tuple[Finding, Finding], names: tuple[str, str], settings: StudySettings
-) -> tuple[PairedTest, dict[str, Any]]:
-    """Return the test of a number in two arms, and its row of the table, before any correction."""
-    (one, other), samples = pair, _samples(pair)
+def decide_differences(compared: Sequence[ArmDifference], confidence: float) -> list[ArmDifference]:
+    """Return the differences with their claims.
+
+    Shares of attributes are one family of tests and all other numbers another, so that many numbers do not hide a
+    share. A number that restates another has its claim.
+    """
+    decided = {(line.number.key, line.between): line for line in compared}
+    restated = {at: of for at, line in decided.items() if (of := (line.number.claim_of, line.between)) in decided}
+    for of_shares in (True, False):
+        family = [
+            at for at, line in decided.items() if at not in restated and bool(attribute_of(line.number)) == of_shares
+        ]
+        claims = decide_claims([decided[at].test.estimate for at in family], confidence=confidence)
+        decided |= {at: replace(decided[at], claim=claim) for at, claim in zip(family, claims, strict=True)}
+    decided |= {at: replace(decided[at], claim=decided[of].claim) for at, of in restated.items()}
+    for line in decided.values():
+        reason = line.claim.reason if line.claim.verdict == "not clear" else ""
+        line.row.update({"p adjusted": line.claim.p_adjusted, "clear": line.claim.word, WHY_NOT: reason})
+    return list(decided.values())
+
+
+def families_note(decided: Sequence[ArmDifference]) -> str:
+    """Return how the words of a table of differences were decided."""
+    families = list({line.claim.n_tests: line.claim for line in decided if line.claim.n_tests}.values())
+    notes = [family_note([claim], "differences of its family") for claim in families]
+    several = (
+        "Shares of attributes are one family of tests; all further numbers, which are exploratory, are another. "
+        "Numbers that restate a share (P − P*, Ψ) have its test."
+    )
+    return " ".join([*notes, *([several] if len(families) > 1 else [])])
+
+
+def _compare(pair: tuple[Finding, Finding], names: tuple[str, str], settings: StudySettings) -> ArmDifference:
+    """Return the test of a number in two arms, and its row of the table, before it is decided."""
+    (first, second), samples = pair, _samples(pair)
     test, value_first, value_second, paired = difference(
         *samples,
-        depends_on_n=one.depends_on_n,
+        depends_on_n=first.depends_on_n,
         fixed_n=stop_rule(settings) is None,
         confidence=settings.confidence,
         seed=settings.seed,
     )
-    estimate, drawn = test.estimate, or_nan(other.expected) - or_nan(one.expected)
-    of_these = one.estimate.n == other.estimate.n == estimate.n  # the drawn shares are those of the compared pictures
-    return test, {
-        "finding": one.title,
+    estimate, drawn = test.estimate, or_nan(second.expected) - or_nan(first.expected)
+    # the drawn shares are those of the compared pictures
+    of_these = first.estimate.n == second.estimate.n == estimate.n
+    row = {
+        "finding": first.title,
+        "measure": first.metric,
         "first": names[0],
         "second": names[1],
         "value first": value_first,
@@ -643,25 +638,31 @@ def _compare(
         "test": test.test,
         "interval": estimate.note or estimate.method,
     }
+    return ArmDifference(number=first, between=names, test=test, row=row)
 
 
-def _finding(of: Finding, test: PairedTest, row: Mapping[str, Any]) -> Finding:
-    estimate, first, second = test.estimate, row["first"], row["second"]
+def difference_finding(difference: ArmDifference) -> Finding:
+    """Return a decided difference as a finding."""
+    row, estimate, claim = difference.row, difference.test.estimate, difference.claim
+    first, second = row["first"], row["second"]
     ends = estimate.low, estimate.high
     says = f"{format_number(row['value first'], *ends)} in “{first}”, "
     says += f"{format_number(row['value second'], *ends)} in “{second}”"
-    says += "; the two share no seed." if row["compared on"] == _NO_SEED else "."
-    if not math.isnan(row["p adjusted"]):
-        says += f" Adjusted p {format_p(row['p adjusted'])} ({test.test})."
+    says += "; the two share no seed." if row.get("compared on") == _NO_SEED else "."
+    if p := p_words(claim):
+        says += f" {p[:1].upper()}{p[1:]} ({difference.test.test or 'the test of P'})."
+    if claim.reason and claim.verdict == "not clear":
+        says += f" Not clear: {claim.reason}."
     if not math.isnan(estimate.value) and estimate.note:
         says, estimate = f"{says} {estimate.note.capitalize()}.", replace(estimate, note="")
+    number, drawn = difference.number, row.get("drawn", math.nan)
     return Finding(
-        key=f"{of.key}: {second} - {first}",
-        title=f"{of.title}, {second} − {first}",
-        metric=of.metric,
+        key=f"{number.key}: {second} - {first}",
+        title=f"{number.title}, {second} − {first}",
+        metric=number.metric,
         estimate=estimate,
-        p_value=None if math.isnan(test.p_value) else test.p_value,
-        expected=None if math.isnan(row["drawn"]) else row["drawn"],
+        claim=claim,
+        expected=None if math.isnan(drawn) else drawn,
         says=says,
     )
 

@@ -5,7 +5,7 @@ The same readings are the shares that are watched while pictures are drawn.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from PIL import Image
 from bias_core.errors import ModelUnavailable
 from bias_core.measures.alignment import alignment_estimates, text_direction, variance_share_estimates
 from bias_core.measures.effects import corrected_by_errors
-from bias_core.measures.sequential import share_interval
+from bias_core.measures.sequential import against, share_interval
 from bias_core.measures.stereotype import (
     count_ties,
     prevalence_estimate,
@@ -430,4 +430,5 @@ def _corrected(
     )
     if share.low > most or share.high < 1 - least:
         return None
-    return replace(corrected_by_errors(n_yes, n, errors, fixed_n=fixed_n, confidence=confidence), null_value=reference)
+    corrected = corrected_by_errors(n_yes, n, errors, fixed_n=fixed_n, confidence=confidence)
+    return against(corrected, reference, confidence)

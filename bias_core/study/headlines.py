@@ -3,18 +3,20 @@
 :func:`headline` returns the sentence of the study's class if it has one, else one made from the numbers.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pandas as pd
-
-from bias_core.number_text import format_estimate, format_given, format_number, format_share
+from bias_core.number_text import format_estimate, format_given, format_number, format_p, format_share
 from bias_core.study.design import known_study
-from bias_core.study.limits import stop_rule
 from bias_core.study.report_text import VALIDITY, corrected_headline, finding_rows, is_known
-from bias_core.study.types import StudyReport
+from bias_core.study.types import AGAINST_P_STAR, StudyReport
 from bias_core.values import option_values
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 HEADLINE, AS_PUBLISHED = "headline", "as in the paper"
 NO_PICTURES = "without pictures"  # prefix of "what is planted" if nothing is drawn
@@ -44,7 +46,7 @@ def verdicts_headline(report: StudyReport) -> str:
     return " ".join(_recovered(some, which) for some, which in parts if some)
 
 
-def _recovered(lines: Sequence["VerdictLine"], which: str) -> str:
+def _recovered(lines: Sequence[VerdictLine], which: str) -> str:
     n = counts_of(lines)
     fails = [line for line in lines if line.grade == "fails"]
     failures = "; ".join(f"{line.measure}: {line.verdict.removeprefix('fails: ')}" for line in fails)
@@ -130,12 +132,6 @@ def counts_of(lines: Sequence[VerdictLine]) -> dict[str, int]:
     return {grade: sum(line.grade == grade for line in lines) for grade in GRADES}
 
 
-AGAINST_P_STAR = {"attribute_prevalence", "signed_difference", "stereotype_score"}
-"""Measures that are compared with a P*: only a study that knows its source makes a headline of them."""
-
-_HANG_ON_P_STAR = AGAINST_P_STAR - {"attribute_prevalence"}  # a difference of shares is compared with 0
-
-
 def headline(report: StudyReport) -> str:
     """Return the headline in one or two sentences; if the run was stopped while measuring, also how far it got."""
     text = corrected_headline(report) or _forced_headline(report) or _of_all(report)
@@ -154,34 +150,34 @@ def _of_all(report: StudyReport) -> str:
     study = known_study(report.design)
     if report.arms:
         own = "" if study is None else study.arms_headline(report)
-        return own or differences_headline(report, report.results.frame("differences"))
+        return own or differences_headline(report.results.frame("differences"))
     return ("" if study is None else study.headline(report)) or numbers_headline(report)
 
 
 def numbers_headline(report: StudyReport) -> str:
-    """Return how many findings exclude their null value, and the clearest of them."""
+    """Return how many findings are clear, and the clearest of them."""
     rows = [
-        row
+        (row, finding.claim)
         for row, finding in zip(finding_rows(report), report.results.findings, strict=True)
-        if finding.metric not in AGAINST_P_STAR and all(map(is_known, (row["low"], row["high"], row["null_value"])))
+        if finding.claim is not None and finding.claim.n_tests and not finding.claim_of
     ]
     if not rows:
         return f"{report.n_images:,} pictures were measured; the figures and tables show the results."
-    away = [row for row in rows if not row["low"] <= row["null_value"] <= row["high"]]
-    if not away:
+    clear = [row for row, claim in rows if claim.is_clear]
+    if not clear:
         which = "The number is" if len(rows) == 1 else f"All {len(rows)} numbers are"
         return f"{which} compatible with “no bias”, which does not rule bias out."
-    lead = max(away, key=clearance)
+    lead = max(clear, key=clearance)
     if len(rows) == 1:
         return _spoken(lead)
-    verb = "differs" if len(away) == 1 else "differ"
-    return f"{len(away)} of {len(rows)} numbers {verb} clearly from “no bias”. The clearest: {_spoken(lead)}"
+    verb = "differs" if len(clear) == 1 else "differ"
+    return f"{len(clear)} of {len(rows)} numbers {verb} clearly from “no bias”. The clearest: {_spoken(lead)}"
 
 
 def _spoken(row: dict[str, Any]) -> str:
     number = format_estimate(row["value"], row["low"], row["high"], n=row["n"])
     null = format_given(row["null_value"])
-    return f"{row['finding']} is {number}, where {null} means no bias. {row['says']}".strip()
+    return f"{row['finding']} is {number}, n = {row['n']:,}, where {null} means no bias. {row['says']}".strip()
 
 
 def clearance(row: Mapping[str, Any]) -> float:
@@ -193,43 +189,31 @@ def clearance(row: Mapping[str, Any]) -> float:
     return outside / width if (width := high - low) else math.inf if outside else -math.inf
 
 
-def differences_headline(report: StudyReport, frame: pd.DataFrame) -> str:
-    """Return the result of a comparison from the tested rows of its table of differences."""
-    tested = frame[frame["p adjusted"].notna()] if len(frame) else frame
-    if stop_rule(report.settings) is not None and len(frame):
-        return _summary_of_intervals(frame[frame["low"].notna()], _AT_ANY_TIME)
-    if tested.empty and len(frame) and frame["low"].notna().any():
-        return _summary_of_intervals(frame[frame["low"].notna()], "No p-values are given.")
+def differences_headline(frame: pd.DataFrame) -> str:
+    """Return the result of a comparison from the tested rows of its table of differences.
+
+    The largest of the clear differences is named, of the measure with the smallest adjusted p, for only those are on
+    one scale. Numbers that restate a share count once.
+    """
+    tested = frame[frame["p adjusted"].notna() & ~frame["measure"].isin(_RESTATED)] if len(frame) else frame
     if tested.empty:
         return "No difference could be tested on these pictures; the tables show the numbers."
     clear = tested[tested["clear"] == "yes"]
     if clear.empty:
-        return f"No clear difference between the arms: none of {len(tested)} tests stands out from chance."
-    row = clear[clear["finding"] == clear["finding"].iloc[0]].sort_values("difference", key=abs).iloc[-1]
+        of_tests = "the one test does not stand" if len(tested) == 1 else f"none of {len(tested)} tests stands"
+        return f"No clear difference between the arms: {of_tests} out from chance."
+    alike = clear[clear["measure"] == clear.sort_values("p adjusted", kind="stable")["measure"].iloc[0]]
+    row = alike.iloc[int(alike["difference"].abs().to_numpy().argmax())]
     ends = row["low"], row["high"]
     text = (
         f"{row['finding']} is {format_number(row['value first'], *ends)} in “{row['first']}” and "
         f"{format_number(row['value second'], *ends)} in “{row['second']}”: a difference of "
-        f"{format_estimate(row['difference'], *ends)}. {len(clear)} of {len(tested)} differences are clear "
-        "after correction for multiple tests."
+        f"{format_estimate(row['difference'], *ends)}, n = {row['n']:,}, "
+        f"{'adjusted ' if len(tested) > 1 else ''}p {format_p(row['p adjusted'])}."
     )
-    return text[:1].upper() + text[1:]
+    verb = "is" if len(clear) == 1 else "are"
+    count = f" {len(clear)} of {len(tested)} differences {verb} clear." if len(tested) > 1 else ""
+    return text[:1].upper() + text[1:] + count
 
 
-_AT_ANY_TIME = "A stop rule watched the pictures, so no p-values are given; these intervals hold at any time."
-
-
-def _summary_of_intervals(frame: pd.DataFrame, how: str) -> str:
-    """Return the result from the intervals alone; ``how`` says why there are no p-values."""
-    clear = frame[(frame["low"] > 0) | (frame["high"] < 0)]
-    if clear.empty:
-        return f"None of the {len(frame)} intervals of differences excludes 0. {how}"
-    count = f"{len(clear)} of {len(frame)} intervals of differences exclude 0. {how}"
-    if "measure" in clear and (clear := clear[~clear["measure"].isin(_HANG_ON_P_STAR)]).empty:
-        return count
-    kinds = clear["measure"] if "measure" in clear else clear["finding"].str.rpartition(": ")[2]  # as in "man: P"
-    alike = clear[kinds == kinds.iloc[0]]  # on one scale
-    row = alike.iloc[int(alike["difference"].abs().to_numpy().argmax())]
-    estimate = format_estimate(row["difference"], row["low"], row["high"])
-    text = f"{row['finding']}, “{row['second']}” minus “{row['first']}”: {estimate}, n = {row['n']} each. "
-    return f"{text[:1].upper()}{text[1:]}{count}"
+_RESTATED = AGAINST_P_STAR - {"attribute_prevalence"}  # their differences have the test of P

@@ -16,6 +16,7 @@ from bias_core.errors import Cancelled, Interrupted, TooLarge
 from bias_core.models.engines import Drawing, EngineProgress
 from bias_core.protocols import StepCallback
 from bias_core.settings import Settings
+from bias_core.study.claims import decide_claims
 from bias_core.study.types import Progress, StudySettings, WatchedShare
 from bias_core.types import Estimate, ImageRow, ReaderErrors, StoredImage
 from bias_core.waiting import never, work_clock
@@ -259,19 +260,20 @@ class StopRule:
             else "the interval of every share excludes P*"
         )
 
-    def holds(self, shares: Sequence[Estimate], p_values: Sequence[float]) -> bool:
+    def holds(self, shares: Sequence[Estimate]) -> bool:
         """Return True if the run has seen enough; if only P* counts, shares without one are ignored.
 
-        ``p_values`` test each share against its P*, nan without one; all must be clear after Holm's correction, as in
-        headlines.
+        Where P* counts, the claims on all shares must be clear, as in headlines.
         """
-        from bias_core.measures.effects import holm_of_known
-
         waited_for = [self.within is not None or share.null_value is not None for share in shares]
-        is_clear = self.when_clear & (holm_of_known(p_values) <= 1 - self.confidence)
+        claims = decide_claims(shares, confidence=self.confidence)
         enough = [
-            share.n >= FEWEST and (clear or (self.within is not None and (share.high - share.low) / 2 <= self.within))
-            for share, clear in zip(shares, is_clear, strict=True)
+            share.n >= FEWEST
+            and (
+                (self.when_clear and claim.is_clear)
+                or (self.within is not None and (share.high - share.low) / 2 <= self.within)
+            )
+            for share, claim in zip(shares, claims, strict=True)
         ]
         return any(waited_for) and all(compress(enough, waited_for))
 
@@ -408,9 +410,7 @@ class Watch:
         n_there = int(unread[0]) if unread.size else len(self._place)
         for n in looks(n_there, self._n_looked):
             if self.n_enough is None:
-                known = list(self._estimates(n))
-                p_values = [_p_value(self._parts[name], estimate, self._confidence) for name, estimate in known]
-                self.n_enough = n if rule.holds([estimate for _, estimate in known], p_values) else None
+                self.n_enough = n if rule.holds([estimate for _, estimate in self._estimates(n)]) else None
         self._n_looked = max(self._n_looked, n_there)
 
     def _estimates(self, n: int) -> Iterator[tuple[str, Estimate]]:
@@ -428,17 +428,11 @@ class Watch:
 
 def _estimate(part: ShareValues, total: float, n: int, confidence: float) -> Estimate:
     from bias_core.measures.effects import corrected_by_errors
-    from bias_core.measures.sequential import confidence_sequence
+    from bias_core.measures.sequential import against, confidence_sequence
 
     if part.is_score:
-        return confidence_sequence(total, n, confidence=confidence, null_value=0.5).scaled(2.0, -1.0).of_null(0.0)
+        return confidence_sequence(total, n, confidence=confidence, null_value=0.5).scaled(2.0, -1.0)
     if part.errors is not None:
         share = corrected_by_errors(round(total), n, part.errors, fixed_n=False, confidence=confidence)
-        return share.of_null(part.reference)
+        return against(share, part.reference, confidence)
     return confidence_sequence(total, n, confidence=confidence, null_value=part.reference)
-
-
-def _p_value(part: ShareValues, estimate: Estimate, confidence: float) -> float:
-    from bias_core.measures.sequential import share_p_value
-
-    return share_p_value(estimate.scaled(0.5, 0.5).of_null(0.5) if part.is_score else estimate, confidence)

@@ -12,14 +12,23 @@ from bias_core.measures.intervals import EXACT
 from bias_core.settings import COMMAND, Settings
 from bias_core.study.classifier_answers import readings_of
 from bias_core.study.design import known_study, papers_readers, protocol_of
-from bias_core.study.headlines import AGAINST_P_STAR
 from bias_core.study.limits import most_pictures
 from bias_core.study.plan import largest_scale, lay_out, n_asked, read_files, settle, study_cost, warm_up
 from bias_core.study.reproduction import as_asked, changed_from_usual, is_shipped, to_command
 from bias_core.study.run import run
 from bias_core.study.study import Settled, Study, StudyPlan
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import AUTO, Design, Finding, Progress, StudyReport, StudySettings, arm_text, options_in
+from bias_core.study.types import (
+    AGAINST_P_STAR,
+    AUTO,
+    Design,
+    Finding,
+    Progress,
+    StudyReport,
+    StudySettings,
+    arm_text,
+    options_in,
+)
 from bias_core.values import Options, settings_of
 
 _MOST_MINUTES = 10.0  # longest drawing that a visitor waits for
@@ -227,12 +236,12 @@ def _is_wide(finding: Finding) -> bool:
 
     For shares only the width counts: the P* that they are compared with may be assumed.
     """
-    estimate, metric = finding.estimate, METRICS[finding.metric]
-    half, null = _half_width(finding), metric.null_value if estimate.null_value is None else estimate.null_value
+    metric, claim = METRICS[finding.metric], finding.claim
+    half = _half_width(finding)
     if not math.isfinite(half) or half <= 0:
         return False
     reach = metric.bounds[1] - metric.bounds[0]
-    is_open = finding.metric not in AGAINST_P_STAR and null is not None and estimate.low < null < estimate.high
+    is_open = finding.metric not in AGAINST_P_STAR and claim is not None and claim.verdict == "not clear"
     return is_open or (math.isfinite(reach) and half > _WIDE * reach)
 
 

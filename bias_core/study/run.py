@@ -19,6 +19,7 @@ from bias_core.models.catalogue import hosted_name
 from bias_core.store.manifests import STALE_SECONDS, Status
 from bias_core.study.arm_comparison import compare_arms
 from bias_core.study.blanked_pictures import refusals, rewritten_prompts, while_drawing
+from bias_core.study.claims import with_claims
 from bias_core.study.classifiers import fetch_reader, reader_note, with_other_readers
 from bias_core.study.corrected import corrected
 from bias_core.study.image_rows import treated, treatment
@@ -174,9 +175,10 @@ def as_watched(results: Results) -> Results:
 
 def _as_watched(finding: Finding) -> Finding:
     estimate = finding.estimate
-    if holds_at_any_time(estimate) or math.isnan(estimate.low):
-        return replace(finding, p_value=None)
-    return replace(finding, p_value=None, estimate=estimate.with_note(FIXED_N))
+    if holds_at_any_time(estimate):
+        return finding
+    estimate = replace(estimate, p_value=math.nan)
+    return replace(finding, estimate=estimate if math.isnan(estimate.low) else estimate.with_note(FIXED_N))
 
 
 S = TypeVar("S")
@@ -305,6 +307,7 @@ def _read_arms(
         results = yield from mapped(steps, partial(_of_arm, name)) if name else steps
         data[i].is_measured = True
         results = results if data[i].fixed_n else as_watched(results)
+        results = with_claims(results, arm.study.family, confidence=arm.settings.confidence)
         drawn = [*plan_notes(arm, services), *while_drawing(data[i].images_by_id.values())]
         tables = (*results.tables, *rewritten_prompts(data[i].drawn_pictures))
         results = replace(results, tables=tables, notes=(*data[i].notes, *drawn, *results.notes))

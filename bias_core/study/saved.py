@@ -31,6 +31,7 @@ from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Arm,
     ArmReport,
+    Claim,
     Design,
     Finding,
     Results,
@@ -47,7 +48,7 @@ T = TypeVar("T")
 CLASSES: Mapping[str, type] = {
     kind.__name__: kind
     for kind in (
-        Arm, ArmReport, Attribute, Design, Estimate, Finding, ImageRow, ReaderFacts, Results,
+        Arm, ArmReport, Attribute, Claim, Design, Estimate, Finding, ImageRow, ReaderFacts, Results,
         StoredImage, StudyFigure, StudyReport, StudySettings, StudyTable,
     )
 }  # fmt: skip

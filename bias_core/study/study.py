@@ -11,7 +11,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bias_core.study.classifiers import Reader
-from bias_core.study.types import Arm, ArmReport, Design, Progress, Results, Shot, StudyReport, StudySettings, each_arm
+from bias_core.study.types import (
+    AGAINST_P_STAR,
+    Arm,
+    ArmReport,
+    Design,
+    Finding,
+    Progress,
+    Results,
+    Shot,
+    StudyReport,
+    StudySettings,
+    each_arm,
+)
 from bias_core.values import Options
 
 if TYPE_CHECKING:  # the command line's help does without pandas
@@ -166,6 +178,14 @@ class Study(ABC):
         ``answers`` is a frame (:data:`bias_core.study.answers.COLUMNS`); InvalidInput if none of them counts.
         """
         return None
+
+    def family(self, finding: Finding) -> str | None:
+        """Return the family of tests in which the claim on a finding is decided; None if nothing is claimed of it.
+
+        A family is what the headline chooses among. By default that is every number with a null value, except those
+        compared with a P*, of which only a study knows the source.
+        """
+        return None if finding.metric in AGAINST_P_STAR else "numbers"
 
     def headline(self, report: StudyReport) -> str:
         """Return the headline of a report of one arm, in one or two sentences; "" for the default headline.

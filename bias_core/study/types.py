@@ -285,6 +285,49 @@ class Sample:
     test: PairedComparison | None = None
 
 
+Verdict = Literal["above", "below", "not clear", "too few", "not tested"]
+"""What is claimed of a number against its null value; *not tested* without a null value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a report may say of one number, as :mod:`bias_core.study.claims` decides it."""
+
+    verdict: Verdict
+    p_adjusted: float  # two-sided p, adjusted for the tests of its family; nan without a test
+    n_tests: int  # of the family
+    level: float  # the number is clear if the adjusted p is at most this
+    reason: str = ""  # why it is not clear though its own interval excludes the null value, or why it is not tested
+
+    @property
+    def is_clear(self) -> bool:
+        """True if the number clearly differs from its null value."""
+        return self.verdict in ("above", "below")
+
+    @property
+    def word(self) -> str:
+        """The entry of the column "clear" of a table: yes, no, too few, or "" without a null value."""
+        words = {"not clear": "no", "too few": "too few", "not tested": ""}
+        return words.get(self.verdict, "yes")
+
+    @property
+    def correction(self) -> str:
+        """The correction for several tests, in words; "" for one test."""
+        few = "Holm’s correction" if self.n_tests <= MOST_IN_HOLM else "Benjamini and Hochberg’s correction"
+        return few if self.n_tests > 1 else ""
+
+    def choose(self, above: T, below: T, otherwise: T) -> T:
+        """Return the first if the number is clearly above its null value, the second if clearly below."""
+        return {"above": above, "below": below}.get(self.verdict, otherwise)
+
+
+AGAINST_P_STAR = frozenset({"attribute_prevalence", "signed_difference", "stereotype_score"})
+"""Measures that are compared with a P*: only a study that knows its source makes a headline of them."""
+
+MOST_IN_HOLM = 20
+"""Tests up to which Holm's correction is made; of more, the false discovery rate is bounded (Benjamini–Hochberg)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """One number of a report."""
@@ -292,8 +335,12 @@ class Finding:
     key: str  # for programs and for people
     title: str
     metric: str  # key in the table of measures
-    estimate: Estimate  # with its interval, n and null value
-    p_value: float | None = None  # None without a test
+    estimate: Estimate  # with its interval, n, null value and p-value
+    # what may be claimed of it; None before it is decided, and where nothing is
+    claim: Claim | None = None
+    claim_of: str = ""  # key of the finding that it restates in another unit, such as P of Ψ, and whose claim it has
+    # sentences for a number clearly above its null value, clearly below, and neither, of which ``says`` gets one
+    readings: tuple[str, ...] = field(default=(), compare=False, repr=False, metadata={"saved": False})
     published: float | None = None  # the paper's number, None if it prints none
     expected: float | None = None  # the number from the ground truth of the pictures; None if unknown
     says: str = ""  # one plain sentence
@@ -303,6 +350,16 @@ class Finding:
     depends_on_n: bool = False
     # its data, to compare arms; None if arms cannot be compared by it; not saved with the report
     sample: Sample | None = field(default=None, compare=False, repr=False, metadata={"saved": False})
+
+    @property
+    def p_value(self) -> float | None:
+        """Two-sided p of its null value, for itself alone; None without a test."""
+        return None if math.isnan(self.estimate.p_value) else self.estimate.p_value
+
+    @property
+    def is_clear(self) -> bool:
+        """True if the report claims that it differs from its null value."""
+        return self.claim is not None and self.claim.is_clear
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -110,7 +110,6 @@ def _findings(tests: Sequence[_Test], confidence: float) -> Iterator[Finding]:
             title=f"{name} and the arm “{lead.arm}”: {_WHAT[len(lead.names)]}",
             metric="interaction",
             estimate=lead.link.estimate,
-            p_value=lead.adjusted if is_known else None,
             says=_says(lead, confidence) if is_known else f"Undefined: {lead.link.estimate.note}.",
         )
 

@@ -209,7 +209,6 @@ def _findings(one: _Crossed, confidence: float) -> Iterator[Finding]:
         title=f"{names}: log odds ratio" if len(one.attributes) == 2 else f"{names}: log of the ratio of odds ratios",
         metric="interaction",
         estimate=one.link.estimate,
-        p_value=None if math.isnan(one.adjusted) else one.adjusted,
         says=_sentence(one, confidence),
     )
     reference = one.reference(one.shares.cells[-1])

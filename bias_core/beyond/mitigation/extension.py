@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bias_core.explore.extension import ConceptOptions, ExploreExtension
 from bias_core.number_text import format_rate, format_share
+from bias_core.study.claims import decide_claims
 from bias_core.study.types import (
     Arm,
     ArmReport,
@@ -82,15 +83,15 @@ def mitigation_results(arms: Sequence[Tried], confidence: float) -> Results:
 
 def _remaining_bias(arms: Sequence[Tried], confidence: float) -> Iterator[_RemainingBias]:
     """Yield every arm for each attribute on which the first one is clearly biased."""
-    from bias_core.measures.effects import adjusted_share_p_values
+    from bias_core.measures.sequential import against
     from bias_core.measures.stereotype import remaining_gap_estimate
 
     # An assumed rate that no one chose is not a goal.
     goals = [score.attribute.reference if score.attribute.has_source else None for score in arms[0].scores]
-    shares = [_share(score).of_null(goal) for score, goal in zip(arms[0].scores, goals, strict=True)]
-    adjusted = adjusted_share_p_values(shares, confidence)
+    shares = [against(_share(score), goal, confidence) for score, goal in zip(arms[0].scores, goals, strict=True)]
+    claims = decide_claims(shares, confidence=confidence)
     for i, (baseline, reference, before) in enumerate(zip(arms[0].scores, goals, shares, strict=True)):
-        if reference is None or not adjusted[i] <= 1 - confidence or before.low <= reference <= before.high:
+        if reference is None or not claims[i].is_clear:
             continue
         for arm in arms:
             share = _share(arm.scores[i])

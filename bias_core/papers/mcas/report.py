@@ -22,7 +22,7 @@ from bias_core.measures.composite_association import (
     InternalBias,
     summarise_internal_bias,
 )
-from bias_core.measures.intervals import bootstrap_interval
+from bias_core.measures.intervals import mean_interval
 from bias_core.measures.relative_association import (
     log_amplification_estimate,
     mean_log_amplification,
@@ -57,7 +57,6 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
-    intervals,
     lean,
     listed,
     mark,
@@ -459,15 +458,15 @@ def _summary(
     design: Design, settings: StudySettings, group: str, members: Sequence[Target]
 ) -> tuple[dict[str, Any], list[Finding]]:
     """Return the line of Table 4 of a group of targets, and its findings."""
-    chance, sides = intervals(settings), sides_of(settings)
+    sides = sides_of(settings)
     values = {
         "delta": [member.bias.diffusion_bias.value for member in members],
         "mean_mcas": [member.scores.mcas for member in members],
         "alpha": [member.bias.bias_amplification.value for member in members],
     }
-    summary = summarise_internal_bias(values["delta"], values["alpha"], **chance)
+    summary = summarise_internal_bias(values["delta"], values["alpha"], confidence=settings.confidence)
     delta, alpha = summary.diffusion_bias, summary.bias_amplification
-    mean_lean = bootstrap_interval(values["mean_mcas"], statistic=np.mean, null_value=0.0, **chance)
+    mean_lean = mean_interval(values["mean_mcas"], null_value=0.0, confidence=settings.confidence)
     of_paper = design.data.get("summary", {}) if sides.names == GENDERS else {}
     printed = of_paper.get(options_in(settings, InternalBiasOptions).published_model, {}).get(group, {})
     row: dict[str, Any] = {"model": RUN, "targets": group, "n": delta.n}

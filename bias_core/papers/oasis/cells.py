@@ -14,7 +14,7 @@ from bias_core.measures.sequential import share_interval
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate, stereotype_score
 from bias_core.prompts import fill_template
 from bias_core.study.answers import answers_counted, check_words, majority
-from bias_core.study.arm_comparison import mean_sample, share_test_without_p
+from bias_core.study.arm_comparison import mean_sample, share_test
 from bias_core.study.attribute_scores import AttributeScore, score_attributes
 from bias_core.study.attributes import to_attributes
 from bias_core.study.design import ReportTexts, read_table, settings_with
@@ -103,7 +103,7 @@ class Cell:
         """Return the sample of P − P*; in two arms it differs as P does."""
         if (share := self.sample()) is None:
             return None
-        return replace(share, statistic=lambda places: share.statistic(places) - reference, test=share_test_without_p)
+        return replace(share, statistic=lambda places: share.statistic(places) - reference, test=share_test)
 
     def share_in_words(self) -> str:
         """Say how P was computed, and its limits."""

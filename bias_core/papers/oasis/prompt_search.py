@@ -11,7 +11,7 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, Floats, same_dimension, unit_rows
-from bias_core.measures.intervals import Seed, bootstrap_interval
+from bias_core.measures.intervals import Seed, mean_interval
 from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
 from bias_core.types import Estimate
 from bias_core.values import normal_form
@@ -209,13 +209,7 @@ class _Comparison:
 
     def _estimate(self, note: str, null_value: float | None, inside: Floats, *outside: Floats) -> Estimate:
         """Return a mean over the cluster, minus that over the other images if there are any."""
-
-        def statistic(x: Floats, *others: Floats, axis: int) -> Floats:
-            return np.asarray(x.mean(axis=axis) - sum(y.mean(axis=axis) for y in others))
-
-        return bootstrap_interval(
-            inside, *outside, statistic=statistic, rng=self._rng, null_value=null_value
-        ).with_note(note)
+        return mean_interval(inside, *outside, null_value=null_value).with_note(note)
 
 
 def _parts(

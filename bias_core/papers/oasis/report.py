@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 
 from bias_core.measures.agreement import kendall_tau
-from bias_core.measures.effects import adjusted_share_p_values
 from bias_core.measures.propagation import StepsSeen
+from bias_core.measures.sequential import against
 from bias_core.number_text import format_change, format_estimate, format_given, format_interval, format_number, typeset
+from bias_core.study.claims import decide_claims
 from bias_core.study.design import ReportTexts
 from bias_core.study.report_text import table_of
 from bias_core.study.types import (
@@ -103,7 +104,9 @@ def stereotypes_headline(report: StudyReport) -> str:
         Estimate(value=row["P"], low=row["P low"], high=row["P high"], n=row["n"], null_value=row["P*"])
         for row in comparable.to_dict("records")
     ]
-    is_clear = adjusted_share_p_values(tested, report.settings.confidence) <= 1 - report.settings.confidence
+    confidence = report.settings.confidence
+    tested = [against(share, share.null_value, confidence) for share in tested]
+    is_clear = np.array([claim.is_clear for claim in decide_claims(tested, confidence=confidence)], dtype=bool)
     above = comparable[is_clear & (comparable["P low"] > comparable["P*"])]
     if above.empty:
         return f"None {which} is clearly shown more often than in the real world."

@@ -47,7 +47,6 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     finding,
-    intervals,
     options_in,
     or_nan,
 )
@@ -130,7 +129,7 @@ class Cluster:
 
     def closeness(self, rows: np.ndarray, settings: StudySettings) -> Estimate:
         """Return the mean cosine of other pictures to the pictures of the cluster."""
-        return similarity_estimate(rows @ self.rows.mean(axis=0), **intervals(settings))
+        return similarity_estimate(rows @ self.rows.mean(axis=0), confidence=settings.confidence)
 
     def own_closeness(self) -> float:
         """Return the mean cosine of its pictures to each other; nan for a single one."""
@@ -466,7 +465,7 @@ def _members(report: StudyReport, cluster: str) -> tuple[pd.DataFrame, pd.DataFr
 def _compared(pictures: list[StoredImage], closeness: np.ndarray, settings: StudySettings) -> Compared:
     order = np.argsort(-closeness, kind="stable")
     finite = closeness[np.isfinite(closeness)]
-    mean = similarity_estimate(finite, **intervals(settings)) if len(finite) else None
+    mean = similarity_estimate(finite, confidence=settings.confidence) if len(finite) else None
     return Compared(pictures=tuple(pictures[i] for i in order), closeness=closeness[order], mean=mean)
 
 

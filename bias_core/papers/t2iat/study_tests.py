@@ -11,7 +11,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.measures.association import AssociationTest, association_test, leave_one_out, repooled_permutation_test
 from bias_core.measures.effects import benjamini_hochberg
-from bias_core.measures.intervals import mean_interval, permutation_test, smallest_p_value
+from bias_core.measures.intervals import permutation_test, smallest_p_value
 from bias_core.measures.paired_prevalence import PairedTest
 from bias_core.papers.t2iat.report import SIGNIFICANT, tests_headline
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word
@@ -251,11 +251,10 @@ def _test_of_prompts(
     x, y = (gain[first.data[1][at_first] == sign] for sign in (1.0, -1.0))
     if min(len(x), len(y)) < 2:
         return nothing(len(gain), "fewer than two prompts of a concept are in both arms")
-    estimate = mean_interval(x, y, confidence=confidence, null_value=0.0)
     if np.ptp(gain) <= ROUNDING:
-        return nothing(len(gain), estimate.note, estimate.value)
+        return nothing(len(gain), "all prompts change alike, so there is no interval", float(x.mean() - y.mean()))
     return PairedTest(
-        estimate=estimate, p_value=permutation_test(x, y, rng=seed).p_value, test="permutation of prompts"
+        estimate=permutation_test(x, y, confidence=confidence, rng=seed).estimate, test="permutation of prompts"
     )
 
 

@@ -275,7 +275,7 @@ def score(reading: pd.DataFrame, settings: StudySettings, *, by_released_rules: 
         samples = _evenness_samples(units, counted, exclude)
     except InvalidInput as error:  # few pictures, all alike: no distribution
         why = str(error)
-    estimates["hallucination"] = jaccard_hallucination_estimate(of_prompt, of_caption, confidence=confidence, rng=seed)
+    estimates["hallucination"] = jaccard_hallucination_estimate(of_prompt, of_caption, confidence=confidence)
     samples["hallucination"] = mean_sample(units, reading["H_J"])
     for negative in (BLANK, STRONGER):
         estimates[f"miss {negative}"] = miss_rate_estimate(reading[negative], **share)
@@ -295,7 +295,9 @@ def _add_released(
     asked, shown, counted = map(list, zip(*pairs, strict=True))
     units = tuple(reading["unit"])
     distances = jaccard_distances(asked, shown, fold_person=False)
-    estimates["released_hallucination"] = jaccard_hallucination_estimate(asked, shown, fold_person=False, **more)
+    estimates["released_hallucination"] = jaccard_hallucination_estimate(
+        asked, shown, fold_person=False, confidence=settings.confidence
+    )
     samples["released_hallucination"] = mean_sample(units, distances)
     with suppress(InvalidInput):  # few pictures, all alike
         estimates["released_distribution_bias"] = distribution_bias_estimate(counted, **more)

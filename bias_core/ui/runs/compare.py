@@ -10,9 +10,17 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.explore.exploration import OF_THE_MODEL
-from bias_core.measures.intervals import percent
-from bias_core.number_text import format_estimate, typeset
-from bias_core.study.arm_comparison import arms_table, interval_figures
+from bias_core.measures.intervals import percent, with_p_through_ends
+from bias_core.measures.paired_prevalence import PairedTest
+from bias_core.number_text import typeset
+from bias_core.study.arm_comparison import (
+    ArmDifference,
+    arms_table,
+    decide_differences,
+    difference_finding,
+    families_note,
+    interval_figures,
+)
 from bias_core.study.design import known_study
 from bias_core.study.report_text import read_by, title_of
 from bias_core.study.types import (
@@ -44,11 +52,6 @@ class SideBySide:
     pairs: tuple[tuple[Finding, Finding], ...]  # of each number that both have, the first's and the second's
     differ: tuple[str, ...]  # settings that are not the same, each in words
     notes: tuple[str, ...]
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """Each number as text: first, second, difference, and if its interval excludes 0."""
-        return [_row(*pair) for pair in self.pairs]
 
 
 def compare_reports(first: StudyReport, second: StudyReport) -> SideBySide:
@@ -136,9 +139,15 @@ def comparison_report(reports: Sequence[StudyReport], titles: Sequence[str]) -> 
     if not lines:
         raise InvalidInput("the runs have no number that all of them share: compare runs of one study")
     arms = tuple(_as_arm(name, report) for name, report in zip(names, reports, strict=True))
-    differences = [
-        _difference((line[0], line[i]), (names[0], names[i])) for line in lines.values() for i in range(1, len(line))
-    ]
+    confidence = first.settings.confidence
+    differences = decide_differences(
+        [
+            _difference((line[0], line[i]), (names[0], names[i]), confidence)
+            for line in lines.values()
+            for i in range(1, len(line))
+        ],
+        confidence,
+    )
     frames = [_pictures(name, report) for name, report in zip(names, reports, strict=True)]
     differ = _differences(*(report.settings for report in reports))
     return StudyReport(
@@ -148,13 +157,18 @@ def comparison_report(reports: Sequence[StudyReport], titles: Sequence[str]) -> 
             model=_joined(report.settings.model for report in reports),
             condition="",
             encoder=_joined(read_by(report.settings) for report in reports),
-            confidence=first.settings.confidence,
+            confidence=confidence,
         ),
         results=Results(
-            findings=tuple(finding for finding, _ in differences),
+            findings=tuple(map(difference_finding, differences)),
             tables=(
                 arms_table(lines, arms, seed=0),
-                table("differences", "Differences", [row for _, row in differences], "Each one is second minus first."),
+                table(
+                    "differences",
+                    "Differences",
+                    [line.row for line in differences],
+                    f"Each one is second minus first. {families_note(differences)}",
+                ),
                 *([_settings_table(differ)] if differ else []),
             ),
             figures=tuple(_figures(lines, arms)),
@@ -209,7 +223,7 @@ def sides_of(report: StudyReport) -> list[StudyReport]:
     ]
 
 
-def difference_of(a: Estimate, b: Estimate) -> Estimate:
+def difference_of(a: Estimate, b: Estimate, confidence: float = 0.95) -> Estimate:
     """``b`` minus ``a`` of two independent estimates; nan if one is nan.
 
     >>> shares = Estimate(value=0.5, low=0.4, high=0.6, n=90), Estimate(value=0.8, low=0.7, high=0.9, n=90)
@@ -222,19 +236,8 @@ def difference_of(a: Estimate, b: Estimate) -> Estimate:
     value = b.value - a.value
     low = value - math.hypot(b.value - b.low, a.high - a.value)
     high = value + math.hypot(b.high - b.value, a.value - a.low)
-    return Estimate(value=value, low=low, high=high, n=min(a.n, b.n), null_value=0.0, method="square and add")
-
-
-def _row(first: Finding, second: Finding) -> dict[str, Any]:
-    a, b = first.estimate, second.estimate
-    difference = difference_of(a, b)
-    return {
-        "number": first.title,
-        "first": format_estimate(a.value, a.low, a.high, n=a.n),
-        "second": format_estimate(b.value, b.low, b.high, n=b.n),
-        "difference": format_estimate(difference.value, difference.low, difference.high),
-        "clear": difference.low > 0 or difference.high < 0,
-    }
+    gap = Estimate(value=value, low=low, high=high, n=min(a.n, b.n), null_value=0.0, method="square and add")
+    return with_p_through_ends(gap, confidence)
 
 
 def _design(names: Sequence[str], designs: Sequence[Design]) -> Design:
@@ -260,22 +263,23 @@ def _pictures(name: str, report: StudyReport) -> pd.DataFrame:
     return frame.rename(columns={"arm": _OWN_ARM}).assign(arm=name)
 
 
-def _difference(pair: tuple[Finding, Finding], names: tuple[str, str]) -> tuple[Finding, dict[str, Any]]:
-    """A difference as a finding and as a table row."""
-    a, b = (finding.estimate for finding in pair)
-    texts, row = _row(*pair), {"finding": pair[0].title, "first": names[0], "second": names[1]}
-    says = f"{texts['first']} in “{names[0]}” (n = {a.n:,}), {texts['second']} in “{names[1]}” (n = {b.n:,})."
-    finding = Finding(
-        key=f"{pair[0].key}: {names[1]} - {names[0]}",
-        title=f"{pair[0].title}, {names[1]} − {names[0]}",
-        metric=pair[0].metric,
-        estimate=difference_of(a, b),
-        says=says,
-    )
-    ends = columns("difference", finding.estimate, ends="")
-    numbers = {"value first": a.value, "value second": b.value, **ends, "n": finding.estimate.n}
-    clear = "yes" if texts["clear"] else "no"
-    return finding, {**row, "measure": pair[0].metric, **numbers, "p adjusted": math.nan, "clear": clear}
+def _difference(pair: tuple[Finding, Finding], names: tuple[str, str], confidence: float) -> ArmDifference:
+    """A difference, before it is decided, with its table row."""
+    first, second = (finding.estimate for finding in pair)
+    estimate = difference_of(first, second, confidence)
+    row = {
+        "finding": pair[0].title,
+        "measure": pair[0].metric,
+        "first": names[0],
+        "second": names[1],
+        "value first": first.value,
+        "value second": second.value,
+        **columns("difference", estimate, ends=""),
+        "n": estimate.n,
+        "p": estimate.p_value,
+    }
+    test = PairedTest(estimate=estimate, test="both intervals")
+    return ArmDifference(number=pair[0], between=names, test=test, row=row)
 
 
 def _figures(lines: Mapping[str, Sequence[Finding]], arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:

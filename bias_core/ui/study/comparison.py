@@ -9,6 +9,7 @@ import gradio as gr
 import pandas as pd
 
 from bias_core.number_text import format_number, format_rate, format_share, typeset
+from bias_core.study.arm_comparison import WHY_NOT
 from bias_core.study.attributes import attribute_of
 from bias_core.study.documents import data_uri
 from bias_core.study.figures import N_COLOURS
@@ -41,8 +42,6 @@ def _rows(report: StudyReport) -> Iterator[dict[str, Any]]:
     gaps: dict[tuple[str, str, str], dict[Any, Any]] = {
         (row["finding"], row["first"], row["second"]): row for row in frame.to_dict("records")
     }
-    titles = {title for arm in report.arms for title in _shares(arm)}
-    n_tests = sum(row["finding"] in titles and not math.isnan(row["p adjusted"]) for row in gaps.values())
     baseline, by_arm = report.arms[0].name, [_shares(arm) for arm in report.arms]
     for title, first in by_arm[0].items():
         found = [shares.get(title) for shares in by_arm]
@@ -53,7 +52,7 @@ def _rows(report: StudyReport) -> Iterator[dict[str, Any]]:
         for i, (arm, one) in enumerate(zip(report.arms, found, strict=True)):
             if one is not None:
                 gap = gaps.get((title, baseline, arm.name)) if i else None
-                lanes.append(_lane(arm, one, name, i) | {"gap": gap and _gap(gap, name, n_tests)})
+                lanes.append(_lane(arm, one, name, i) | {"gap": gap and _gap(gap, name)})
         sizes = [abs(lane["gap"]["value"]) for lane in lanes if lane["gap"]]
         is_clear = any(lane["gap"]["is_clear"] for lane in lanes if lane["gap"])
         yield {"name": name, "which": which_of(report, name), "lanes": lanes, "is_clear": is_clear,
@@ -90,18 +89,14 @@ def _known_rate(arm: ArmReport, name: str) -> tuple[float, str] | None:
     return None
 
 
-def _gap(row: Mapping[Any, Any], name: str, n_tests: int) -> dict[str, Any]:
-    """Return the mark of a difference on an axis from -100 to 100 points, its text and its note.
-
-    The note says so if the interval excludes 0 but the difference is not clear among ``n_tests`` differences.
-    """
+def _gap(row: Mapping[Any, Any], name: str) -> dict[str, Any]:
+    """Return the mark of a difference on an axis from -100 to 100 points, its text and its note."""
     points = [typeset(100 * row[end], "+.0f") for end in ("difference", "low", "high")]
     interval = "" if math.isnan(row["low"]) else f" [{points[1]}, {points[2]}]"
     note = f"{name}, {row['second']} minus {row['first']}: {points[0]} points{interval}, n = {row['n']:,}"
     value, low, high = ((1 + row[end]) / 2 for end in ("difference", "low", "high"))
     is_clear = row["clear"] == "yes"
-    is_away = row["clear"] == "no" and n_tests > 1 and not row["low"] <= 0 <= row["high"]
-    why_not = f"not clear after correction for {n_tests} comparisons" if is_away else ""
+    why_not = f"not clear: {row[WHY_NOT]}" if row.get(WHY_NOT) else ""
     note += "; clear" if is_clear else f"; {why_not or 'not clear'}"
     return _mark(value, low, high, note) | {
         "text": f"{points[0]}{interval}",

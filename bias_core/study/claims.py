@@ -1,0 +1,154 @@
+"""The one place that decides what a report claims: a family of tests goes in, adjusted p and verdicts come out.
+
+An estimate brings the p-value of its null value, by the test that its interval inverts (:class:`bias_core.types
+.Estimate`). A family is what a headline chooses among. Tables, sentences, figures and stop rules read the claims made
+here and compare no interval or p-value themselves.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bias_core.measures.effects import benjamini_hochberg, holm
+from bias_core.number_text import format_given, format_p
+from bias_core.study.types import MOST_IN_HOLM, Claim, Finding, Results, Verdict
+from bias_core.types import Estimate
+
+NO_CLAIM = Claim(verdict="not tested", p_adjusted=math.nan, n_tests=0, level=math.nan)
+"""Of a number that nothing is compared with."""
+
+
+def decide_claims(estimates: Sequence[Estimate], *, confidence: float = 0.95) -> tuple[Claim, ...]:
+    """Return what may be claimed of each estimate of one family.
+
+    A number is clear if its p-value, adjusted for all tests of the family, is at most 1 - confidence: by Holm, or by
+    Benjamini and Hochberg for more than 20 tests. Estimates without a test stay out of the family.
+
+    Parameters
+    ----------
+    estimates : with their intervals at this ``confidence``, null values and p-values.
+
+    >>> far, near = (Estimate(value=v, low=v - 2, high=v + 2, n=9, null_value=0.0, p_value=p)
+    ...     for v, p in ((3.0, 0.01), (2.5, 0.04)))
+    >>> [claim.verdict for claim in decide_claims([far, near])]
+    ['above', 'above']
+    >>> print(decide_claims([near, near])[0].reason)
+    its interval excludes 0, but among 2 tests this happens by chance in more than 5 % of runs
+    """
+    p_values = np.array([estimate.p_value for estimate in estimates], dtype=float)
+    tested = ~np.isnan(p_values)
+    n_tests, adjusted = int(tested.sum()), p_values.copy()
+    if n_tests:
+        adjusted[tested] = (holm if n_tests <= MOST_IN_HOLM else benjamini_hochberg)(p_values[tested])
+    level = 1 - confidence
+    return tuple(
+        _decide_claim(estimate, float(p_value), n_tests, level)
+        for estimate, p_value in zip(estimates, adjusted, strict=True)
+    )
+
+
+def _decide_claim(estimate: Estimate, p_adjusted: float, n_tests: int, level: float) -> Claim:
+    verdict: Verdict
+    null, reason, is_rejected = estimate.null_value, "", estimate.p_value <= level + _ROUNDING
+    if math.isnan(p_adjusted):
+        verdict, reason = ("not tested", "") if null is None else ("too few", estimate.note)
+    elif p_adjusted <= level + _ROUNDING:
+        verdict = "above" if estimate.value > (null or 0.0) else "below"
+    elif not (math.isfinite(estimate.low) or math.isfinite(estimate.high)):
+        verdict, reason = "too few", estimate.note
+    else:
+        verdict = "not clear"
+    if verdict == "not clear" and is_rejected:
+        reason = (
+            f"its interval excludes {format_given(null)}, but among {n_tests} tests this happens by chance in more "
+            f"than {100 * level:.3g} % of runs"
+        )
+    return Claim(verdict=verdict, p_adjusted=p_adjusted, n_tests=n_tests, level=level, reason=reason)
+
+
+_ROUNDING = 1e-12
+
+
+def claim_columns(estimate: Estimate, claim: Claim) -> dict[str, Any]:
+    """Return p, adjusted p and the word of a claim as columns of a table."""
+    return {"p": estimate.p_value, "p adjusted": claim.p_adjusted, "clear": claim.word}
+
+
+def family_note(claims: Sequence[Claim], what: str = "tests of this table") -> str:
+    """Return how a table's words were decided, as a sentence of its note; "" if nothing was tested.
+
+    >>> number = Estimate(value=1.0, low=0.0, high=2.0, n=9, null_value=0.0, p_value=0.05)
+    >>> print(family_note(decide_claims([number, number])))
+    Intervals are 95 % each, not adjusted. Clear: p at most 0.05 after Holm’s correction for 2 tests of this table.
+    """
+    first = next((claim for claim in claims if claim.n_tests), None)
+    if first is None:
+        return ""
+    if first.n_tests == 1:
+        return f"Clear: p at most {first.level:.3g}; the interval then excludes the value without bias."
+    return (
+        f"Intervals are {100 * (1 - first.level):.4g} % each, not adjusted. Clear: p at most {first.level:.3g} after "
+        f"{first.correction} for {first.n_tests:,} {what}."
+    )
+
+
+def decide_findings(
+    findings: Sequence[Finding], family: Callable[[Finding], str | None], *, confidence: float
+) -> tuple[Finding, ...]:
+    """Return the findings with a claim each, decided within their families; their sentences say it.
+
+    ``family`` names the family of a finding, None for numbers about which nothing is claimed. A finding that restates
+    another (``claim_of``) has the claim of that one. Claims that a study made itself are kept.
+    """
+    names = {finding.key: family(finding) for finding in findings if finding.claim is None and not finding.claim_of}
+    claims: dict[str, Claim] = {finding.key: finding.claim for finding in findings if finding.claim is not None}
+    for name in dict.fromkeys(names.values()):
+        members = [finding for finding in findings if name is not None and names.get(finding.key) == name]
+        decided = decide_claims([finding.estimate for finding in members], confidence=confidence)
+        claims |= {finding.key: claim for finding, claim in zip(members, decided, strict=True)}
+    return tuple(_with_claim(finding, claims.get(finding.claim_of or finding.key)) for finding in findings)
+
+
+def _with_claim(finding: Finding, claim: Claim | None) -> Finding:
+    if claim is None or not finding.readings:
+        return replace(finding, claim=claim)
+    reading = claim.choose(*finding.readings)
+    reason = f" ({claim.reason})" if claim.reason and not claim.is_clear else ""
+    reading = reading.removesuffix(".") + reason + "." if reading else ""
+    return replace(finding, claim=claim, says=" ".join(filter(None, [reading, finding.says])), readings=())
+
+
+def with_claims(results: Results, family: Callable[[Finding], str | None], *, confidence: float) -> Results:
+    """Return results with decided findings (:func:`decide_findings`)."""
+    return replace(results, findings=decide_findings(results.findings, family, confidence=confidence))
+
+
+def count_clear(claims: Sequence[Claim]) -> int:
+    """Return the number of clear claims."""
+    return sum(claim.is_clear for claim in claims)
+
+
+def p_words(claim: Claim) -> str:
+    """Return the p-value of a claim in words, adjusted if it is one of several tests; "" without a test.
+
+    >>> p_words(decide_claims([Estimate(value=1.0, low=0.1, high=2.0, n=9, null_value=0.0, p_value=0.02)])[0])
+    'p = 0.020'
+    """
+    if math.isnan(claim.p_adjusted):
+        return ""
+    p = format_p(claim.p_adjusted)
+    return ("adjusted " if claim.n_tests > 1 else "") + (f"p {p}" if p.startswith("<") else f"p = {p}")
+
+
+def largest(findings: Sequence[Finding]) -> Finding | None:
+    """Return the finding farthest from its null value: of the clear ones if there are any; None of none."""
+    clear = [finding for finding in findings if finding.claim is not None and finding.claim.is_clear]
+    return max(clear or findings, key=_distance, default=None)
+
+
+def _distance(finding: Finding) -> float:
+    distance = abs(finding.estimate.value - (finding.estimate.null_value or 0.0))
+    return -1.0 if math.isnan(distance) else distance
