@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy
@@ -361,14 +361,14 @@ _PROBABILITIES, _WEIGHTS = (_PLACES + 1) / 2, _WEIGHTS / 2  # of quadrature over
 def _paired_end(n_up: int, n_down: int, n: int, level: float) -> float:
     """Lower end of the share that goes up minus the share that goes down: the quantile level / 2 of their product."""
     m = n_up + n_down
-    fewer, more = (_beta_quantiles(*sides) for sides in ((m, n - m + 1), (m + 1, n - m)))
+    if not n_up:
+        return -float(_beta_quantile(1 - level / 2, m + 1, n - m))
+    fewer, more = (_beta_quantile(_PROBABILITIES, *sides) for sides in ((m, n - m + 1), (m + 1, n - m)))
 
     def excess(difference: float) -> float:
         changed = fewer if difference > 0 else more
-        with np.errstate(divide="ignore"):
-            half = np.clip((1 + difference / changed) / 2, 0.0, 1.0)
-        below = special.betainc(n_up, n_down + 1, half) if n_up else np.ones_like(half)
-        return float(_WEIGHTS @ below) - level / 2
+        half = np.clip((1 + difference / changed) / 2, 0.0, 1.0)
+        return float(_WEIGHTS @ special.betainc(n_up, n_down + 1, half)) - level / 2
 
     return _root(excess)
 
@@ -376,21 +376,20 @@ def _paired_end(n_up: int, n_down: int, n: int, level: float) -> float:
 @lru_cache(65_536)
 def _independent_end(k1: int, n1: int, k2: int, n2: int, level: float) -> float:
     """Lower end of the second share minus the first: the quantile level / 2 of the difference of their Betas."""
-    first = _beta_quantiles(k1 + 1, n1 - k1)
+    if not k2:
+        return -float(_beta_quantile(1 - level / 2, k1 + 1, n1 - k1))
+    first = _beta_quantile(_PROBABILITIES, k1 + 1, n1 - k1)
 
     def excess(difference: float) -> float:
         at = np.clip(first + difference, 0.0, 1.0)
-        below = special.betainc(k2, n2 - k2 + 1, at) if k2 else np.ones_like(at)
-        return float(_WEIGHTS @ below) - level / 2
+        return float(_WEIGHTS @ special.betainc(k2, n2 - k2 + 1, at)) - level / 2
 
     return _root(excess)
 
 
-def _beta_quantiles(a: float, b: float) -> Array:
-    """Return quantiles of a Beta variable, which is 0 with a = 0 and 1 with b = 0; ``(128,)``."""
-    if not a or not b:
-        return np.full(len(_PROBABILITIES), float(b == 0))
-    return np.asarray(special.betaincinv(a, b, _PROBABILITIES))
+def _beta_quantile(probability: Any, a: float, b: float) -> Any:
+    """Return quantiles of a Beta variable, which is 1 with b = 0."""
+    return special.betaincinv(a, b, probability) if b else np.ones_like(probability)
 
 
 def _root(excess: Callable[[float], float]) -> float:
