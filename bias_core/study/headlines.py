@@ -9,14 +9,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bias_core.number_text import format_estimate, format_given, format_number, format_p, format_share
+from bias_core.number_text import format_estimate, format_given, format_number, format_share, state_p
+from bias_core.study.claims import SAME_TEST
 from bias_core.study.design import known_study
 from bias_core.study.report_text import VALIDITY, corrected_headline, finding_rows, is_known
-from bias_core.study.types import AGAINST_P_STAR, StudyReport
 from bias_core.values import option_values
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from bias_core.study.types import StudyReport
 
 HEADLINE, AS_PUBLISHED = "headline", "as in the paper"
 NO_PICTURES = "without pictures"  # prefix of "what is planted" if nothing is drawn
@@ -195,7 +197,7 @@ def differences_headline(frame: pd.DataFrame) -> str:
     The largest of the clear differences is named, of the measure with the smallest adjusted p, for only those are on
     one scale. Numbers that restate a share count once.
     """
-    tested = frame[frame["p adjusted"].notna() & ~frame["measure"].isin(_RESTATED)] if len(frame) else frame
+    tested = frame[frame["p adjusted"].notna() & (frame[SAME_TEST] == "")] if len(frame) else frame
     if tested.empty:
         return "No difference could be tested on these pictures; the tables show the numbers."
     clear = tested[tested["clear"] == "yes"]
@@ -209,11 +211,8 @@ def differences_headline(frame: pd.DataFrame) -> str:
         f"{row['finding']} is {format_number(row['value first'], *ends)} in “{row['first']}” and "
         f"{format_number(row['value second'], *ends)} in “{row['second']}”: a difference of "
         f"{format_estimate(row['difference'], *ends)}, n = {row['n']:,}, "
-        f"{'adjusted ' if len(tested) > 1 else ''}p {format_p(row['p adjusted'])}."
+        f"{state_p(row['p adjusted'], adjusted=len(tested) > 1)}."
     )
     verb = "is" if len(clear) == 1 else "are"
     count = f" {len(clear)} of {len(tested)} differences {verb} clear." if len(tested) > 1 else ""
     return text[:1].upper() + text[1:] + count
-
-
-_RESTATED = AGAINST_P_STAR - {"attribute_prevalence"}  # their differences have the test of P
