@@ -481,7 +481,7 @@ def _reach_below(share: Estimate, expected: float, of_difference: float, of_expe
 
     Their correlation, which grows as √P, is taken at that lower end: of one picture in a cell little is left of it.
     """
-    below, root = share.value - share.low, math.sqrt(of_expected)
+    below, root = share.value - share.low, math.sqrt(max(0.0, of_expected))  # by rounding it may be -1e-18
     stretch = min(root / expected, _MOST_STRETCH)  # on the scale of logarithms, where λ is not all but 0
     above = root * math.expm1(stretch) / stretch if root else 0.0
     of_share = max(0.0, (share.high - share.low) / 2) ** 2
