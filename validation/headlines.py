@@ -1,0 +1,146 @@
+"""How often each study's headline is wrong: whole studies are run many times where nothing, some and all is planted.
+
+Under "fair" nothing is planted, and each P* is the planted rate, so a headline that claims anything is false. Under
+"published" and "extreme" a claim is wrong if it points the other way than the mean of its number over all runs. Every
+run is a line of a file, so that a longer check goes on from a shorter one.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.measures.intervals import exact_interval
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.study.design import find_design
+from bias_core.study.headlines import headline
+from bias_core.study.run import complete, run_study
+from bias_core.study.types import Design, StudySettings
+
+NAME = "validity-headlines"
+FAIR, PLANTED = "fair", ("published", "extreme")
+RUNS_IN_ONE_STORE = 20  # then its pictures are deleted
+_NEGATED = re.compile(
+    r"\b(?:no|none|not|cannot|neither|nor|nothing|nobody|too few|undefined|never)\b[^.;:()]*", re.IGNORECASE
+)
+_CLAIMS = re.compile(
+    r"\bclear(?:ly|est)?\b|\bp (?:=|<)|\b(?:more|less) (?:than|often)\b|\bcloser to\b|\bdiffers?\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A study at one size, as a visitor runs it."""
+
+    study: str
+    size: str  # in words: the app's default, the smallest
+    settings: Mapping[str, Any]  # of StudySettings
+    conditions: tuple[str, ...] = (FAIR, *PLANTED)
+    design: Callable[[Design, str], Design] = lambda design, _condition: design  # with the P* of its own null
+
+    @property
+    def name(self) -> str:
+        """Name of its files."""
+        return f"{self.study}, {self.size}".replace(", ", "-").replace(" ", "-")
+
+
+def headline_claims(text: str) -> bool:
+    """Return True if a headline claims a difference, an association or a bias: says so, and does not deny it.
+
+    >>> headline_claims("No clear difference: the gap is +3 points."), headline_claims("It is clearly above half.")
+    (False, True)
+    """
+    return any(_CLAIMS.search(_NEGATED.sub("", sentence)) for sentence in re.split(r"(?<=[.;:]) ", text))
+
+
+def run_trial(trial: Trial, condition: str, seeds: Sequence[int], file: Path, *, model: str) -> None:
+    """Run a study once for each seed that the file does not have, and append a line on each run."""
+    known = {record["seed"] for record in read_records(file)}
+    missing = [seed for seed in seeds if seed not in known]
+    for start in range(0, len(missing), RUNS_IN_ONE_STORE):
+        with TemporaryDirectory() as folder:
+            services = Services(Settings(data_dir=Path(folder)))
+            for seed in missing[start : start + RUNS_IN_ONE_STORE]:
+                record = _run_once(trial, condition, seed, services, model)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                with file.open("a", encoding="utf-8") as lines:
+                    lines.write(json.dumps(record, ensure_ascii=False) + "\n")
+            services.close()
+
+
+def _run_once(trial: Trial, condition: str, seed: int, services: Services, model: str) -> dict[str, Any]:
+    design = trial.design(find_design(trial.study), condition)
+    settings = StudySettings(model=model, condition=condition, seed=seed, **trial.settings)
+    if settings.arms:  # the first arm is fair, the second has the condition
+        settings = replace(
+            settings, arms=tuple(replace(arm, condition=arm.condition or condition) for arm in settings.arms)
+        )
+    report = complete(run_study(design, settings, services))
+    text = headline(report)
+    numbers = {
+        finding.key: [finding.estimate.value - (finding.estimate.null_value or 0.0), finding.claim.verdict]
+        for finding in report.results.findings
+        if finding.claim is not None and finding.claim.n_tests and np.isfinite(finding.estimate.value)
+    }
+    return {
+        "seed": seed, "headline": text, "claims": headline_claims(text), "n_images": report.n_images,
+        "numbers": numbers,
+        "clear": sum(verdict in ("above", "below") for _, verdict in numbers.values()),
+    }  # fmt: skip
+
+
+def read_records(file: Path) -> list[dict[str, Any]]:
+    """Return the runs in a file; [] without one."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+
+
+def summary_table(folder: Path, trials: Sequence[Trial]) -> pd.DataFrame:
+    """Return one row for each study, size and condition: runs, pictures, headlines that claim, and wrong signs."""
+    return pd.DataFrame(list(_rows(folder, trials)))
+
+
+def _rows(folder: Path, trials: Sequence[Trial]) -> Iterator[dict[str, Any]]:
+    for trial in trials:
+        for condition in trial.conditions:
+            records = read_records(folder / f"{trial.name}-{condition}.jsonl")
+            if not records:
+                continue
+            n, n_claims = len(records), sum(record["claims"] for record in records)
+            share = exact_interval(n_claims, n, null_value=0.05 if condition == FAIR else None)
+            wrong, n_clear = count_wrong_signs(records)
+            yield {
+                "study": trial.study, "size": trial.size, "condition": condition, "runs": n,
+                "pictures a run": round(float(np.mean([record["n_images"] for record in records]))),
+                "headlines that claim": n_claims, "share": share.value, "low": share.low, "high": share.high,
+                "clear numbers": n_clear, "with the wrong sign": wrong,
+            }  # fmt: skip
+
+
+def count_wrong_signs(records: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """Return how many clear numbers lie on the other side than the mean of that number over all runs, and all clear.
+
+    >>> runs = [{"numbers": {"P": [0.2, "above"]}}, {"numbers": {"P": [0.1, "not clear"]}},
+    ...         {"numbers": {"P": [-0.1, "below"]}}]
+    >>> count_wrong_signs(runs)
+    (1, 2)
+    """
+    values: dict[str, list[float]] = {}
+    for record in records:
+        for key, (value, _) in record["numbers"].items():
+            values.setdefault(key, []).append(value)
+    means = {key: float(np.mean(each)) for key, each in values.items()}
+    signs = {"above": 1, "below": -1}
+    clear = [
+        (key, signs[verdict])
+        for record in records
+        for key, (_, verdict) in record["numbers"].items()
+        if verdict in signs
+    ]
+    return sum(sign * means[key] < 0 for key, sign in clear), len(clear)
