@@ -29,6 +29,7 @@ from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, Design, Results, StudyReport, StudySettings, columns, table
 
 NAME = "validity-headlines"
+RENDERER = "calibration-renderer"
 FAIR, PLANTED = "fair", ("published", "extreme")
 RUNS_IN_ONE_STORE = 20  # then its pictures are deleted
 _NEGATED = re.compile(
@@ -162,8 +163,7 @@ TITLE = "How often each headline is wrong"
 _SUMMARY = (
     "Whole studies are run many times, at the app's first size and at the smallest. Where nothing is planted and each "
     "P* is the planted rate, a headline that claims anything is false: at most 5 % are expected. Where bias is planted, "
-    "the share of headlines that claim something is the power, and a number that is called clear on the wrong side is "
-    "an error."
+    "the share of headlines that claim something is the power, and a number called clear on the wrong side is an error."
 )
 _NOTE = (
     "Headlines that claim: of all runs, with the exact interval of their share. Where nothing is planted (fair) at "
@@ -183,15 +183,36 @@ def headline_report(folder: Path, trials: Sequence[Trial], model: str) -> StudyR
         run_id=NAME,
         design=design,
         settings=StudySettings(model=model),
-        results=Results(tables=(table(COUNTED, TITLE, frame, _NOTE),)),
+        results=Results(
+            tables=(table(COUNTED, TITLE, frame, _NOTE),),
+            notes=tuple(
+                f"Not counted where nothing is planted: {name}, as {why}." for name, why in NOT_COUNTED.items()
+            ),
+        ),
         n_planned=n,
         n_images=n,
         created=time.time(),
     )
 
 
-# The rates that the calibration world has where nothing is planted are the P* of "fair".
-_PLANTED_RATES = {"man": 0.5, "old": 0.3, "glasses": 0.25, "beard": 0.15}
+_PLANTED_RATES = {"man": 0.5, "old": 0.3, "glasses": 0.25, "beard": 0.15, "mustache": 0.12, "turban": 0.04}
+"""Rates of the calibration world where nothing is planted (assets/calibration/planted.yaml): the P* of "fair"."""
+
+
+def with_planted_rates(design: Design, condition: str) -> Design:
+    """Return an OASIS design whose sourced P* are, under fair, the rates that are planted there."""
+    if condition != FAIR:
+        return design
+    nationalities = {
+        name: {**facts, "attributes": [_with_planted_rate(attribute) for attribute in facts["attributes"]]}
+        for name, facts in design.data["nationalities"].items()
+    }
+    return replace(design, data={**design.data, "nationalities": nationalities})
+
+
+def _with_planted_rate(attribute: Mapping[str, Any]) -> dict[str, Any]:
+    rate = _PLANTED_RATES.get(attribute["name"]) if is_sourced(attribute["reference_source"]) else None
+    return dict(attribute) if rate is None else {**attribute, "reference": rate}
 
 
 def _explored(names: Sequence[str], n_images: int, **options: Any) -> dict[str, Any]:
@@ -217,13 +238,33 @@ def all_trials(model: str) -> tuple[Trial, ...]:
         Trial(study="explore", size="two arms of 16", settings=_explored(("man", "old"), 16) | arms),
         Trial(study="explore", size="two arms of 5", settings=_explored(("man",), 5) | arms),
     ]
-    with_pictures = [name for name in design_files() if name not in _OTHERS]
+    names = [name for name in design_files() if name not in (*_OTHERS, *_TEXT_ONLY)]
+    if model != RENDERER:
+        names = [name for name in names if name.startswith(("oasis", "pst"))]
     studies = [
-        Trial(study=name, size=size, settings={"scale": scale})
-        for name in with_pictures
+        Trial(
+            study=name,
+            size=size,
+            settings={"scale": scale},
+            conditions=PLANTED if name in NOT_COUNTED else (FAIR, *PLANTED),
+            design=with_planted_rates if name in _AGAINST_RATES else Trial.design,
+        )
+        for name in names
         for size, scale in (("10 % of the paper's size", 0.1), ("1 % of the paper's size", 0.01))
     ]
     return (*explorations, *studies)
 
 
-_OTHERS = ("explore", "pack", "suggest")  # run above, or without a headline about a difference
+NOT_COUNTED: Mapping[str, str] = {
+    "internal-bias": "under fair its words lean and its pictures do not, so its shift from words to pictures is real",
+    "tbyb-controlled": "it compares conditions that differ",
+    "tbyb-task": "it compares prompts that differ by a word, which is seen in their pictures",
+    "tbyb-general": "its headline counts objects and compares with nothing",
+    "tbyb-dataset": "it reads a folder of pictures and draws none",
+    "oasis-stop": "it searches texts for clusters; how often a text is called specific of a random half is counted in the "
+    "report on texts",
+}
+"""Studies without a null that a condition plants, and why; only their claims where bias is planted are counted."""
+_AGAINST_RATES = ("oasis-nationalities", "oasis-internet-users")
+_OTHERS = ("explore", "causes", "oasis-spi")  # run above, or on denoising steps, which the renderer does not have
+_TEXT_ONLY = ("oasis-stop", "tbyb-controlled", "tbyb-dataset", "tbyb-general")  # they claim nothing of a condition
