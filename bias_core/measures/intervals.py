@@ -212,6 +212,15 @@ def sign_flip_test(
     )
 
 
+def fewest_signs(level: float) -> int:
+    """Number of units from which on random signs can give p <= ``level``: 2 / 2ⁿ is the smallest p.
+
+    >>> fewest_signs(0.05), fewest_signs(0.05 / 10)
+    (6, 9)
+    """
+    return math.ceil(1 - math.log2(probability(level, "level")))
+
+
 def smallest_p_value(n_x: int, n_y: int, n_permutations: int = 1000, alternative: Alternative = "two-sided") -> float:
     """Smallest p that :func:`permutation_test` can give for samples of these sizes.
 

@@ -11,10 +11,9 @@ import gradio as gr
 import numpy as np
 import pandas as pd
 
-from bias_core.number_text import format_change, format_estimate
+from bias_core.number_text import format_estimate
 from bias_core.papers.oasis.cells import own_concepts, without_names
 from bias_core.papers.oasis.report import GAIN, PROMPTS, step_sentences, texts_of
-from bias_core.papers.oasis.study_spi import first_clear_step
 from bias_core.papers.oasis.study_stop import TEXTS, Regenerated, cluster_names, regenerate
 from bias_core.study.figures import N_COLOURS
 from bias_core.study.report_text import table_of
@@ -253,9 +252,9 @@ class Line:
     colour: int  # index of one of the page's
     classes: str  # its colour, and what its button hides
     band: tuple[Estimate, ...]  # predicted gain over seeds and its interval, a step each
-    clear: int | None  # the first step, from 0, whose interval excludes 0
+    clear: int | None  # the first step, from 0, whose own interval excludes 0; None unless the whole gain is clear
     finished: Estimate  # share of finished pictures in which the classifier sees it
-    says: tuple[str, ...]  # sentences on the steps at which it is seen, and on SPI
+    says: tuple[str, ...]  # sentences on the steps at which it is seen, on its gain and on SPI
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,19 +287,9 @@ class Film:
         return " ".join(self.y(step.value) for step in (*line.band, line.band[-1]))
 
     def sentence(self, line: Line) -> str:
-        """Say at which step the gain is first clear, and the share in the finished pictures."""
-        end, n_steps = line.finished, self.n_steps
-        share = format_estimate(end.value, end.low, end.high, n=end.n)
-        shown = f"In the finished pictures its share is {share}."
-        if line.clear is None:
-            return f"None of the {n_steps} steps differs clearly from the base prompt. {shown}"
-        step = line.band[line.clear]
-        way = "more" if step.value > 0 else "less"
-        early = "from pure noise" if line.clear == 0 else f"{100 * line.clear / n_steps:.0f} % of the way"
-        return (
-            f"First clear at step {line.clear + 1} of {n_steps} ({early}): predicted pictures show it {way} often than "
-            f"those of the base prompt, by {format_change(step.value, step.low, step.high, n=step.n)}. {shown}"
-        )
+        """Say the share in the finished pictures."""
+        end = line.finished
+        return f"In the finished pictures its share is {format_estimate(end.value, end.low, end.high, n=end.n)}."
 
 
 def round_numbers(low: float, high: float) -> list[float]:
@@ -371,7 +360,7 @@ def _line(name: str, number: int, own: pd.DataFrame, end: Mapping[str, Any], say
         colour=colour,
         classes=f"c{colour} line-{number}",
         band=band,
-        clear=first_clear_step(band),
+        clear=None if np.isnan(end["first clear"]) else int(end["first clear"]) - 1,
         finished=finally_read,
         says=tuple(says),
     )
