@@ -212,13 +212,13 @@ def sign_flip_test(
     )
 
 
-def fewest_signs(level: float) -> int:
-    """Number of units from which on random signs can give p <= ``level``: 2 / 2ⁿ is the smallest p.
+def smallest_sign_p(n: int, n_resamples: int = 4999) -> float:
+    """Smallest p that :func:`sign_flip_test` can give of ``n`` units: 2 / 2ⁿ, or that of its resamples.
 
-    >>> fewest_signs(0.05), fewest_signs(0.05 / 10)
-    (6, 9)
+    >>> smallest_sign_p(5), smallest_sign_p(100)
+    (0.0625, 0.0002)
     """
-    return math.ceil(1 - math.log2(probability(level, "level")))
+    return 2.0 ** (1 - n) if n <= _MOST_FLIPPED else 1 / (1 + n_resamples)
 
 
 def smallest_p_value(n_x: int, n_y: int, n_permutations: int = 1000, alternative: Alternative = "two-sided") -> float:

@@ -8,13 +8,23 @@ import numpy as np
 import pandas as pd
 
 from bias_core.measures.agreement import kendall_tau
-from bias_core.measures.intervals import with_p_through_ends
+from bias_core.measures.intervals import smallest_sign_p, with_p_through_ends
 from bias_core.measures.propagation import StepsSeen
 from bias_core.number_text import format_change, format_estimate, format_given, format_share, state_p
 from bias_core.study.claims import p_words
 from bias_core.study.design import ReportTexts
 from bias_core.study.report_text import table_of
-from bias_core.study.types import Finding, StudyFigure, StudyReport, StudyTable, columns, drawable, finding, listed
+from bias_core.study.types import (
+    MOST_IN_HOLM,
+    Finding,
+    StudyFigure,
+    StudyReport,
+    StudyTable,
+    columns,
+    drawable,
+    finding,
+    listed,
+)
 from bias_core.types import Estimate, is_sourced
 from bias_core.values import option_values
 
@@ -40,10 +50,14 @@ def steps_headline(report: StudyReport) -> str:
         return f"{len(clear)} {which} {verb} clearly {base}, over all steps of {n_seeds} seeds: {listed(clear, '; ')}."
     says = f"With {n_seeds} seeds, none {which} is clearly {base}."
     if (table["clear"] == "too few").all():
-        says = f"{n_seeds} seeds are too few to tell whether any {which} is {base}."
+        level = (1 - report.settings.confidence) / min(n, MOST_IN_HOLM)
+        needed = next(k for k in range(1, 100) if smallest_sign_p(k) <= level)
+        says = f"{n_seeds} seeds are too few to tell whether any {which} is {base}: at least {needed} are needed."
     key = f"{rows[0]['nationality']} {rows[0]['attribute']}"
     claim = next(finding.claim for finding in report.results.findings if finding.key == key)
-    reason = f" Not clear: {claim.reason}." if claim is not None and claim.reason else ""
+    reason = (
+        f" Not clear: {claim.reason}." if claim is not None and claim.verdict == "not clear" and claim.reason else ""
+    )
     return f"{says} {'Farthest: ' if n > 1 else ''}{_gain_words(rows[0], n)}.{reason}"
 
 
@@ -65,17 +79,25 @@ def texts_of(report: StudyReport) -> pd.DataFrame:
 
 
 def texts_headline(report: StudyReport) -> str:
-    """Say which texts fit their cluster better than the concept's other pictures."""
+    """Say which texts clearly fit their cluster better than the concept's other pictures."""
     texts = texts_of(report).drop_duplicates("name")
-    is_specific = ~(texts["specificity low"] <= 0)  # nan: no other pictures
-    specific_texts = "; ".join(
-        f"{row['name']} ({100 * row['share']:.0f} % of the concept's pictures): “{row['prompt']}”"
+    if texts.empty or "clear" not in texts:
+        return ""
+    is_specific = (texts["clear"] == "yes") & (texts["specificity"] > 0)
+    specific_texts = [
+        f"{row['name']} ({100 * row['share']:.0f} % of the concept's pictures): “{row['prompt']}” "
+        f"({format_change(row['specificity'], row['specificity low'], row['specificity high'])}, n = {row['n']})"
         for row in texts[is_specific].to_dict("records")
-    )
-    rest = ", ".join(texts["name"][~is_specific])
-    none = f"The best texts of {rest} do not clearly fit better than the concept's other pictures." if rest else ""
-    best = f"Texts that fit a cluster best, for this encoder: {specific_texts}." if specific_texts else ""
-    return " ".join(filter(None, [best, none]))
+    ]
+    too_few, untested = (texts["name"][texts["clear"] == word].tolist() for word in ("too few", ""))
+    unclear = texts["name"][~is_specific & ~texts["clear"].isin(["too few", ""])].tolist()
+    entries = [
+        ("Texts that clearly fit a cluster better than the concept's other pictures, for this encoder", specific_texts),
+        ("Not clearly better than for the other pictures are the best texts of", unclear),
+        ("Too few pictures to tell", too_few),
+        ("Not tested, as the search saw all pictures or there are no others", untested),
+    ]
+    return " ".join(f"{what}: {listed(names, '; ')}." for what, names in entries if names)
 
 
 def stereotypes_headline(report: StudyReport) -> str:

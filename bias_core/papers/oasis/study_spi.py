@@ -19,7 +19,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.intervals import fewest_signs
+from bias_core.measures.intervals import smallest_sign_p
 from bias_core.measures.propagation import (
     PredictedGain,
     StepsSeen,
@@ -495,9 +495,9 @@ class Propagation(Study):
             curves += own
             steps += [row for curve in own for row in _steps_rows(curve)]
             pictures += [row for curve in own for row in _pictures_rows(curve, frame["seed"])]
-        claims = decide_claims(
-            [curve.gain.whole for curve in curves], confidence=settings.confidence, fewest=fewest_signs
-        )
+        gains = [curve.gain.whole for curve in curves]
+        smallest = [smallest_sign_p(gain.n) for gain in gains]
+        claims = decide_claims(gains, confidence=settings.confidence, smallest_p=smallest)
         return Results(
             findings=(*(one for pair in zip(curves, claims, strict=True) for one in _findings(*pair)), *later),
             tables=(

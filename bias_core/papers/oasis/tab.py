@@ -11,10 +11,11 @@ import gradio as gr
 import numpy as np
 import pandas as pd
 
-from bias_core.number_text import format_estimate
+from bias_core.number_text import format_change, format_estimate
 from bias_core.papers.oasis.cells import own_concepts, without_names
 from bias_core.papers.oasis.report import GAIN, PROMPTS, step_sentences, texts_of
 from bias_core.papers.oasis.study_stop import TEXTS, Regenerated, cluster_names, regenerate
+from bias_core.study.claims import p_words
 from bias_core.study.figures import N_COLOURS
 from bias_core.study.report_text import table_of
 from bias_core.study.run import followed
@@ -395,16 +396,24 @@ def comparison_html(both: Regenerated) -> str:
 
 
 def _verdict(both: Regenerated) -> str:
-    """Say if the drawn pictures are closer to the cluster than the concept's other pictures."""
-    drawn, others, own = both.drawn.mean, both.others.mean, both.own.mean
-    if drawn is None or np.isnan(drawn.low):
-        return "One picture is too few to compare this text with the cluster; draw more."
-    if own is not None and drawn.high >= own.value:
-        return "This text reproduces the cluster: its pictures are as close as the cluster's own."
+    """Say if the drawn pictures are clearly closer to the cluster than the concept's other pictures."""
+    own, others = both.beyond_own, both.beyond_others
+    is_below_own = own is not None and own[1].verdict == "below"
     if others is None:
-        return "This text does not reproduce the whole cluster: the cluster's own pictures are closer to each other."
-    if drawn.low > others.value:
-        return "This text partly reproduces the cluster: closer than the concept's other pictures, but not as close."
-    if drawn.high < others.value:
-        return "This text does not reproduce the cluster: the concept's other pictures are closer to it."
-    return "This text is not clearly closer to the cluster than the concept's other pictures."
+        if is_below_own:
+            return (
+                "This text does not reproduce the whole cluster: the cluster's own pictures are closer to each other."
+            )
+        return "There are no other pictures of the concept, so it is not known if this text is special to the cluster."
+    if others[1].verdict == "too few":
+        return "These pictures are too few to compare the text with the cluster; draw more."
+    change, p = format_change(others[0].value, others[0].low, others[0].high), p_words(others[1])
+    by = f"{change}, {p}, n = {len(both.drawn.closeness)}"
+    nearer = f"closer than the concept's other pictures ({by})"
+    if others[1].verdict == "above" and is_below_own:
+        return f"This text partly reproduces the cluster: {nearer}, but clearly less close than the cluster's own."
+    return others[1].choose(
+        f"This text reproduces the cluster: {nearer}, and not clearly less close than the cluster's own.",
+        f"This text does not reproduce the cluster: the concept's other pictures are closer to it ({by}).",
+        f"This text is not clearly closer to the cluster than the concept's other pictures ({by}).",
+    )
