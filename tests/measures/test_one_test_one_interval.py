@@ -1,10 +1,9 @@
-"""Law: the interval of every estimate with a null value excludes it just where its p-value is at most 1 - confidence."""
+"""Law: an estimate's interval excludes its null value just where its p-value is at most 1 - confidence."""
 
 import math
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.agreement import kendall_tau
@@ -15,7 +14,6 @@ from bias_core.measures.association import (
     association_test,
     mean_association,
 )
-from bias_core.measures.cards import METRICS
 from bias_core.measures.composite_association import composite_association, internal_bias, summarise_internal_bias
 from bias_core.measures.exchange import exchange_effect, part_effects
 from bias_core.measures.intersections import crossed_shares, crossed_stereotype, interaction
@@ -263,7 +261,9 @@ def of_two_phases(draw):
     shares = two_phase_shares(reader, people, rng=draw.rng)
     for null in (0.0, 0.5, float(draw.rng.random())):
         yield two_phase_estimate(lambda of: of[..., 1], shares, null_value=null, **draw.how)
-        yield two_phase_estimate(lambda of, null=null: np.maximum(of[..., 1] - null, 0), shares, null_value=0.0, **draw.how)
+        yield two_phase_estimate(
+            lambda of, null=null: np.maximum(of[..., 1] - null, 0), shares, null_value=0.0, **draw.how
+        )
 
 
 BUILDERS = (
