@@ -7,6 +7,7 @@ run is a line of a file, so that a longer check goes on from a shorter one.
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,15 +17,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bias_core.errors import InvalidInput
 from bias_core.measures.intervals import exact_interval
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.study.design import find_design
-from bias_core.study.headlines import headline
+from bias_core.study.attributes import load_attribute_sets
+from bias_core.study.claims import claim_columns, decide_claims
+from bias_core.study.design import design_files, find_design
+from bias_core.study.headlines import COUNTED, FALSE_CLAIMS, headline
 from bias_core.study.run import complete, run_study
-from bias_core.study.types import Design, StudySettings
+from bias_core.study.types import Arm, Design, Results, StudyReport, StudySettings, columns, table
+from bias_core.types import is_sourced
 
 NAME = "validity-headlines"
+RENDERER = "calibration-renderer"
 FAIR, PLANTED = "fair", ("published", "extreme")
 RUNS_IN_ONE_STORE = 20  # then its pictures are deleted
 _NEGATED = re.compile(
@@ -103,7 +109,17 @@ def read_records(file: Path) -> list[dict[str, Any]]:
 
 def summary_table(folder: Path, trials: Sequence[Trial]) -> pd.DataFrame:
     """Return one row for each study, size and condition: runs, pictures, headlines that claim, and wrong signs."""
-    return pd.DataFrame(list(_rows(folder, trials)))
+    rows, shares = list(_rows(folder, trials)), []
+    for row in rows:
+        null = FALSE_CLAIMS if row["condition"] == FAIR else None
+        shares.append(exact_interval(row["headlines that claim"], row["runs"], null_value=null))
+    claims = decide_claims(shares)
+    return pd.DataFrame(
+        [
+            row | columns("share", share, ends="") | claim_columns(share, claim)
+            for row, share, claim in zip(rows, shares, claims, strict=True)
+        ]
+    )
 
 
 def _rows(folder: Path, trials: Sequence[Trial]) -> Iterator[dict[str, Any]]:
@@ -112,13 +128,11 @@ def _rows(folder: Path, trials: Sequence[Trial]) -> Iterator[dict[str, Any]]:
             records = read_records(folder / f"{trial.name}-{condition}.jsonl")
             if not records:
                 continue
-            n, n_claims = len(records), sum(record["claims"] for record in records)
-            share = exact_interval(n_claims, n, null_value=0.05 if condition == FAIR else None)
             wrong, n_clear = count_wrong_signs(records)
             yield {
-                "study": trial.study, "size": trial.size, "condition": condition, "runs": n,
+                "study": trial.study, "size": trial.size, "condition": condition, "runs": len(records),
                 "pictures a run": round(float(np.mean([record["n_images"] for record in records]))),
-                "headlines that claim": n_claims, "share": share.value, "low": share.low, "high": share.high,
+                "headlines that claim": sum(record["claims"] for record in records),
                 "clear numbers": n_clear, "with the wrong sign": wrong,
             }  # fmt: skip
 
@@ -144,3 +158,114 @@ def count_wrong_signs(records: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
         if verdict in signs
     ]
     return sum(sign * means[key] < 0 for key, sign in clear), len(clear)
+
+
+TITLE = "How often each headline is wrong"
+_SUMMARY = (
+    "Whole studies are run many times, at the app's first size and at the smallest. Where nothing is planted and each "
+    "P* is the planted rate, a headline that claims anything is false: at most 5 % are expected. Where bias is planted "
+    "the share of headlines that claim something is the power, and a number called clear on the wrong side is an error."
+)
+_NOTE = (
+    "Headlines that claim: of all runs, with the exact interval of their share. Where nothing is planted (fair) at "
+    "most 5 % are expected. Clear numbers: findings whose claim is clear, over all runs; with the wrong sign: those "
+    "that lie on the other side than the mean of that number over all runs. "
+)
+
+
+def headline_report(folder: Path, trials: Sequence[Trial], model: str) -> StudyReport:
+    """Return the runs of a model as a report; InvalidInput if there are none."""
+    frame = summary_table(folder, trials)
+    if frame.empty:
+        raise InvalidInput(f"no runs are in {folder}: run python -m validation headlines first")
+    design = Design(name=NAME, title=TITLE, kind=NAME.replace("-", "_"), reference="", where="", summary=_SUMMARY)
+    n = int((frame["runs"] * frame["pictures a run"]).sum())
+    return StudyReport(
+        run_id=NAME,
+        design=design,
+        settings=StudySettings(model=model),
+        results=Results(
+            tables=(table(COUNTED, TITLE, frame, _NOTE),),
+            notes=tuple(
+                f"Not counted where nothing is planted: {name}, as {why}." for name, why in NOT_COUNTED.items()
+            ),
+        ),
+        n_planned=n,
+        n_images=n,
+        created=time.time(),
+    )
+
+
+_PLANTED_RATES = {"man": 0.5, "old": 0.3, "glasses": 0.25, "beard": 0.15, "mustache": 0.12, "turban": 0.04}
+"""Rates of the calibration world where nothing is planted (assets/calibration/planted.yaml): the P* of "fair"."""
+
+
+def with_planted_rates(design: Design, condition: str) -> Design:
+    """Return an OASIS design whose sourced P* are, under fair, the rates that are planted there."""
+    if condition != FAIR:
+        return design
+    nationalities = {
+        name: {**facts, "attributes": [_with_planted_rate(attribute) for attribute in facts["attributes"]]}
+        for name, facts in design.data["nationalities"].items()
+    }
+    return replace(design, data={**design.data, "nationalities": nationalities})
+
+
+def _with_planted_rate(attribute: Mapping[str, Any]) -> dict[str, Any]:
+    rate = _PLANTED_RATES.get(attribute["name"]) if is_sourced(attribute["reference_source"]) else None
+    return dict(attribute) if rate is None else {**attribute, "reference": rate}
+
+
+def _explored(names: Sequence[str], n_images: int, **options: Any) -> dict[str, Any]:
+    sentences = {attribute.name: attribute for one in load_attribute_sets() for attribute in one.attributes}
+    texts = tuple(
+        f"{name}|{sentences[name].positive}|{sentences[name].negative}|{_PLANTED_RATES[name]}|planted" for name in names
+    )
+    return {"options": {"concept": "doctor", "n_images": n_images, "attributes": texts, **options}}
+
+
+def seeds_of_runs(seed: int, n_runs: int) -> range:
+    """Return the first seed of each run, so far apart that no two runs share a picture."""
+    first = (seed + 1) * 10**8
+    return range(first, first + n_runs * 10**5, 10**5)
+
+
+def all_trials(model: str) -> tuple[Trial, ...]:
+    """Return every study at the app's first size and at the smallest that a model can run."""
+    arms = {"arms": (Arm(name="plain", condition=FAIR), Arm(name="reworded", template="{}, seen from the front"))}
+    explorations = [
+        Trial(study="explore", size="16 pictures", settings=_explored(("man", "old"), 16)),
+        Trial(study="explore", size="4 pictures", settings=_explored(("man",), 4)),
+        Trial(study="explore", size="two arms of 16", settings=_explored(("man", "old"), 16) | arms),
+        Trial(study="explore", size="two arms of 5", settings=_explored(("man",), 5) | arms),
+    ]
+    names = [name for name in design_files() if name not in (*_OTHERS, *_TEXT_ONLY)]
+    if model != RENDERER:
+        names = [name for name in names if name.startswith(("oasis", "pst"))]
+    studies = [
+        Trial(
+            study=name,
+            size=size,
+            settings={"scale": scale},
+            conditions=PLANTED if name in NOT_COUNTED else (FAIR, *PLANTED),
+            design=with_planted_rates if name in _AGAINST_RATES else Trial.design,
+        )
+        for name in names
+        for size, scale in (("10 % of the paper's size", 0.1), ("1 % of the paper's size", 0.01))
+    ]
+    return (*explorations, *studies)
+
+
+NOT_COUNTED: Mapping[str, str] = {
+    "internal-bias": "under fair its words lean and its pictures do not, so its shift from words to pictures is real",
+    "tbyb-controlled": "it compares conditions that differ",
+    "tbyb-task": "it compares prompts that differ by a word, which is seen in their pictures",
+    "tbyb-general": "its headline counts objects and compares with nothing",
+    "tbyb-dataset": "it reads a folder of pictures and draws none",
+    "oasis-stop": "it searches texts for clusters; how often a random half has a specific text is counted in the "
+    "report on texts",
+}
+"""Studies without a null that a condition plants, and why; only their claims where bias is planted are counted."""
+_AGAINST_RATES = ("oasis-nationalities", "oasis-internet-users")
+_OTHERS = ("explore", "causes", "oasis-spi")  # run above, or on denoising steps, which the renderer does not have
+_TEXT_ONLY = ("oasis-stop", "tbyb-controlled", "tbyb-dataset", "tbyb-general")  # they claim nothing of a condition

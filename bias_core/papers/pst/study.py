@@ -61,6 +61,7 @@ from bias_core.study.types import (
     finding_rows,
     intervals,
     joined,
+    listed,
     marks,
     options_in,
 )
@@ -111,6 +112,10 @@ class PairedStudy(Study):
         people = yield from labelling.label_people(everyone, self.design, settings, data)
         data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
         return self._scored(settings, people)
+
+    def has_readings(self, settings: StudySettings) -> bool:
+        """Return True if a classifier labels the people."""
+        return options_in(settings, LabellingOptions).labeller != labelling.PEOPLE
 
     def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
         """Raise InvalidInput if nothing can label people, or for an invalid answer."""
@@ -420,6 +425,16 @@ class PairedFairness(PublishedPairs):
     kind = "paired_fairness"
     options = FairnessOptions
 
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the aspects, and the user's own occupations."""
+        own = listed([name for names in _own_occupations(settings).values() for name in names])
+        drawn = {OCCUPATION: "the most stereotyped occupations", POWER: "roles of power"}
+        wording = {}
+        if own and OCCUPATION in _aspects(settings):
+            drawn[OCCUPATION] = f"occupations of your choice ({own})"
+            wording["wording"] = f"the paper's words with {drawn[OCCUPATION]}"
+        return {"drawn": " and ".join(drawn[aspect] for aspect in _aspects(settings)), **wording}
+
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return every pair in both orders, plain and with the intervention, for each aspect."""
         pairs = {OCCUPATION: _occupation_pairs(self.design, settings), POWER: power_pairs(self.design, settings)}
@@ -453,6 +468,11 @@ class PairedOccupations(PublishedPairs):
     kind = "paired_occupations"
     options = PairOptions
     runs = "occupation"
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the number of occupations of each stereotype."""
+        sides = zip(*occupation_pairs(self.design, settings), strict=True)
+        return {f"n_{gender}": str(len(set(side))) for gender, side in zip(GENDERS, sides, strict=True)}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pairs, and every occupation alone."""
