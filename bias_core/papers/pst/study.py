@@ -39,6 +39,7 @@ from bias_core.papers.pst.report import (
 from bias_core.prompts import fix_articles
 from bias_core.study.answers import check_words
 from bias_core.study.classifiers import READ_BY, Reader
+from bias_core.study.corrected import decide_report
 from bias_core.study.design import extensions, read_table, study_of
 from bias_core.study.image_rows import thinned
 from bias_core.study.label_tasks import POSITIONS, SINGLE
@@ -188,7 +189,7 @@ def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:
     answers = labelling.labels_frame(labelling.labelled_people(report), by_hand)
     if not isinstance(study := study_of(report.design), PairedStudy):
         raise InvalidInput(f"{report.design.name} cannot be scored from labels")
-    return study.correct(report, answers, None)
+    return decide_report(study, study.correct(report, answers, None))
 
 
 def pairs_and_alone(design: Design, pairs: Iterable[Pair], alone: Iterable[str], n_alone: int) -> list[Shot]:
