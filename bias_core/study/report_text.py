@@ -388,8 +388,14 @@ def corrected_headline(report: StudyReport) -> str:
     """Return the first number that people's labels correct, in words; "" if there is none."""
     for row in _corrected_rows(report):
         alone = f"; the classifier alone gives {_estimate_of(row, 'as read')}" if is_known(row["as read"]) else ""
-        return f"{row['number']}, corrected by people’s labels: {_estimate_of(row, 'corrected')}{alone}."
+        people = f" ({row['labels']:,} of {row['n']:,} labelled, by {_people(row)})"
+        return f"{row['number']}, corrected by people’s labels: {_estimate_of(row, 'corrected')}{people}{alone}."
     return ""
+
+
+def _people(corrected: Row) -> str:
+    n = corrected["raters"]
+    return f"{n:,} {'person' if n == 1 else 'people'}"
 
 
 def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
@@ -400,7 +406,7 @@ def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
     for row in _corrected_rows(report):
         if row["number"] == title:
             number = _estimate_of(row, "corrected")
-            return f"Corrected by people’s labels of {row['labels']:,} of them: {number}."
+            return f"Corrected by people’s labels of {row['labels']:,} of them: {number} (by {_people(row)})."
     return ""
 
 
