@@ -109,6 +109,17 @@ def format_share(value: float, low: float = math.nan, high: float = math.nan, *,
     return f"{text} [{_rounded(low, decimals)}, {_rounded(high, decimals)}]"
 
 
+def format_rank(value: float, low: float, high: float) -> str:
+    """A rank, and the ranks that it has in resamples.
+
+    >>> format_rank(1.0, 1.0, 2.0), format_rank(1.5, math.nan, math.nan), format_rank(math.nan, 1.0, 1.0)
+    ('1 (1 to 2)', '1.5', 'undefined')
+    """
+    if math.isnan(value):
+        return UNDEFINED
+    return f"{value:g}" if math.isnan(low) else f"{value:g} ({low:g} to {high:g})"
+
+
 def format_rate(rate: float | None) -> str:
     r"""A rate without an interval, in whole percent.
 
@@ -127,6 +138,18 @@ def format_p(p_value: float | None) -> str:
     if p_value is None or math.isnan(p_value):
         return NO_TEST
     return f"< {_SMALLEST_P:g}" if p_value < _SMALLEST_P else f"{p_value:.3f}"
+
+
+def state_p(p_value: float, *, adjusted: bool = False) -> str:
+    """A p-value as a statement; "" without a test.
+
+    >>> state_p(0.0312), state_p(1e-5, adjusted=True)
+    ('p = 0.031', 'adjusted p < 0.001')
+    """
+    if math.isnan(p_value):
+        return ""
+    text = format_p(p_value)
+    return f"{'adjusted ' * adjusted}p {text if text.startswith('<') else f'= {text}'}"
 
 
 def format_given(

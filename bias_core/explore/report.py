@@ -23,11 +23,10 @@ from bias_core.explore.extension import NO_WORDS, explore_extensions
 from bias_core.explore.options import ExploreOptions, explore_options
 from bias_core.measures.clustering import ClusterResult
 from bias_core.measures.sequential import against
-from bias_core.number_text import format_p, format_rate, format_share, typeset
-from bias_core.study.arm_comparison import WHY_NOT
+from bias_core.number_text import format_rate, format_share, state_p, typeset
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.attributes import ALL, finding_key
-from bias_core.study.claims import decide_claims, p_words
+from bias_core.study.claims import WHY_NOT, decide_claims, p_words
 from bias_core.study.headlines import differences_headline, numbers_headline
 from bias_core.study.limits import growth
 from bias_core.study.types import (
@@ -91,8 +90,9 @@ def _attribute_findings(
     Claims are made of all pictures; P − P* and Ψ restate that of P.
     """
     for cell, scores in cells.items():
-        claims = share_claims(scores, confidence) if cell == ALL else (None,) * len(scores)
         for end, kind in KINDS.items():
+            is_share = cell == ALL and end in ("p", "corrected")
+            claims = share_claims(scores, confidence, kind.field) if is_share else (None,) * len(scores)
             for score, claim in zip(scores, claims, strict=True):
                 name, estimate = score.attribute.name, getattr(score, kind.field)
                 without_rate = score.attribute.reference is None and end in ("difference", "psi")
@@ -103,8 +103,8 @@ def _attribute_findings(
                     title=f"{name}{f', {POOLED if cell == ALL else cell}' if len(cells) > 1 else ''}: {kind.label}",
                     metric=kind.metric,
                     estimate=estimate,
-                    claim=claim if end == "p" else None,
-                    claim_of=finding_key(cell, name, "p") if cell == ALL and end in ("difference", "psi") else "",
+                    claim=claim,
+                    claim_of=finding_key(cell, name, "p") if cell == ALL and end in _RESTATE_P else "",
                     expected=score.drawn if end in ("p", "corrected") else None,
                     says=kind.says,
                     sample=sample(end, score) if cell == ALL else None,
@@ -424,7 +424,7 @@ def _differences_of_arms(report: StudyReport) -> str:
         reason = row[WHY_NOT]
         says = f"No clear difference. {which}{says}.{f' Not clear: {reason}.' if reason else ''}"
         return f"{says} A gap of up to {100 * reach:.0f} points is still possible."
-    says = f"{says}, {'adjusted ' if len(shares) > 1 else ''}p {format_p(row['p adjusted'])}"
+    says = f"{says}, {state_p(row['p adjusted'], adjusted=len(shares) > 1)}"
     if len(shares) == 1:
         return f"{says}: a clear difference."
     which = "the only clear difference" if len(clear) == 1 else f"the largest of {len(clear)} clear differences"
@@ -451,13 +451,19 @@ def made_of(report: StudyReport) -> str:
     return f"in each arm {n:,} {OF_CONCEPT}, {n_sides:,} {others}"
 
 
-def share_claims(scores: Sequence[AttributeScore], confidence: float) -> tuple[Claim, ...]:
+_RESTATE_P = ("difference", "psi", "corrected")  # ends of keys of numbers that, in two arms, have the test of P
+
+
+def share_claims(scores: Sequence[AttributeScore], confidence: float, field: str = "prevalence") -> tuple[Claim, ...]:
     """Return what may be claimed of each P against its P*: one family of all attributes with a sourced P*.
 
-    Nothing is claimed against an assumed or chosen rate.
+    Nothing is claimed against an assumed or chosen rate. ``field`` "corrected" takes the corrected shares.
     """
-    nulls = [score.attribute.reference if score.attribute.has_source else None for score in scores]
-    shares = [against(score.prevalence, null, confidence) for score, null in zip(scores, nulls, strict=True)]
+    shares = []
+    for score in scores:
+        null = score.attribute.reference if score.attribute.has_source else None
+        share = getattr(score, field) or Estimate.undefined(0, score.why_uncorrected)
+        shares.append(against(share, null, confidence))
     return decide_claims(shares, confidence=confidence)
 
 

@@ -59,6 +59,7 @@ from bias_core.study.types import (
     Arm,
     ArmReport,
     Design,
+    Finding,
     Progress,
     Results,
     Shot,
@@ -324,6 +325,10 @@ class Explore(Study):
         options = explore_options(settings)
         added = joined(Results(), *(extension.comparing(options, settings, arms) for extension in explore_extensions()))
         return replace(joined(added, own), figures=(*own.figures, *added.figures))
+
+    def family(self, finding: Finding) -> str | None:
+        """Return the family of a finding; nothing is claimed of Eq. 2 alone, for an even mix is not always 0 there."""
+        return None if finding.metric == "association" else super().family(finding)
 
     def headline(self, report: StudyReport) -> str:
         """Return the clearest attribute."""

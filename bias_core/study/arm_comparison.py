@@ -36,7 +36,7 @@ from bias_core.measures.paired_prevalence import (
 from bias_core.measures.sequential import SEQUENCE, confidence_sequence, difference_sequence
 from bias_core.number_text import format_number
 from bias_core.study.attributes import attribute_of
-from bias_core.study.claims import NO_CLAIM, decide_claims, decide_findings, family_note, p_words
+from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT, decide_claims, decide_findings, family_note, p_words
 from bias_core.study.limits import stop_rule
 from bias_core.study.study import Study
 from bias_core.study.types import (
@@ -502,7 +502,6 @@ _NO_FIXED_N = "no interval: the number of pictures depended on what they show"
 
 Lines = Mapping[str, Sequence[Finding]]  # findings of every arm, by key
 MOST_IN_PAIRS = 4  # arms up to which every pair is compared; with more, each is compared with the first
-WHY_NOT = "why not clear"  # column of the table of differences
 _OPENING = 24  # least letters before the first quoted name that make two notes versions of one
 _NO_SEED = "no seed in common"
 _UNDER_A_RULE = (
@@ -524,7 +523,7 @@ def compare_arms(study: Study, settings: StudySettings, arms: Sequence[ArmReport
     ranks_table = table(
         "ranks",
         "Ranks of the arms",
-        ranked.rename(columns={"low": "rank low", "high": "rank high"}),
+        ranked,
         "Rank 1 is the arm with the largest number. The ranks in brackets occur in resamples of the pictures; none are "
         "given if an arm has fewer than two comparable pictures.",
     )
@@ -593,7 +592,9 @@ def decide_differences(compared: Sequence[ArmDifference], confidence: float) -> 
     decided |= {at: replace(decided[at], claim=decided[of].claim) for at, of in restated.items()}
     for line in decided.values():
         reason = line.claim.reason if line.claim.verdict == "not clear" else ""
+        base = decided.get((line.number.claim_of, line.between))
         line.row.update({"p adjusted": line.claim.p_adjusted, "clear": line.claim.word, WHY_NOT: reason})
+        line.row[SAME_TEST] = "" if base is None else base.number.title
     return list(decided.values())
 
 

@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 
 from bias_core.measures.effects import benjamini_hochberg, holm
-from bias_core.number_text import format_given, format_p
+from bias_core.number_text import format_given, state_p
 from bias_core.study.types import MOST_IN_HOLM, Claim, Finding, Results, Verdict
 from bias_core.types import Estimate
+
+WHY_NOT, SAME_TEST = "why not clear", "same test as"
+"""Columns of tables of claims: the reason, and the number that a number restates."""
 
 NO_CLAIM = Claim(verdict="not tested", p_adjusted=math.nan, n_tests=0, level=math.nan)
 """Of a number that nothing is compared with."""
@@ -66,6 +69,7 @@ def _decide_claim(estimate: Estimate, p_adjusted: float, n_tests: int, level: fl
             f"its interval excludes {format_given(null)}, but among {n_tests} tests this happens by chance in more "
             f"than {100 * level:.3g} % of runs"
         )
+    p_adjusted = math.nan if math.isnan(p_adjusted) else p_adjusted  # one object, so that equal reports are equal
     return Claim(verdict=verdict, p_adjusted=p_adjusted, n_tests=n_tests, level=level, reason=reason)
 
 
@@ -103,13 +107,13 @@ def decide_findings(
     ``family`` names the family of a finding, None for numbers about which nothing is claimed. A finding that restates
     another (``claim_of``) has the claim of that one. Claims that a study made itself are kept.
     """
-    names = {finding.key: family(finding) for finding in findings if finding.claim is None and not finding.claim_of}
     claims: dict[str, Claim] = {finding.key: finding.claim for finding in findings if finding.claim is not None}
+    names = {finding.key: family(finding) for finding in findings if finding.key not in claims and not finding.claim_of}
     for name in dict.fromkeys(names.values()):
         members = [finding for finding in findings if name is not None and names.get(finding.key) == name]
         decided = decide_claims([finding.estimate for finding in members], confidence=confidence)
         claims |= {finding.key: claim for finding, claim in zip(members, decided, strict=True)}
-    return tuple(_with_claim(finding, claims.get(finding.claim_of or finding.key)) for finding in findings)
+    return tuple(_with_claim(finding, claims.get(finding.key) or claims.get(finding.claim_of)) for finding in findings)
 
 
 def _with_claim(finding: Finding, claim: Claim | None) -> Finding:
@@ -137,10 +141,7 @@ def p_words(claim: Claim) -> str:
     >>> p_words(decide_claims([Estimate(value=1.0, low=0.1, high=2.0, n=9, null_value=0.0, p_value=0.02)])[0])
     'p = 0.020'
     """
-    if math.isnan(claim.p_adjusted):
-        return ""
-    p = format_p(claim.p_adjusted)
-    return ("adjusted " if claim.n_tests > 1 else "") + (f"p {p}" if p.startswith("<") else f"p = {p}")
+    return state_p(claim.p_adjusted, adjusted=claim.n_tests > 1)
 
 
 def largest(findings: Sequence[Finding]) -> Finding | None:

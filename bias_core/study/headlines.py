@@ -9,16 +9,20 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bias_core.number_text import format_estimate, format_given, format_number, format_p, format_share
+from bias_core.number_text import format_estimate, format_given, format_number, format_rate, format_share, state_p
+from bias_core.study.claims import SAME_TEST
 from bias_core.study.design import known_study
 from bias_core.study.report_text import VALIDITY, corrected_headline, finding_rows, is_known
-from bias_core.study.types import AGAINST_P_STAR, StudyReport
 from bias_core.values import option_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bias_core.study.types import StudyReport
+
 HEADLINE, AS_PUBLISHED = "headline", "as in the paper"
+COUNTED, FALSE_CLAIMS = "headlines", 0.05
+"""Key of the table of counted headlines, and the accepted share of those that claim something without planted bias."""
 NO_PICTURES = "without pictures"  # prefix of "what is planted" if nothing is drawn
 CONTRAST = "against the others"  # the way in which the app searches texts for clusters
 
@@ -39,7 +43,8 @@ def verdicts_headline(report: StudyReport) -> str:
     """Return how many measures hold and which fail; for a search for texts, how often it names the attribute."""
     lines = verdict_lines(report)
     if not lines:
-        return _texts_headline(report)
+        counted = report.results.frame(COUNTED)
+        return _counted_headline(counted) if len(counted) else _texts_headline(report)
     own = [line for line in lines if line.kind == HEADLINE]
     others = [line for line in lines if line.kind != HEADLINE]
     parts = ((own, "measures that headlines use" if others else "measures"), (others, "measures as in the papers"))
@@ -53,6 +58,16 @@ def _recovered(lines: Sequence[VerdictLine], which: str) -> str:
     more = f" Inconclusive with this many repetitions: {n['inconclusive']}." if n["inconclusive"] else ""
     more += f" These fail: {failures}." if failures else ""
     return f"{n['holds'] + n['remark']} of {len(lines)} {which} recover the bias that was planted.{more}"
+
+
+def _counted_headline(counted: pd.DataFrame) -> str:
+    """Say how often headlines claim something where nothing is planted, and which do so too often."""
+    fair = counted[counted["condition"] == "fair"]
+    n, n_claims = int(fair["runs"].sum()), int(fair["headlines that claim"].sum())
+    often = fair[(fair["clear"] == "yes") & (fair["share"] > FALSE_CLAIMS)]
+    which = ", ".join(f"{row['study']} ({row['size']})" for row in often.to_dict("records"))
+    says = f"Where nothing is planted, {n_claims:,} of {n:,} headlines claim something ({format_rate(n_claims / n)})"
+    return f"{says}; too often: {which}." if which else f"{says}, and no study’s more often than it may."
 
 
 def _texts_headline(report: StudyReport) -> str:
@@ -195,7 +210,7 @@ def differences_headline(frame: pd.DataFrame) -> str:
     The largest of the clear differences is named, of the measure with the smallest adjusted p, for only those are on
     one scale. Numbers that restate a share count once.
     """
-    tested = frame[frame["p adjusted"].notna() & ~frame["measure"].isin(_RESTATED)] if len(frame) else frame
+    tested = frame[frame["p adjusted"].notna() & (frame[SAME_TEST] == "")] if len(frame) else frame
     if tested.empty:
         return "No difference could be tested on these pictures; the tables show the numbers."
     clear = tested[tested["clear"] == "yes"]
@@ -209,11 +224,8 @@ def differences_headline(frame: pd.DataFrame) -> str:
         f"{row['finding']} is {format_number(row['value first'], *ends)} in “{row['first']}” and "
         f"{format_number(row['value second'], *ends)} in “{row['second']}”: a difference of "
         f"{format_estimate(row['difference'], *ends)}, n = {row['n']:,}, "
-        f"{'adjusted ' if len(tested) > 1 else ''}p {format_p(row['p adjusted'])}."
+        f"{state_p(row['p adjusted'], adjusted=len(tested) > 1)}."
     )
     verb = "is" if len(clear) == 1 else "are"
     count = f" {len(clear)} of {len(tested)} differences {verb} clear." if len(tested) > 1 else ""
     return text[:1].upper() + text[1:] + count
-
-
-_RESTATED = AGAINST_P_STAR - {"attribute_prevalence"}  # their differences have the test of P

@@ -19,6 +19,7 @@ from bias_core.number_text import (
     format_interval,
     format_number,
     format_p,
+    format_rank,
     format_share,
     typeset,
 )
@@ -57,7 +58,10 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
             last = i + 2
             cells = [pd.to_numeric(frame.iloc[:, j]).to_numpy(float) for j in (i, i + 1, i + 2)]
             has_values = np.isfinite(cells[0]).any()
-            text = [format_estimate(v, low, high, n=k) for v, low, high, k in zip(*cells, n, strict=True)]
+            if name == "rank" or name.startswith("rank of "):
+                text = [format_rank(*row) for row in zip(*cells, strict=True)]
+            else:
+                text = [format_estimate(v, low, high, n=k) for v, low, high, k in zip(*cells, n, strict=True)]
         else:
             has_values = (column.notna() & (column.astype(str) != "")).any()
             text = [_cell(value, k, as_p=bool(_P_VALUE.search(name))) for value, k in zip(column, n, strict=True)]
@@ -285,8 +289,7 @@ def arms_overview(report: StudyReport) -> list[StudyTable]:
     if "ranks" in tables:
         rows: dict[str, Row] = {}
         for row in tables["ranks"].frame.to_dict("records"):
-            ends = f"{row['low']:g} to {row['high']:g}"
-            text = f"{row['rank']:g} ({ends})" if is_known(row["rank"]) else "undefined"
+            text = format_rank(row["rank"], row["low"], row["high"])
             rows.setdefault(row["finding"], {"finding": row["finding"]})[row["arm"]] = text
         overview[-1:] = [replace(tables["ranks"], frame=pd.DataFrame(list(rows.values())))] if rows else []
     return overview

@@ -163,6 +163,9 @@ def _decode_object(name: str, value: dict[str, Any], root: Path) -> Any:
         return _decode_frame(value, root)
     kind = CLASSES[name]
     values = {key: decode(item, root) for key, item in value.items() if key != _IS}
+    if kind is Finding and "p_value" in values:  # where version 0.1.0 has it
+        p_value = values.pop("p_value")
+        values["estimate"] = replace(values["estimate"], p_value=math.nan if p_value is None else p_value)
     return kind(**_without_old_measures(values) if kind is Results else values)
 
 

@@ -353,11 +353,16 @@ def test_every_score_is_compared_and_p_is_adjusted_over_the_shares_and_over_all_
     n = {f.title.partition(",")[0]: f.estimate.n for f in report.results.findings}
     assert n.pop("male and female: shown when asked for") == 2 * 7
     assert set(n.values()) == {40}
+    assert set(frame.loc[frame["same test as"] != "", "same test as"]) == {"man: P"}
+    of_man = frame[(frame["finding"] == "man: P") | (frame["same test as"] == "man: P")]
+    assert len(of_man) == 4  # P, P corrected, P − P*, Ψ are one claim
+    assert of_man["clear"].nunique() == of_man["p adjusted"].nunique() == 1
     for is_share in (True, False):
-        tested = frame[frame["finding"].str.endswith(": P") == is_share].dropna(subset=["p"]).sort_values("p")
-        # Benjamini–Hochberg by hand: the least of p n / rank from this rank upwards
-        raw = tested["p"].to_numpy() * len(tested) / np.arange(1, len(tested) + 1)
-        np.testing.assert_allclose(tested["p adjusted"], np.minimum.accumulate(raw[::-1])[::-1].clip(max=1))
+        family = frame[(frame["finding"].str.endswith(": P") == is_share) & (frame["same test as"] == "")]
+        tested = family.dropna(subset=["p"]).sort_values("p")
+        # Holm by hand: the largest of p (n − rank + 1) up to this rank
+        raw = tested["p"].to_numpy() * np.arange(len(tested), 0, -1)
+        np.testing.assert_allclose(tested["p adjusted"], np.maximum.accumulate(raw).clip(max=1))
 
 
 def test_the_seed_table_gives_the_same_difference(report):
@@ -434,7 +439,7 @@ def test_the_command_line_gives_the_same_numbers(monkeypatch, fakes, report):
              "--seed", "20", "--attribute", "man|a photo of a man|a photo of a woman|0.6|x"]  # fmt: skip
     result = CliRunner().invoke(app, asked)
     assert result.exit_code == 0, result.output
-    assert f"{difference(report, 'man: P')['difference']:.3f}" in result.output
+    assert f"{difference(report, 'man: P')['difference']:.2f}" in result.output
     wrong = CliRunner().invoke(app, ["compare", "doctor", "--arm", "condition=fair"])
     assert wrong.exit_code == 2
     assert "compare two to 8 arms" in wrong.output

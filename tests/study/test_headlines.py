@@ -11,11 +11,13 @@ from bias_core.app.api import Tools
 from bias_core.explore.options import explore_settings
 from bias_core.explore.report import arms_headline
 from bias_core.papers.oasis.report import BEYOND, stereotypes_headline, users_headline
+from bias_core.study.claims import with_claims
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
 from bias_core.study.headlines import headline, numbers_headline
 from bias_core.study.run import complete, run_study
+from bias_core.study.study import Study
 from bias_core.study.types import Arm, Design, Finding, Results, StudyReport, StudySettings, table
 from bias_core.types import Attribute, Estimate
 from bias_core.ui.study.result_page import header_html
@@ -76,12 +78,13 @@ def arms_report(rows):
     return SimpleNamespace(results=results, arms=(arm, arm), settings=StudySettings())
 
 
-def row(finding, clear, difference=0.4):
+def row(finding, clear, difference=0.4, why_not=""):
     names = {"first": "fair", "second": "extreme", "n": 20, "value first": 0.1, "value second": 0.1 + difference}
     return names | {
         "finding": finding, "difference": difference, "low": difference - 0.1, "high": difference + 0.1,
         "compared on": "same seeds",
         "p adjusted": 0.01 if clear else 0.5, "clear": "yes" if clear else "no",
+        "why not clear": why_not, "same test as": "",
     }  # fmt: skip
 
 
@@ -97,13 +100,15 @@ def test_the_largest_gap_of_a_share_leads_clear_or_not_and_no_further_number_hid
     clear = arms_headline(arms_report(rows))
     words = clear.replace("\N{NO-BREAK SPACE}", " ")
     assert words.startswith("“man” is seen in 10 % of “fair” and 54 % of “extreme” pictures: +44 points")
-    assert clear.endswith("+44 points [+34, +54], the only clear difference of 2.")
+    assert clear.endswith("+44 points [+34, +54], n = 20, adjusted p = 0.010: the only clear difference of 2.")
     unclear = arms_headline(arms_report([row("old: P", clear=False), row("man: Ψ", clear=True)]))
     assert unclear.startswith("No clear difference. “old” is seen in")
     assert unclear.endswith("A gap of up to 50 points is still possible.")  # never less than what was seen
-    several = arms_headline(arms_report([row("old: P", clear=False), row("man: P", clear=False, difference=-0.05)]))
+    reason = "its interval excludes 0, but among 2 tests this happens by chance"
+    old = row("old: P", clear=False, why_not=reason)
+    several = arms_headline(arms_report([old, row("man: P", clear=False, difference=-0.05)]))
     assert "The largest gap: “old”" in several
-    assert "Its interval excludes 0, but with 2 gaps" in several
+    assert f"Not clear: {reason}." in several
 
 
 def own(study, key, rows):
@@ -132,14 +137,15 @@ def test_of_nationalities_and_internet_users_only_sourced_rates_are_compared():
 
 def test_a_study_without_a_headline_of_its_own_compares_with_no_p_star():
     share = Estimate(value=0.9, low=0.8, high=1.0, n=9, null_value=0.5)
-    lean = Estimate(value=0.2, low=0.1, high=0.3, n=9)
+    lean = Estimate(value=0.2, low=0.1, high=0.3, n=9, null_value=0.0, p_value=0.01)
     design = Design(name="x", title="X", kind="x", reference="", where="", summary="")
     findings = (
         Finding(key="a", title="a: P", metric="attribute_prevalence", estimate=share),
         Finding(key="b", title="b", metric="association_beyond_even_mix", estimate=lean),
     )
     report = StudyReport(
-        run_id="x", design=design, settings=StudySettings(arms=(Arm(),)), results=Results(findings=findings),
+        run_id="x", design=design, settings=StudySettings(arms=(Arm(),)),
+        results=with_claims(Results(findings=findings), lambda finding: Study.family(None, finding), confidence=0.95),
         n_planned=9, n_images=9,
     )  # fmt: skip
     assert numbers_headline(report).startswith("b is 0.20")

@@ -596,7 +596,7 @@ def test_a_gallery_that_is_no_folder_or_the_own_data_folder_is_one_note(visited)
 
 def test_two_are_compared_number_by_number_with_the_uncertainties_of_both(elsewhere):
     both = compare_reports(*elsewhere[1])
-    assert "man: P" in {row["number"] for row in both.rows}
+    assert "man: P" in {first.title for first, _ in both.pairs}
     assert "concept: nurse and plumber" in both.differ
     first, second = elsewhere[1]
     own = replace(second.settings.options, attributes=("man|a photo of a man in a hat|a photo of a bareheaded man",))
@@ -606,7 +606,7 @@ def test_two_are_compared_number_by_number_with_the_uncertainties_of_both(elsewh
     old = replace(first.results.findings[0], key="all pictures-old-p", title="old: P")
     both_old = [replace(one, results=replace(one.results, findings=(*one.results.findings, old))) for one in unlike]
     without_man = compare_reports(*both_old)
-    assert [row["number"] for row in without_man.rows] == ["old: P"]
+    assert [first.title for first, _ in without_man.pairs] == ["old: P"]
     assert without_man.notes[0] == "Not compared, because the runs use different sentences for it: “man”."
     # 0.8 - 0.5, from 0.3 - hypot(0.1, 0.1) to 0.3 + hypot(0.1, 0.1)
     a, b = Estimate(value=0.5, low=0.4, high=0.6, n=90), Estimate(value=0.8, low=0.7, high=0.9, n=50)

@@ -13,7 +13,7 @@ from PIL import Image
 
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable
 from bias_core.explore.options import explore_settings
-from bias_core.measures.sequential import confidence_sequence, holds_at_any_time, share_p_value
+from bias_core.measures.sequential import confidence_sequence, holds_at_any_time
 from bias_core.models.engines import EngineProgress
 from bias_core.papers.tbyb.study import design_of_prompts
 from bias_core.services import Services
@@ -105,7 +105,7 @@ def test_a_rule_that_waits_for_p_star_ends_few_runs_where_p_star_is_true():
 
 
 def holds(rule, shares):
-    return rule.holds(shares, [share_p_value(one, 0.95) for one in shares])
+    return rule.holds(shares)
 
 
 def test_a_rule_waits_for_every_share_that_it_asks_for():
@@ -190,11 +190,11 @@ def test_a_stopped_run_shows_the_interval_that_holds_at_any_time(world, monkeypa
     assert report.stopped
     assert report.n_images < 400
     share = findings(report)["all pictures-man-p"].estimate
-    assert share == replace(confidence_sequence(round(share.value * share.n), share.n), null_value=0.5)
+    assert share == confidence_sequence(round(share.value * share.n), share.n, null_value=0.5)
     assert any("hold at any time" in note for note in report.results.notes)
 
 
-def test_arms_go_as_far_as_the_one_that_needs_most_and_claim_no_p_value(world):
+def test_arms_go_as_far_as_the_one_that_needs_most_and_test_what_holds_at_any_time(world):
     rule = replace(RULE, stop_within=0.2, arms=(Arm(condition="extreme"), Arm(condition="fair")))
     only_man = replace(rule, options=replace(rule.options, attributes=rule.options.attributes[:1]))
     report = followed(only_man, world)[1]
@@ -204,7 +204,8 @@ def test_arms_go_as_far_as_the_one_that_needs_most_and_claim_no_p_value(world):
     alone = followed(replace(only_man, arms=(), condition="fair"), world)[1]  # half and half needs most pictures
     assert sizes["fair"] == alone.n_images < 120
     rows = report.results.frame("differences").set_index("finding")
-    assert rows["p"].isna().all()
+    assert (rows["test"][rows["p"].notna()] == "valid at any time").all()
+    assert rows.loc["man: P", "clear"] == "yes"
     seeds = [set(part["seed"]) for _, part in report.pictures.groupby("arm")]
     assert seeds[0] == seeds[1]
     shown = rows.loc["man: P"]
@@ -503,7 +504,7 @@ def test_what_is_finished_is_measured_and_marked_as_stopped(study, share, scale,
     assert headline(report)
     assert "stopped before all were drawn" in report_facts(report)
     assert any("Stopped: the scores use the " in note for note in report.results.notes)
-    assert not any(finding.p_value is not None for finding in report.results.findings)
+    assert all(one.p_value is None or holds_at_any_time(one.estimate) for one in report.results.findings)
     manifest = services.manifests.find(report.run_id)
     assert manifest is not None
     assert manifest.status == "cancelled"  # it can go on from the list of runs
@@ -536,7 +537,7 @@ def test_where_too_little_is_finished_nothing_is_said_of_it(services):
         stopped_at(0.1, "internal-bias", services, scale=0.01, seed=11)
 
 
-def test_of_a_stopped_run_the_arms_with_pictures_are_compared_without_p(services):
+def test_of_a_stopped_run_the_arms_with_pictures_are_compared_by_tests_that_hold_at_any_time(services):
     arms = (Arm(condition="fair"), Arm(condition="published"), Arm(condition="extreme"))
     options = {"concept": "doctor", "n_images": 24, "attribute_a": "", "attribute_b": ""}
     report = stopped_at(0.4, "explore", services, arms=arms, options=options, seed=7)
@@ -550,9 +551,9 @@ def test_of_a_stopped_run_the_arms_with_pictures_are_compared_without_p(services
     differences = report.results.frame("differences")
     assert 0 < differences["n"].max() <= n_finished[1]  # the seeds that both have
     assert differences["difference"].notna().any()
-    assert differences["p"].isna().all()
+    assert (differences["test"][differences["p"].notna()] == "valid at any time").all()
     every = [finding for one in (report.results, *(arm.results for arm in report.arms)) for finding in one.findings]
-    assert not any(finding.p_value is not None for finding in every)
+    assert all(finding.p_value is None or holds_at_any_time(finding.estimate) for finding in every)
     assert headline(report)
     assert any("left out: extreme" in note for arm in report.arms for note in arm.results.notes)
     whole = complete(run_study(report.design, report.settings, services, session="explore"))
@@ -603,7 +604,7 @@ def test_what_was_read_is_measured_of_a_study_that_is_stopped_while_it_reads(
     assert report.results.findings
     assert f"Stopped after {report.stopped_after}; the numbers rest on these." in report.results.notes
     assert headline(report).endswith(f"Stopped after {report.stopped_after}.")
-    assert not any(finding.p_value is not None for finding in report.results.findings)
+    assert all(one.p_value is None or holds_at_any_time(one.estimate) for one in report.results.findings)
 
 
 def test_arms_that_were_read_are_compared_of_a_run_that_is_stopped_while_it_reads(services, monkeypatch):
@@ -614,7 +615,8 @@ def test_arms_that_were_read_are_compared_of_a_run_that_is_stopped_while_it_read
     assert report.stopped_after == "20 of 36 pictures were read"
     assert [(arm.name, arm.n_images) for arm in report.arms] == [("fair", 12), ("published", 8)]
     assert report.results.frame("differences")["n"].max() == 8  # the seeds that both have
-    assert report.results.frame("differences")["p"].isna().all()
+    differences = report.results.frame("differences")
+    assert (differences["test"][differences["p"].notna()] == "valid at any time").all()
     assert any("Arms without a picture that was read are left out: extreme" in n for n in report.arms[0].results.notes)
     with pytest.raises(Cancelled, match="only fair has any"):
         stopped_while_reading(

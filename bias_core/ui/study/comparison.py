@@ -9,8 +9,8 @@ import gradio as gr
 import pandas as pd
 
 from bias_core.number_text import format_number, format_rate, format_share, typeset
-from bias_core.study.arm_comparison import WHY_NOT
 from bias_core.study.attributes import attribute_of
+from bias_core.study.claims import WHY_NOT
 from bias_core.study.documents import data_uri
 from bias_core.study.figures import N_COLOURS
 from bias_core.study.types import ArmReport, Finding, StudyFigure, StudyReport
