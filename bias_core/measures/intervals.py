@@ -212,6 +212,15 @@ def sign_flip_test(
     )
 
 
+def smallest_sign_p(n: int, n_resamples: int = 4999) -> float:
+    """Smallest p that :func:`sign_flip_test` can give of ``n`` units: 2 / 2ⁿ, or that of its resamples.
+
+    >>> smallest_sign_p(5), smallest_sign_p(100)
+    (0.0625, 0.0002)
+    """
+    return 2.0 ** (1 - n) if n <= _MOST_FLIPPED else 1 / (1 + n_resamples)
+
+
 def smallest_p_value(n_x: int, n_y: int, n_permutations: int = 1000, alternative: Alternative = "two-sided") -> float:
     """Smallest p that :func:`permutation_test` can give for samples of these sizes.
 

@@ -11,11 +11,14 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, Floats, same_dimension, unit_rows
-from bias_core.measures.intervals import Seed, mean_interval
+from bias_core.measures.intervals import Seed, mean_interval, permutation_test
 from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
 from bias_core.types import Estimate
 from bias_core.values import normal_form
 
+PERMUTATIONS = 4_999
+"""Random divisions of pictures that a test draws."""
+_EQUAL = 1e-6  # cosines that differ by less are equal, as float32 has them
 _FEWEST = 2  # images to search on, and to score, if some are held out
 _TEXTS_AT_ONCE = 512  # texts that the encoder gets in one call
 
@@ -29,8 +32,8 @@ class OptimisedPrompt:
     baseline: float  # the same for the prefix alone, in [-1, 1]
     gain: Estimate  # score - baseline, in [-2, 2]; 0: the words add nothing to the prefix
     others: float | None = None  # mean cosine to the other images, in [-1, 1]; None without any
-    # gain in the cluster minus gain in the other images, in [-4, 4]; 0: the text fits the other images as well
-    # None without other images
+    # gain in the cluster minus gain in the other images, in [-4, 4]; 0: the text fits the other images as well; tested
+    # on images that the search did not see, else without null value and p; None without other images
     specificity: Estimate | None = None
 
 
@@ -49,6 +52,7 @@ def optimise_prompts(
     held_out: float = 0.0,
     on_step: StepCallback | None = None,
     lock: AbstractContextManager[object] | None = None,
+    confidence: float = 0.95,
     rng: Seed = 0,
 ) -> list[OptimisedPrompt]:
     """Return the texts of a language model that are closest to the images of one cluster.
@@ -74,7 +78,7 @@ def optimise_prompts(
     on_step : called with (texts scored, texts planned). Raising :class:`bias_core.errors.Cancelled` in it stops the
         search.
     lock : held while a model runs, one batch at a time.
-    rng : seed or Generator of the images held out, and of the bootstrap.
+    rng : seed or Generator of the images held out, and of their random divisions.
 
     Returns
     -------
@@ -86,11 +90,11 @@ def optimise_prompts(
 
     Notes
     -----
-    The paper gives no beam width, number of candidates or K. The intervals resample images and take the text as given;
-    without images held out it was chosen on the same images as the best of many, so scores are optimistic, and
-    ``note`` says of how many. Texts
-    have the same words where they differ only in case, spacing or punctuation; one that adds no word to the prefix is
-    left out.
+    The paper gives no beam width, number of candidates or K. Intervals are Student's t over images and take the text as
+    given; without images held out it was chosen on the same images as the best of many, so scores are optimistic, and
+    ``note`` says of how many. Specificity is tested on images held out: p and interval are those of random divisions of
+    them into cluster and others (:func:`~bias_core.measures.intervals.permutation_test`). Texts have the same words
+    where they differ only in case, spacing or punctuation; one that adds no word to the prefix is left out.
     """
     if not prefix.strip():
         raise InvalidInput(f"the prefix must hold a word, like 'This is a photo of'; got {prefix!r}.")
@@ -107,14 +111,15 @@ def optimise_prompts(
     searched, scored = _parts(cluster, others, held_out, rng)
     models = _Models(encoder, language_model, lock, on_step, 1 + n_candidates * (1 + beam_width * (n_tokens - 1)))
     texts, rows = [prefix], models.embed([prefix])
-    comparison = _Comparison(*scored, rows[0], rng)
+    is_held_out = scored[0] is not searched[0]
+    comparison = _Comparison(*scored, rows[0], is_held_out, confidence, rng)
     target = _target(*searched, contrast=contrast)
     for _ in range(n_tokens):
         proposed = models.propose(texts[:beam_width], n_candidates)
         texts, rows = _best_first(proposed, models.embed(proposed), target, prefix)
     models.report(models.n_planned)  # repeated proposals are scored once, so there are fewer texts than planned
     note = f"chosen as the best of {models.n_scored - 1:,} texts on these images, so optimistic"
-    if scored[0] is not searched[0]:
+    if is_held_out:
         note = f"on images that were held out while the best of {models.n_scored - 1:,} texts was chosen"
     return [comparison.judge(text, row, note) for text, row in zip(texts[:top_k], rows[:top_k], strict=True)]
 
@@ -189,10 +194,13 @@ class _Models:
 class _Comparison:
     """A text's cosines to the cluster, with those of the prefix and those to other images."""
 
-    def __init__(self, cluster: Floats, others: Floats | None, prefix: Floats, rng: Seed) -> None:
+    def __init__(
+        self, cluster: Floats, others: Floats | None, prefix: Floats, is_held_out: bool, confidence: float, rng: Seed
+    ) -> None:
         outside = cluster[:0] if others is None else others
         same_dimension(image_embeddings=cluster, other_embeddings=outside, text_embeddings=prefix)
-        self._cluster, self._outside, self._prefix, self._rng = cluster, outside, prefix, rng
+        self._cluster, self._outside, self._prefix = cluster, outside, prefix
+        self._is_held_out, self._confidence, self._rng = is_held_out, confidence, rng
 
     def judge(self, text: str, row: Floats, note: str) -> OptimisedPrompt:
         """Return the text with its numbers; each estimate has the note."""
@@ -200,16 +208,28 @@ class _Comparison:
         outside = self._outside @ (row - self._prefix)  # (m,)
         return OptimisedPrompt(
             text=text,
-            score=self._estimate(note, None, self._cluster @ row),
+            score=mean_interval(self._cluster @ row, confidence=self._confidence).with_note(note),
             baseline=float((self._cluster @ self._prefix).mean()),
-            gain=self._estimate(note, 0.0, gains),
+            gain=mean_interval(gains, confidence=self._confidence, null_value=0.0).with_note(note),
             others=float((self._outside @ row).mean()) if len(outside) else None,
-            specificity=self._estimate(note, 0.0, gains, outside) if len(outside) else None,
+            specificity=self._specificity(gains, outside).with_note(note) if len(outside) else None,
         )
 
-    def _estimate(self, note: str, null_value: float | None, inside: Floats, *outside: Floats) -> Estimate:
-        """Return a mean over the cluster, minus that over the other images if there are any."""
-        return mean_interval(inside, *outside, null_value=null_value).with_note(note)
+    def _specificity(self, gains: Floats, outside: Floats) -> Estimate:
+        """Return the mean gain in the cluster minus that in the other images."""
+        if not self._is_held_out:
+            return mean_interval(gains, outside, confidence=self._confidence)
+        return permuted_difference(gains, outside, confidence=self._confidence, rng=self._rng)
+
+
+def permuted_difference(x: Floats, y: Floats, *, confidence: float, rng: Seed) -> Estimate:
+    """Return mean(x) - mean(y) of two sets of images, with p and interval of random divisions of them.
+
+    Without interval and p, with a note, where all are equal.
+    """
+    if np.ptp(np.concatenate([x, y])) <= _EQUAL:
+        return Estimate.without_interval(0.0, len(x) + len(y), "all images are equally close", null_value=0.0)
+    return permutation_test(x, y, n_permutations=PERMUTATIONS, confidence=confidence, rng=rng).estimate
 
 
 def _parts(
