@@ -11,7 +11,6 @@ import pandas as pd
 
 from bias_core.beyond.intersections.stereotypes import crossed_scores
 from bias_core.errors import InvalidInput
-from bias_core.measures.effects import holm
 from bias_core.measures.intersections import (
     CrossedShares,
     crossed_shares,
@@ -23,6 +22,7 @@ from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import signed_difference_estimate
 from bias_core.papers.pst.labelling import PairOptions
 from bias_core.prompts import fill_template
+from bias_core.study.claims import decide_claims
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, options_in
@@ -72,8 +72,7 @@ def _tests(
         shares = planted.sum(axis=tuple({*range(planted.ndim)} - {*of})).ravel()
         link = interaction(calls[:, of], errors=[errors[j] for j in of], confidence=confidence)
         theta = float(parity_signs(len(of)) @ np.log(shares))
-        p_value = 1.0 if math.isnan(link.p_value) else link.p_value  # nothing is claimed of what cannot be told
-        yield {"of": of, "planted": shares, "θ": theta, "link": link.estimate, "p": p_value}
+        yield {"of": of, "planted": shares, "θ": theta, "link": link.estimate}
 
 
 def _measurements(
@@ -173,12 +172,10 @@ def _in_pairs(
             of_first = where | {"condition": CONDITIONS[0], "unit": f"{one.title} {k} {where['condition']}"}
             is_planted = gender == design.data["stereotyped"]
             here = where | {"unit": f"{one.title} {k}"} if is_planted else of_first
-            yield _of_pairs(one, shares[:: -1 if gender == "feminine" else 1], is_planted, settings, here)
+            yield _of_pairs(one, shares[:: -1 if gender == "feminine" else 1], is_planted, here)
 
 
-def _of_pairs(
-    one: Finding, shares: np.ndarray, is_planted: bool, settings: StudySettings, where: dict[str, Any]
-) -> dict[str, Any]:
+def _of_pairs(one: Finding, shares: np.ndarray, is_planted: bool, where: dict[str, Any]) -> dict[str, Any]:
     """A score in pairs, or an interaction, with its target; the first row of ``shares (2, 2)`` is as stereotyped.
 
     An interaction of unlike identities has no single target, so only its p is given. Values that fall as more is
@@ -189,7 +186,7 @@ def _of_pairs(
     target = 200 * float(shares[0, cell] / shares[:, cell].sum()) - 100 if is_score else math.nan
     if is_planted and (cell or not is_score):
         estimate, target = replace(estimate.scaled(-1.0), low=-estimate.high, high=-estimate.low), -target
-    claimed = None if is_score else one.p_value is not None and one.p_value < 1 - settings.confidence
+    claimed = None if is_score else one.is_clear
     variant = "in pairs" if is_score else "in pairs, after Holm"
     return measured(one.metric, estimate, target=target, planted=_WHAT[2], variant=variant, excluded=claimed, **where)
 
@@ -309,9 +306,10 @@ class ValidityIntersections(Study):
                 at, chances = pools_of[pool_of(settings, repetition), group]
                 here = calls[chance.choice(at, size=self.design.images_per_prompt, p=chances)]
                 tests = list(_tests(here, errors, planted[group], settings.confidence))
-                for test, p in zip(tests, holm([test["p"] for test in tests]), strict=True):
+                decided = decide_claims([test["link"] for test in tests], confidence=settings.confidence)
+                for test, claim in zip(tests, decided, strict=True):
                     where = {"condition": group, "repetition": repetition}
-                    claims.append({**where, **test, "claimed": bool(p < 1 - settings.confidence)})
+                    claims.append({**where, **test, "claimed": claim.is_clear})
                 if group != CONDITIONS[1]:
                     yield _interaction(claims[-1], _ALL_THREE)  # the last crossing has all attributes
                 if group != OF_THREE:

@@ -109,10 +109,9 @@ def _why_not(report: StudyReport) -> str:
 def seen_headline(report: StudyReport) -> str:
     """Say the attribute with the clearest link to the stereotype; "" if none was measured."""
     tests = [test for test in report.results.findings if test.key.startswith(FURTHER)]
-    level = 1 - report.settings.confidence
-    clear = sorted((test.p_value, test.says) for test in tests if test.p_value is not None and test.p_value < level)
     if not tests:
         return ""
+    clear = sorted((test.estimate.p_value, test.says) for test in tests if test.is_clear)
     return f" {clear[0][1]}" if clear else " Matching the stereotype does not clearly depend on further attributes."
 
 
