@@ -294,16 +294,14 @@ class ValidityIntersections(Study):
         fair = planted[CONDITIONS[0]]  # where nothing goes together: each by itself
         world = np.array([fair.take(1, axis=j).sum() for j in range(len(pairs))])
         codes, claims = combination_codes(data.truths(frame), names), list[dict[str, Any]]()
-        pools_of = {
-            (k, group): (at, _chances(codes[at], planted[group].ravel()))
-            for (k, group), at in frame.groupby([POOL, "group"], sort=False).indices.items()
-        }
+        places_of = frame.groupby([POOL, "group"], sort=False).indices
         pairs_of = {condition: _identities(self.design, condition) for condition in CONDITIONS}
 
         def work(repetition: int) -> Iterator[dict[str, Any]]:
             chance = np.random.default_rng([settings.seed, repetition])
             for group in GROUPS:
-                at, chances = pools_of[pool_of(settings, repetition), group]
+                at = places_of[pool_of(settings, repetition), group]
+                chances = _chances(codes[at], planted[group].ravel())
                 here = calls[chance.choice(at, size=self.design.images_per_prompt, p=chances)]
                 tests = list(_tests(here, errors, planted[group], settings.confidence))
                 decided = decide_claims([test["link"] for test in tests], confidence=settings.confidence)
