@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -97,23 +96,35 @@ def test_a_share_at_its_null_value_is_called_different_in_at_most_one_run_in_twe
 def test_p_of_a_share_is_that_of_the_interval_beside_it():
     for k, n, null in ((13, 16, 0.5), (3, 40, 0.2), (40, 40, 0.8)):
         watched = share_interval(k, n, fixed_n=False, null_value=null)
-        at_the_end = against(watched, watched.low, 0.95).p_value
         assert watched.p_value == pytest.approx(min(1.0, math.exp(-log_mixture(null, k, n))), rel=1e-6)
-        assert against(watched, null, 0.95) == watched
-        assert at_the_end == pytest.approx(0.05, rel=1e-6)
+        assert against(watched, watched.low, 0.95).p_value == pytest.approx(0.05, rel=1e-6)
         fixed = share_interval(k, n, null_value=null)
-        assert fixed.p_value == exact_p_value(k, n, null)
-        assert against(share_interval(k, n), null, 0.95) == fixed
-    corrected = replace(corrected_prevalence(59, 100, sensitivity=0.95, specificity=0.95), method="another")
-    assert against(corrected, corrected.low, 0.95).p_value == pytest.approx(0.05)  # through the ends
-    assert math.isnan(against(share_interval(3, 9, null_value=0.5), None, 0.95).p_value)
+        assert against(share_interval(k, n), null, 0.95).p_value == fixed.p_value == exact_p_value(k, n, null)
+    corrected = corrected_prevalence(59, 100, sensitivity=0.95, specificity=0.95)
+    assert against(corrected, corrected.low, 0.95).p_value == pytest.approx(0.05)
+    assert math.isnan(share_interval(3, 9).p_value)
+    assert math.isnan(against(share_interval(3, 9), None, 0.95).p_value)
 
 
-def test_resamples_that_agree_or_are_missing_make_no_interval():
-    for resampled in ([0.5] * 10, []):
-        found = percentile_estimate(0.5, resampled, n=20)
-        assert np.isnan([found.low, found.high]).all()
-        assert "too few different units" in found.note
+def test_percentiles_reach_as_far_as_students_t_and_their_p_is_that_of_the_ends():
+    draws = np.random.default_rng(0).normal(3, 0.2, size=9_999)  # resampled means of 101 units with a spread of 2
+    estimate = percentile_estimate(3.0, draws, n=101, null_value=2.6)
+    t = stats.t.ppf(0.975, 100) * 0.2 * math.sqrt(101 / 100)  # a resampled mean varies by √((n − 1) / n) less
+    np.testing.assert_allclose([estimate.low, estimate.high], [3 - t, 3 + t], atol=0.02)
+    at_the_end = percentile_estimate(3.0, draws, n=101, null_value=estimate.low)
+    assert at_the_end.p_value == pytest.approx(0.05, rel=0.01)
+    assert percentile_estimate(3.0, draws, n=101, null_value=2.5).p_value < 0.05  # which the interval leaves out
+    assert percentile_estimate(3.0, draws, n=101, null_value=9.0).p_value > 0  # never 0
+
+
+def test_fewer_than_ten_units_have_no_percentiles_and_say_so():
+    few, enough = (percentile_estimate(0.5, np.linspace(0, 1, 99), n=n, null_value=0.0) for n in (9, 10))
+    assert np.isnan([few.low, few.high, few.p_value]).all()
+    assert "fewer than 10 units" in few.note
+    assert enough.low < 0.5 < enough.high
+    for undefined in (percentile_estimate(0.5, [0.5] * 10, n=12), percentile_estimate(0.5, [], n=12)):
+        assert np.isnan([undefined.low, undefined.high]).all()
+        assert "too few different units" in undefined.note
 
 
 def test_intervals_of_means_are_those_of_scipys_t_tests():

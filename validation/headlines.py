@@ -163,7 +163,7 @@ def count_wrong_signs(records: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
 TITLE = "How often each headline is wrong"
 _SUMMARY = (
     "Whole studies are run many times, at the app's first size and at the smallest. Where nothing is planted and each "
-    "P* is the planted rate, a headline that claims anything is false: at most 5 % are expected. Where bias is planted, "
+    "P* is the planted rate, a headline that claims anything is false: at most 5 % are expected. Where bias is planted "
     "the share of headlines that claim something is the power, and a number called clear on the wrong side is an error."
 )
 _NOTE = (

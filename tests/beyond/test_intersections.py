@@ -218,10 +218,8 @@ def test_the_arm_in_which_two_are_linked_otherwise_is_named_and_shares_alone_are
     results = with_arms(arms_of(women, {"Iranian doctor": YOUNG}))
     (both,) = results.findings
     assert both.title == "woman × young and the arm “Iranian doctor”: log of the ratio of odds ratios"
-    begins = (
-        "Clear difference: the odds ratio of “woman” and “young” is 9.2 [3, 32] times as large in “Iranian doctor” as "
-    )
-    assert both.says == f"{begins}in the others (n = 300, adjusted p < 0.001)."
+    begins = "Clear difference: the odds ratio of “woman” and “young” is 8.7 [2.6, 32] times as large in "
+    assert both.says == f"{begins}“Iranian doctor” as in the others (n = 300, adjusted p < 0.001)."
     frame = results.frame("arm_interactions").set_index("arm")
     assert len(frame) == 3
     assert frame.loc["Iranian doctor", "p adjusted"] == pytest.approx(3 * both.p_value)
