@@ -22,7 +22,7 @@ from bias_core.measures.exchange import (
     exchange_effect,
     part_effects,
 )
-from bias_core.measures.intervals import smallest_sign_p
+from bias_core.measures.intervals import fewest_signs, smallest_sign_p
 from bias_core.measures.sequential import share_interval
 from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
 from bias_core.number_text import format_change, format_estimate
@@ -37,6 +37,7 @@ from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     AUTO,
     MAX_STEPS,
+    MOST_IN_HOLM,
     Claim,
     Finding,
     Results,
@@ -448,7 +449,8 @@ def _change_words(effect: Finding) -> str:
     if effect.is_clear:
         return f"changes by {numbers}"
     if claim is not None and claim.verdict == "too few":
-        return f"cannot be told to change with so few seeds, {numbers}"
+        needed = fewest_signs(claim.level / min(claim.n_tests, MOST_IN_HOLM))
+        return f"cannot be compared with so few seeds, at least {needed} are needed: {numbers}"
     return f"does not clearly change, {numbers}"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.measures.agreement import kendall_tau
-from bias_core.measures.intervals import smallest_p_value, smallest_sign_p, with_p_through_ends
+from bias_core.measures.intervals import fewest_signs, smallest_p_value, with_p_through_ends
 from bias_core.measures.propagation import StepsSeen
 from bias_core.number_text import format_change, format_estimate, format_given, format_share, state_p
 from bias_core.papers.oasis.prompt_search import PERMUTATIONS
@@ -42,18 +42,20 @@ def steps_headline(report: StudyReport) -> str:
     if table.empty or "clear" not in table:
         return ""
     bases = {figure.labels["base"]: None for figure in report.results.figures if figure.key.startswith(GAIN)}
-    n_seeds, n = table["seeds"].max(), len(table)
+    n_seeds, n = int(table["seeds"].max()), len(table)
     rows = sorted(table.to_dict("records"), key=lambda row: -abs(row["all steps"]))
     clear = [_gain_words(row, n) for row in rows if row["clear"] == "yes"]
-    which, base = f"of {n} attribute{'s' * (n > 1)}", f"seen more or less often than with {listed([*bases])}"
+    base = f"seen more or less often than with {listed([*bases])}"
     if clear:
-        verb = "is" if len(clear) == 1 else "are"
-        return f"{len(clear)} {which} {verb} clearly {base}, over all steps of {n_seeds} seeds: {listed(clear, '; ')}."
-    says = f"With {n_seeds} seeds, none {which} is clearly {base}."
+        which = f"{len(clear)} of {n} attributes {'is' if len(clear) == 1 else 'are'}" if n > 1 else "The attribute is"
+        return f"{which} clearly {base}, over all steps of {n_seeds} seeds: {listed(clear, '; ')}."
+    says = f"With {n_seeds} seeds, {f'none of {n} attributes is' if n > 1 else 'the attribute is not'} clearly {base}."
     if (table["clear"] == "too few").all():
-        level = (1 - report.settings.confidence) / min(n, MOST_IN_HOLM)
-        needed = next(k for k in range(2, 100) if smallest_sign_p(k) <= level)
-        says = f"{n_seeds} seeds are too few to tell whether any {which} is {base}: at least {needed} are needed."
+        needed = fewest_signs((1 - report.settings.confidence) / min(n, MOST_IN_HOLM))
+        says = (
+            f"Of {n_seeds} seed{'s' * (n_seeds > 1)}, too few, it cannot be told whether "
+            f"{f'any of {n} attributes' if n > 1 else 'the attribute'} is {base}: at least {needed} are needed."
+        )
     key = f"{rows[0]['nationality']} {rows[0]['attribute']}"
     claim = next(finding.claim for finding in report.results.findings if finding.key == key)
     reason = (
@@ -139,11 +141,14 @@ def stereotypes_headline(report: StudyReport) -> str:
         f"Largest gap: {row['attribute']} for {row['nationality']}, in {_share_words(share)} against "
         f"{format_given(row['P*'])}{p}."
     )
-    which = f"of {len(compared)} attribute{'s' * (len(compared) > 1)} with a sourced rate"
+    n, which = len(compared), "with a sourced rate"
     if above:
-        return f"{len(above)} {which} {'is' if len(above) == 1 else 'are'} clearly {what}. {gap}"
+        verb = "is" if len(above) == 1 else "are"
+        first = f"{len(above)} of {n} attributes {which} {verb}" if n > 1 else f"The one attribute {which} is"
+        return f"{first} clearly {what}. {gap}"
     reason = f" Not clear: {claim.reason}." if claim is not None and claim.reason else ""
-    return f"None {which} is clearly {what}. {gap}{reason}"
+    first = f"None of {n} attributes {which} is" if n > 1 else f"The one attribute {which} is not"
+    return f"{first} clearly {what}. {gap}{reason}"
 
 
 _NO_SOURCE = "No real-world rate with a source is known, so no share is called too high or too low."
