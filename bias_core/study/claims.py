@@ -10,9 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from bias_core.measures.effects import benjamini_hochberg, holm
 from bias_core.number_text import format_given, state_p
 from bias_core.study.types import MOST_IN_HOLM, Claim, Finding, Results, Verdict
 from bias_core.types import Estimate
@@ -45,6 +42,10 @@ def decide_claims(
     >>> print(decide_claims([near, near])[0].reason)
     its interval excludes 0, but among 2 tests this happens by chance in more than 5 % of runs
     """
+    import numpy as np  # the command line's help does without it
+
+    from bias_core.measures.effects import benjamini_hochberg, holm
+
     p_values = np.array([estimate.p_value for estimate in estimates], dtype=float)
     tested = ~np.isnan(p_values)
     n_tests, adjusted = int(tested.sum()), p_values.copy()
