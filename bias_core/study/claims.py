@@ -60,7 +60,7 @@ def _decide_claim(estimate: Estimate, p_adjusted: float, n_tests: int, level: fl
         verdict, reason = ("not tested", "") if null is None else ("too few", estimate.note)
     elif p_adjusted <= level + _ROUNDING:
         verdict = "above" if estimate.value > (null or 0.0) else "below"
-    elif not (math.isfinite(estimate.low) or math.isfinite(estimate.high)):
+    elif estimate.note and not (math.isfinite(estimate.low) or math.isfinite(estimate.high)):
         verdict, reason = "too few", estimate.note
     else:
         verdict = "not clear"
@@ -128,6 +128,15 @@ def _with_claim(finding: Finding, claim: Claim | None) -> Finding:
 def with_claims(results: Results, family: Callable[[Finding], str | None], *, confidence: float) -> Results:
     """Return results with decided findings (:func:`decide_findings`)."""
     return replace(results, findings=decide_findings(results.findings, family, confidence=confidence))
+
+
+def fewest_units(claim: Claim) -> int:
+    """Return the fewest units of which an exact test of signs can reject anything: 2 / 2ⁿ is at most the level.
+
+    >>> fewest_units(decide_claims([Estimate(value=1.0, low=0.1, high=2.0, n=9, null_value=0.0, p_value=0.02)])[0])
+    6
+    """
+    return math.ceil(math.log2(2 / claim.level) - _ROUNDING)
 
 
 def count_clear(claims: Sequence[Claim]) -> int:
