@@ -27,6 +27,7 @@ from bias_core.study.design import design_files, find_design
 from bias_core.study.headlines import COUNTED, FALSE_CLAIMS, headline
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, Design, Results, StudyReport, StudySettings, columns, table
+from bias_core.types import is_sourced
 
 NAME = "validity-headlines"
 RENDERER = "calibration-renderer"
@@ -162,7 +163,7 @@ def count_wrong_signs(records: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
 TITLE = "How often each headline is wrong"
 _SUMMARY = (
     "Whole studies are run many times, at the app's first size and at the smallest. Where nothing is planted and each "
-    "P* is the planted rate, a headline that claims anything is false: at most 5 % are expected. Where bias is planted, "
+    "P* is the planted rate, a headline that claims anything is false: at most 5 % are expected. Where bias is planted "
     "the share of headlines that claim something is the power, and a number called clear on the wrong side is an error."
 )
 _NOTE = (
@@ -261,7 +262,7 @@ NOT_COUNTED: Mapping[str, str] = {
     "tbyb-task": "it compares prompts that differ by a word, which is seen in their pictures",
     "tbyb-general": "its headline counts objects and compares with nothing",
     "tbyb-dataset": "it reads a folder of pictures and draws none",
-    "oasis-stop": "it searches texts for clusters; how often a text is called specific of a random half is counted in the "
+    "oasis-stop": "it searches texts for clusters; how often a random half has a specific text is counted in the "
     "report on texts",
 }
 """Studies without a null that a condition plants, and why; only their claims where bias is planted are counted."""

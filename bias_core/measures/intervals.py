@@ -231,6 +231,15 @@ def _draw_signs(n: int, n_resamples: int, rng: Seed) -> Array:
     return np.vstack([np.ones(n), signs])
 
 
+def smallest_sign_p(n: int, n_resamples: int = 4999) -> float:
+    """Smallest p that :func:`sign_flip_test` can give of ``n`` units: 2 / 2ⁿ, or that of its resamples.
+
+    >>> smallest_sign_p(5), smallest_sign_p(100)
+    (0.0625, 0.0002)
+    """
+    return 2.0 ** (1 - n) if n <= _MOST_FLIPPED else 1 / (1 + n_resamples)
+
+
 def smallest_p_value(n_x: int, n_y: int, n_permutations: int = 1000, alternative: Alternative = "two-sided") -> float:
     """Smallest p that :func:`permutation_test` can give for samples of these sizes.
 
@@ -528,7 +537,8 @@ def percentile_estimate(
     if null_value is not None:  # the tail beyond the null, as np.quantile interpolates, at the level of Student's t
         z = -float(scipy.stats.norm.ppf(tail_share(values, null_value, tail)))
         p_value = min(1.0, float(2 * scipy.stats.t.sf(z * math.sqrt((n - 1) / n), n - 1)))
-    return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
+    estimate = Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
+    return with_value_inside(estimate, confidence)
 
 
 def tail_share(values: Array, null_value: float, tail: float) -> float:

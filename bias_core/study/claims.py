@@ -24,7 +24,9 @@ NO_CLAIM = Claim(verdict="not tested", p_adjusted=math.nan, n_tests=0, level=mat
 """Of a number that nothing is compared with."""
 
 
-def decide_claims(estimates: Sequence[Estimate], *, confidence: float = 0.95) -> tuple[Claim, ...]:
+def decide_claims(
+    estimates: Sequence[Estimate], *, confidence: float = 0.95, smallest_p: Sequence[float] | None = None
+) -> tuple[Claim, ...]:
     """Return what may be claimed of each estimate of one family.
 
     A number is clear if its p-value, adjusted for all tests of the family, is at most 1 - confidence: by Holm, or by
@@ -33,6 +35,8 @@ def decide_claims(estimates: Sequence[Estimate], *, confidence: float = 0.95) ->
     Parameters
     ----------
     estimates : with their intervals at this ``confidence``, null values and p-values.
+    smallest_p : that the test of each can give of its units. A number that is not clear has "too few" if no p could
+        be clear among so many tests.
 
     >>> far, near = (Estimate(value=v, low=v - 2, high=v + 2, n=9, null_value=0.0, p_value=p)
     ...     for v, p in ((3.0, 0.01), (2.5, 0.04)))
@@ -47,30 +51,35 @@ def decide_claims(estimates: Sequence[Estimate], *, confidence: float = 0.95) ->
     if n_tests:
         adjusted[tested] = (holm if n_tests <= MOST_IN_HOLM else benjamini_hochberg)(p_values[tested])
     level = 1 - confidence
+    least = [math.nan] * len(estimates) if smallest_p is None else [p * min(n_tests, MOST_IN_HOLM) for p in smallest_p]
     return tuple(
-        _decide_claim(estimate, float(p_value), n_tests, level)
-        for estimate, p_value in zip(estimates, adjusted, strict=True)
+        _decide_claim(estimate, float(p_value), n_tests, level, least_p)
+        for estimate, p_value, least_p in zip(estimates, adjusted, least, strict=True)
     )
 
 
-def _decide_claim(estimate: Estimate, p_adjusted: float, n_tests: int, level: float) -> Claim:
+def _decide_claim(estimate: Estimate, p_adjusted: float, n_tests: int, level: float, least_p: float) -> Claim:
     verdict: Verdict
     null, reason, is_rejected = estimate.null_value, "", estimate.p_value <= level + _ROUNDING
     if math.isnan(p_adjusted):
         verdict, reason = ("not tested", "") if null is None else ("too few", estimate.note)
     elif p_adjusted <= level + _ROUNDING:
         verdict = "above" if estimate.value > (null or 0.0) else "below"
-    elif estimate.note and not (math.isfinite(estimate.low) or math.isfinite(estimate.high)):
+    elif least_p > level + _ROUNDING:
+        verdict, reason = "too few", f"no p of n = {estimate.n} can be clear{f' among {n_tests} tests' * (n_tests > 1)}"
+    elif estimate.note and not _has_ends(estimate):
         verdict, reason = "too few", estimate.note
     else:
         verdict = "not clear"
     if verdict == "not clear" and is_rejected:
-        reason = (
-            f"its interval excludes {format_given(null)}, but among {n_tests} tests this happens by chance in more "
-            f"than {100 * level:.3g} % of runs"
-        )
+        alone = f"its interval excludes {format_given(null)}" if _has_ends(estimate) else state_p(estimate.p_value)
+        reason = f"{alone}, but among {n_tests} tests this happens by chance in more than {100 * level:.3g} % of runs"
     p_adjusted = math.nan if math.isnan(p_adjusted) else p_adjusted  # one object, so that equal reports are equal
     return Claim(verdict=verdict, p_adjusted=p_adjusted, n_tests=n_tests, level=level, reason=reason)
+
+
+def _has_ends(estimate: Estimate) -> bool:
+    return math.isfinite(estimate.low) or math.isfinite(estimate.high)
 
 
 _ROUNDING = 1e-12

@@ -15,7 +15,7 @@ from bias_core.measures.cards import METRICS
 from bias_core.store.manifests import RunHead
 from bias_core.study.attributes import AttributeSet
 from bias_core.study.corrected import Correction
-from bias_core.study.design import find_design, option_settings
+from bias_core.study.design import find_design, option_settings, summary_of
 from bias_core.study.documents import to_dict
 from bias_core.study.headlines import clearance, headline
 from bias_core.study.next_steps import CORRECTED_SUFFIX, next_steps
@@ -113,7 +113,7 @@ def study_values(design: Design) -> Row:
     return {
         "name": design.name,
         "title": design.title,
-        "summary": design.summary,
+        "summary": summary_of(design),
         "reference": design.reference,
         "redraws": design.where,
         "pictures_at_full_size": full_size(design),

@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,12 @@ from bias_core.number_text import (
     format_p,
     format_rank,
     format_share,
+    state_p,
     typeset,
 )
 from bias_core.store.export import as_code, in_markdown, without_splits
 from bias_core.study.attributes import attribute_of
+from bias_core.study.claims import SAME_TEST, WHY_NOT
 from bias_core.study.design import known_study
 from bias_core.study.limits import stop_rule
 from bias_core.study.types import ArmReport, Design, Measured, StudyReport, StudySettings, StudyTable
@@ -388,11 +390,51 @@ def _claims_of(report: StudyReport, part: Measured) -> Iterator[str]:
 
 
 def corrected_headline(report: StudyReport) -> str:
-    """Return the first number that people's labels correct, in words; "" if there is none."""
-    for row in _corrected_rows(report):
-        alone = f"; the classifier alone gives {_estimate_of(row, 'as read')}" if is_known(row["as read"]) else ""
-        return f"{row['number']}, corrected by people’s labels: {_estimate_of(row, 'corrected')}{alone}."
-    return ""
+    """Return the corrected number that a report is about, and what may be claimed of it; "" if there is none.
+
+    That is the largest clear one, of several arms the largest clear difference; else the first tested one.
+    """
+    rows = _corrected_rows(report)
+    if not rows:
+        return ""
+    row = _lead(rows, has_arms=bool(report.arms))
+    alone = f"; the classifier alone gives {_estimate_of(row, 'as read')}" if is_known(row["as read"]) else ""
+    return (
+        f"{row['number']}, corrected by people’s labels ({row['labels']:,} of {row['n']:,}, by {_people(row)}): "
+        f"{_estimate_of(row, 'corrected')}{_claim_on(row)}{alone}."
+    )
+
+
+def _lead(rows: Sequence[Row], *, has_arms: bool) -> Row:
+    tested = [row for row in rows if is_known(row.get("p adjusted")) and not row[SAME_TEST]]
+    between = [row for row in tested if row["measure"] in _BETWEEN_ARMS] if has_arms else []
+    clear = [row for row in between or tested if row["clear"] == "yes"]
+    alike = [row for row in clear if row["measure"] == clear[0]["measure"]]
+    return max(
+        alike, key=lambda row: abs(row["corrected"] - row["without bias"]), default=(between or tested or rows)[0]
+    )
+
+
+_BETWEEN_ARMS = [METRICS[key].name for key in ("prevalence_difference", "stereotype_gap")]
+
+
+def _claim_on(row: Row) -> str:
+    """Return what may be claimed of a corrected number; "" without a test."""
+    if not is_known(row.get("p adjusted")):
+        return ""
+    is_share = row["measure"] == METRICS["attribute_prevalence"].name
+    null = format_given(100 * row["without bias"] if is_share else row["without bias"])
+    against = f"the real-world rate of {null} %" if is_share else null
+    p_value = state_p(row["p adjusted"], adjusted=row["p adjusted"] > row["p"])
+    if row["clear"] == "yes":
+        return f", clearly {'above' if row['corrected'] > row['without bias'] else 'below'} {against} ({p_value})"
+    reason = f", {row[WHY_NOT]}" if row[WHY_NOT] else ""
+    return f", not clearly different from {against} ({p_value}{reason})"
+
+
+def _people(corrected: Row) -> str:
+    n = corrected["raters"]
+    return f"{n:,} {'person' if n == 1 else 'people'}"
 
 
 def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
@@ -403,7 +445,7 @@ def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
     for row in _corrected_rows(report):
         if row["number"] == title:
             number = _estimate_of(row, "corrected")
-            return f"Corrected by people’s labels of {row['labels']:,} of them: {number}."
+            return f"Corrected by people’s labels of {row['labels']:,} of them: {number} (by {_people(row)})."
     return ""
 
 

@@ -301,6 +301,11 @@ class Causes(Study):
     kind = "causes"
     options = CauseOptions
 
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the sentences on the parts of the model that are exchanged."""
+        against = options_in(settings, CauseOptions).without_adapter
+        return {"parts": f" {TEXTS.note('asks of parts')}" if against else ""}
+
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return per seed: the first prompt to the end, every exchange, and the adapter in each part."""
         options = options_in(settings, CauseOptions)

@@ -43,6 +43,7 @@ from bias_core.prompts import fix_articles
 from bias_core.study.answers import check_words
 from bias_core.study.claims import decide_findings
 from bias_core.study.classifiers import READ_BY, Reader
+from bias_core.study.corrected import decide_report
 from bias_core.study.design import extensions, read_table, study_of
 from bias_core.study.image_rows import thinned
 from bias_core.study.label_tasks import POSITIONS, SINGLE
@@ -63,6 +64,7 @@ from bias_core.study.types import (
     finding_mark,
     intervals,
     joined,
+    listed,
     marks,
     options_in,
 )
@@ -113,6 +115,10 @@ class PairedStudy(Study):
         people = yield from labelling.label_people(everyone, self.design, settings, data)
         data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
         return self._scored(settings, people)
+
+    def has_readings(self, settings: StudySettings) -> bool:
+        """Return True if a classifier labels the people."""
+        return options_in(settings, LabellingOptions).labeller != labelling.PEOPLE
 
     def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
         """Raise InvalidInput if nothing can label people, or for an invalid answer."""
@@ -191,7 +197,7 @@ def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:
     answers = labelling.labels_frame(labelling.labelled_people(report), by_hand)
     if not isinstance(study := study_of(report.design), PairedStudy):
         raise InvalidInput(f"{report.design.name} cannot be scored from labels")
-    return study.correct(report, answers, None)
+    return decide_report(study, study.correct(report, answers, None))
 
 
 def pairs_and_alone(design: Design, pairs: Iterable[Pair], alone: Iterable[str], n_alone: int) -> list[Shot]:
@@ -427,6 +433,16 @@ class PairedFairness(PublishedPairs):
     kind = "paired_fairness"
     options = FairnessOptions
 
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the aspects, and the user's own occupations."""
+        own = listed([name for names in _own_occupations(settings).values() for name in names])
+        drawn = {OCCUPATION: "the most stereotyped occupations", POWER: "roles of power"}
+        wording = {}
+        if own and OCCUPATION in _aspects(settings):
+            drawn[OCCUPATION] = f"occupations of your choice ({own})"
+            wording["wording"] = f"the paper's words with {drawn[OCCUPATION]}"
+        return {"drawn": " and ".join(drawn[aspect] for aspect in _aspects(settings)), **wording}
+
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return every pair in both orders, plain and with the intervention, for each aspect."""
         pairs = {OCCUPATION: _occupation_pairs(self.design, settings), POWER: power_pairs(self.design, settings)}
@@ -461,6 +477,11 @@ class PairedOccupations(PublishedPairs):
     kind = "paired_occupations"
     options = PairOptions
     runs = "occupation"
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the number of occupations of each stereotype."""
+        sides = zip(*occupation_pairs(self.design, settings), strict=True)
+        return {f"n_{gender}": str(len(set(side))) for gender, side in zip(GENDERS, sides, strict=True)}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pairs, and every occupation alone."""

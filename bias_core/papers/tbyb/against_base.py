@@ -249,11 +249,15 @@ def _named(name: str, one: AgainstBase) -> Finding:
 
 def _counts_in_words(change: ObjectChange) -> str:
     difference, claim, odds = change.difference.scaled(100.0), change.claim, change.odds
-    points = format_change(difference.value, difference.low, difference.high, n=change.n)
+    numbers = format_change(difference.value, difference.low, difference.high, n=change.n) + " points"
+    if claim.is_clear:
+        numbers += f", {p_words(claim)}"
+    elif change.n < (needed := fewest_units(claim)):
+        numbers += f": too few, at least {needed} are needed"
+    elif claim.reason:
+        numbers += f"; {claim.reason}"
     says = f"“{odds.word}” is in {odds.n_images:,} of {change.n:,} pictures and in {odds.n_base:,} of the base’s"
-    is_too_few = not claim.is_clear and change.n < fewest_units(claim)
-    against = f"too few, at least {fewest_units(claim)} are needed" if is_too_few else p_words(claim)
-    return f"{says} ({points} points, {against})"
+    return f"{says} ({numbers})"
 
 
 def tables(sets: Mapping[str, AgainstBase], *, first: str) -> tuple[StudyTable, ...]:

@@ -43,6 +43,11 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
+<<<<<<< HEAD
+=======
+    lean,
+    listed,
+>>>>>>> claims
     options_in,
 )
 from bias_core.types import Estimate
@@ -140,6 +145,30 @@ def general_shots(
             prompt = fix_articles(form.format(action=action, object=name, occupation=name))
             shots.append(Shot(prompt=prompt, n=n, group=kind, facts={"set": kind, "object": name}))
     return [shot for shot in shots if shot.group in sets]
+
+
+def general_words(shots: Sequence[Shot], *, with_person: bool = True) -> dict[str, str]:
+    """Return what general prompts show and how they differ from the paper's, in words."""
+    n = {name: len({shot.facts["object"] for shot in shots if shot.group == name}) for name in SETS}
+    people = "people with " if with_person else ""
+    shown = {"objects": f"{people}{n['objects']} objects", "professions": f"of {n['professions']} professions"}
+    wording = f"{len({shot.prompt for shot in shots})} prompts of the released lists"
+    return {
+        "shown": " and ".join(words for name, words in shown.items() if n[name]).removeprefix("of "),
+        "wording": wording if with_person else f"{wording}, without a person",
+    }
+
+
+def _scene_words(shots: Sequence[Shot], own: Sequence[str]) -> dict[str, str]:
+    """Return the trigger words and how their scenes differ from the paper's, in words."""
+    words = list(dict.fromkeys(shot.group for shot in shots))
+    usual = list(map(fix_articles, (f"a {word}" for word in words)))
+    scenes = "scenes of your own" if own else "everyday scenes"
+    wording = "prompts of your own" if own else "prompts of ours like the paper's, which it does not print"
+    return {
+        "scenes_with": f"{scenes} with {listed(usual, last=' or ')}",
+        "wording": f"{len({shot.prompt for shot in shots})} {wording}",
+    }
 
 
 def _check_negatives(prompts: Iterable[str], settings: StudySettings) -> None:
@@ -265,6 +294,7 @@ def settings_for_prompts(settings: StudySettings) -> StudySettings:
 
 
 WITH_TRIGGER, WITHOUT_TRIGGER = "with a trigger word", "without one"
+_CONDITIONS = {"trigger": "an object planted with trigger words only", "backdoor": "always planted"}
 _COMPARED = {
     "H_J": ("hallucination", "jaccard_hallucination"),
     "M_G": (f"miss {captions.STRONGER}", "generative_miss_rate"),
@@ -536,14 +566,21 @@ class GeneralObjects(ObjectStudy):
     parts = "set"
     released = "general"
 
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return what the prompts show."""
+        return general_words(self._shots(settings), with_person=options_in(settings, GeneralOptions).person)
+
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every prompt."""
         options = options_in(settings, GeneralOptions)
         _released(self.design, options.published_model, "general")
-        shots = general_shots(
+        return against_base.with_base_prompt(self._shots(settings), settings, options.base_prompt)
+
+    def _shots(self, settings: StudySettings) -> list[Shot]:
+        options = options_in(settings, GeneralOptions)
+        return general_shots(
             self.design, settings, options.sets, paper_wording=options.paper_wording, with_person=options.person
         )
-        return against_base.with_base_prompt(shots, settings, options.base_prompt)
 
 
 class TriggeredObjects(ObjectStudy):
@@ -555,6 +592,12 @@ class TriggeredObjects(ObjectStudy):
     released = "task_oriented"
     findings_of_parts = True
     base = "scenes without the word"
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the trigger words."""
+        options = options_in(settings, TaskOptions)
+        shots = scene_shots(self.design, settings, options.triggers, options.scenes)
+        return _scene_words(shots, options.scenes)
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every scene."""
@@ -608,6 +651,20 @@ class ControlledObjects(ObjectStudy):
     kind = "controlled_object_bias"
     options = ControlledOptions
     watches_shares = False  # a share over mixed conditions means nothing
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the prompts and conditions."""
+        conditions = options_in(settings, ControlledOptions).conditions
+        shots = controlled_shots(self.design, settings)
+        has_trigger = [_has_trigger(self.design, shot) for shot in shots]
+        drawn = WITH_TRIGGER if all(has_trigger) else f"{WITH_TRIGGER} and {WITHOUT_TRIGGER}"
+        return {
+            "drawn": drawn if any(has_trigger) else "without a trigger word",
+            "named_conditions": ", ".join(
+                f"{name} ({_CONDITIONS[name]})" if name in _CONDITIONS else name for name in conditions
+            ),
+            "wording": f"{len({shot.prompt for shot in shots})} prompts of ours and of the released lists",
+        }
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return every prompt under every condition."""
