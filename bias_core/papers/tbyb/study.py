@@ -43,11 +43,7 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
-<<<<<<< HEAD
-=======
-    lean,
     listed,
->>>>>>> claims
     options_in,
 )
 from bias_core.types import Estimate
