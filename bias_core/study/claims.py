@@ -68,17 +68,19 @@ def _decide_claim(estimate: Estimate, p_adjusted: float, n_tests: int, level: fl
         verdict = "above" if estimate.value > (null or 0.0) else "below"
     elif least_p > level + _ROUNDING:
         verdict, reason = "too few", f"no p of n = {estimate.n} can be clear{f' among {n_tests} tests' * (n_tests > 1)}"
-    elif not (math.isfinite(estimate.low) or math.isfinite(estimate.high)):
+    elif estimate.note and not _has_ends(estimate):
         verdict, reason = "too few", estimate.note
     else:
         verdict = "not clear"
     if verdict == "not clear" and is_rejected:
-        reason = (
-            f"its interval excludes {format_given(null)}, but among {n_tests} tests this happens by chance in more "
-            f"than {100 * level:.3g} % of runs"
-        )
+        alone = f"its interval excludes {format_given(null)}" if _has_ends(estimate) else state_p(estimate.p_value)
+        reason = f"{alone}, but among {n_tests} tests this happens by chance in more than {100 * level:.3g} % of runs"
     p_adjusted = math.nan if math.isnan(p_adjusted) else p_adjusted  # one object, so that equal reports are equal
     return Claim(verdict=verdict, p_adjusted=p_adjusted, n_tests=n_tests, level=level, reason=reason)
+
+
+def _has_ends(estimate: Estimate) -> bool:
+    return math.isfinite(estimate.low) or math.isfinite(estimate.high)
 
 
 _ROUNDING = 1e-12
@@ -136,6 +138,15 @@ def _with_claim(finding: Finding, claim: Claim | None) -> Finding:
 def with_claims(results: Results, family: Callable[[Finding], str | None], *, confidence: float) -> Results:
     """Return results with decided findings (:func:`decide_findings`)."""
     return replace(results, findings=decide_findings(results.findings, family, confidence=confidence))
+
+
+def fewest_units(claim: Claim) -> int:
+    """Return the fewest units of which an exact test of signs can reject anything: 2 / 2ⁿ is at most the level.
+
+    >>> fewest_units(decide_claims([Estimate(value=1.0, low=0.1, high=2.0, n=9, null_value=0.0, p_value=0.02)])[0])
+    6
+    """
+    return math.ceil(math.log2(2 / claim.level) - _ROUNDING)
 
 
 def count_clear(claims: Sequence[Claim]) -> int:
