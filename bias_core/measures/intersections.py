@@ -14,7 +14,7 @@ from scipy.special import gammaln, log_softmax
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, same_length
 from bias_core.measures.cards import Card, takes
-from bias_core.measures.intervals import check_confidence, percent
+from bias_core.measures.intervals import check_confidence, percent, with_p_through_ends
 from bias_core.measures.two_phase import Errors, all_of, error_noise, inverse_matrix, reading_matrix, usable_errors
 from bias_core.types import Estimate, ReaderErrors
 
@@ -272,7 +272,7 @@ def crossed_shares(
         shares=shares,
         shrunk=np.array([min(max(p, share.low), share.high) for p, share in zip(shrunk, shares, strict=True)]),
         expected=alone.expected,
-        excess=tuple(_excesses(raw, shares, alone, z=z, method=f"score {percent(confidence)}")),
+        excess=tuple(_excesses(raw, shares, alone, confidence)),
         weight=weight,
     )
 
@@ -447,14 +447,13 @@ def _shrunk(values: Array, expected: Array, n: int) -> tuple[Array, float]:
     return (n * values + strength * expected) / (n + strength), strength / (n + strength)
 
 
-def _excesses(
-    raw: Array, shares: Sequence[Estimate], alone: _Independence, *, z: float, method: str
-) -> Iterator[Estimate]:
+def _excesses(raw: Array, shares: Sequence[Estimate], alone: _Independence, confidence: float) -> Iterator[Estimate]:
     """All excesses value + x with x² <= z² (v_0 + v_1 x + v_2 x²): the variance is that of the excess asked about.
 
     There the single shares are as read, so that no cell can be rarer than never. Below 0, and in
     small cells, the lower end is therefore as low as the ends of P and of λ allow [zou2008].
     """
+    z, method = float(scipy.stats.norm.ppf((1 + confidence) / 2)), f"score {percent(confidence)}"
     for i, share in enumerate(shares):
         least, slope, bend = z * z * alone.variances[:, i]
         value, expected = float(raw[i] - alone.expected[i]), float(alone.expected[i])
@@ -465,8 +464,9 @@ def _excesses(
         low, high = (value + float(slope + sign * root) / (2 * (1 - bend)) for sign in (-1, 1))
         if expected > 0 and (value < 0 or share.n * expected < LEAST_EXPECTED):
             low = min(low, value - _reach_below(share, expected, least, z * z * alone.expected_variances[i]))
-        low, high = max(-1.0, min(low, value)), min(1.0, max(high, value))
-        yield Estimate(value=value, low=low, high=high, n=share.n, null_value=0.0, method=method)
+        low, high = float(max(-1.0, min(low, value))), float(min(1.0, max(high, value)))
+        excess = Estimate(value=value, low=low, high=high, n=share.n, null_value=0.0, method=method)
+        yield with_p_through_ends(excess, confidence)
 
 
 def _reach_below(share: Estimate, expected: float, of_difference: float, of_expected: float) -> float:
@@ -474,7 +474,7 @@ def _reach_below(share: Estimate, expected: float, of_difference: float, of_expe
 
     Their correlation, which grows as √P, is taken at that lower end: of one picture in a cell little is left of it.
     """
-    below, root = share.value - share.low, math.sqrt(of_expected)
+    below, root = share.value - share.low, math.sqrt(max(0.0, of_expected))  # by rounding it may be -1e-18
     stretch = min(root / expected, _MOST_STRETCH)  # on the scale of logarithms, where λ is not all but 0
     above = root * math.expm1(stretch) / stretch if root else 0.0
     of_share = max(0.0, (share.high - share.low) / 2) ** 2

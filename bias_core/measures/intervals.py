@@ -537,7 +537,8 @@ def percentile_estimate(
     if null_value is not None:  # the tail beyond the null, as np.quantile interpolates, at the level of Student's t
         z = -float(scipy.stats.norm.ppf(tail_share(values, null_value, tail)))
         p_value = min(1.0, float(2 * scipy.stats.t.sf(z * math.sqrt((n - 1) / n), n - 1)))
-    return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
+    estimate = Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
+    return with_value_inside(estimate, confidence)
 
 
 def tail_share(values: Array, null_value: float, tail: float) -> float:
