@@ -386,7 +386,8 @@ def shares_of_attribute(
         ("Ψ", "stereotype_score", stereotype_estimate),
     ):
         key, title, _ = _names(reading, what, metric)
-        estimates = {"as_read": of(as_read, reference), "corrected": of(number.corrected, reference)}
+        estimate = replace(of(number.corrected, reference), p_value=number.corrected.p_value)  # the same test
+        estimates = {"as_read": of(as_read, reference), "corrected": estimate}
         restated = replace(number, key=key, title=title, metric=metric, **estimates)  # type: ignore[arg-type]
         yield replace(restated, family="", claim_of=number.title * is_claimed)
 

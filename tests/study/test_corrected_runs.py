@@ -23,8 +23,8 @@ from bias_core.study.design import find_design
 from bias_core.study.headlines import headline
 from bias_core.study.history import delete_run, list_runs, restore_run
 from bias_core.study.label_tasks import Item, own_task
-from bias_core.study.run import complete, run_study
 from bias_core.study.report_text import CORRECTED, corrected_headline
+from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
 from bias_core.study.types import Arm, Results, StudySettings, StudyTable
 from bias_core.types import Attribute
@@ -157,7 +157,7 @@ def test_p_psi_and_their_budget_are_corrected_as_answers_come_in(services, explo
 def test_corrected_shares_are_claims_against_rates_with_a_source_in_one_family(services):
     sourced = {"reference_source": "bls2024 (2024)"}
     men, glasses = replace(MAN, **sourced), replace(GLASSES, reference=0.3, **sourced)
-    report = of_sixty(services, attributes=(men, glasses), concept="pilot")
+    report = explored(services, session=SESSION, n_clusters=1, attributes=(men, glasses), n_images=60, concept="pilot")
     made = labelled(services, report, n=40)
     truth = {
         (item.image_id, position): "yes" if is_man(report, item.image_id) == (name == "man") else "no"
@@ -183,8 +183,9 @@ def test_corrected_shares_are_claims_against_rates_with_a_source_in_one_family(s
     assert not broken_claims(correction.added_to(report))
     said = headline(correction.added_to(report)).replace("\N{NO-BREAK SPACE}", " ")
     assert "(40 of 60, by 2 raters): " in said
-    lead = max((share for share in shares if share.claim.is_clear), key=lambda one: abs(one.corrected.value - one.corrected.null_value))
-    side = "above" if lead.corrected.value > lead.corrected.null_value else "below"
+    clear = [share for share in shares if share.claim.is_clear]
+    lead = max(clear, key=lambda share: abs(share.corrected.value - share.corrected.null_value))
+    side = lead.claim.choose("above", "below", "")
     assert f", clearly {side} the real-world rate of {100 * lead.corrected.null_value:.0f} % (adjusted p " in said
     assert said.startswith(lead.title)
 
@@ -192,10 +193,11 @@ def test_corrected_shares_are_claims_against_rates_with_a_source_in_one_family(s
 def test_a_corrected_number_that_is_not_clear_says_so_with_its_p_and_reason():
     row = {
         "number": "man: P", "measure": METRICS["attribute_prevalence"].name, "as read": math.nan, "corrected": 0.6,
-        "corrected low": 0.51, "corrected high": 0.69, "without bias": 0.5, "p": 0.03, "p adjusted": 0.09, "clear": "no",
-        WHY_NOT: "its interval excludes 0.5, but", SAME_TEST: "", "raters": 1, "labels": 20, "n": 80,
+        "corrected low": 0.51, "corrected high": 0.69, "without bias": 0.5, "p": 0.03, "p adjusted": 0.09,
+        "clear": "no", WHY_NOT: "its interval excludes 0.5, but", SAME_TEST: "", "raters": 1, "labels": 20, "n": 80,
     }  # fmt: skip
-    report = SimpleNamespace(results=Results(tables=(StudyTable(key=CORRECTED, title="", frame=pd.DataFrame([row])),)), arms=())
+    table = StudyTable(key=CORRECTED, title="", frame=pd.DataFrame([row]))
+    report = SimpleNamespace(results=Results(tables=(table,)), arms=())
     assert corrected_headline(report).replace("\N{NO-BREAK SPACE}", " ") == (
         "man: P, corrected by people’s labels (20 of 80, by 1 rater): 60 % [51, 69], not clearly different from the "
         "real-world rate of 50 % (adjusted p = 0.090, its interval excludes 0.5, but)."
