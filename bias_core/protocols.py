@@ -171,6 +171,9 @@ class LanguageModel(Protocol):
     def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
         """For each prefix, at most ``n`` one-token continuations, likeliest first."""
 
+    def log_probabilities(self, texts: Sequence[str], *, ends: bool) -> np.ndarray:
+        """Natural logarithm of the probability of each text ``(n,)``; ``ends``: of the text with nothing after it."""
+
     def complete(self, prompt: str, max_new_tokens: int) -> str:
         """The likeliest answer to ``prompt``, without the prompt."""
 

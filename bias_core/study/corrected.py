@@ -90,6 +90,7 @@ class CorrectedNumber:
     # n_labelled, n_blind: pictures (or people in them) with a label, and in classes of the classifier without one
     n_labelled: int
     n_blind: int
+    n_raters: int  # people who gave these labels
     more_labels: float  # until the interval is ±5 points; inf: labels alone cannot do it
     family: str = ""  # tests that are decided together; "" if nothing is claimed, as against an assumed rate
     claim_of: str = ""  # title of the number that it restates, and whose claim it has
@@ -143,7 +144,7 @@ class Correction:
                 "number": number.title, "measure": METRICS[number.metric].name,
                 **columns("as read", number.as_read), **columns("corrected", number.corrected),
                 "without bias": number.corrected.null_value, **_claim_columns(number),
-                "raters": self.n_raters, "labels": number.n_labelled, "n": number.corrected.n,
+                "labels": number.n_labelled, "raters": number.n_raters, "n": number.corrected.n,
                 BUDGET: number.more_labels, "note": number.corrected.note,
             }
             for number in self.numbers
@@ -318,6 +319,7 @@ class Corrector:
             corrected=two_phase_estimate(of, *samples, confidence=confidence, null_value=null_value),
             n_labelled=sum(sample.n_labelled for sample in samples),
             n_blind=sum(sample.n_blind for sample in samples),
+            n_raters=max(sample.n_raters for sample in samples),
             more_labels=more_labels_needed(of, *samples, half_width=half_width, confidence=confidence),
             family=family,
         )

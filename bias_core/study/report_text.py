@@ -420,10 +420,9 @@ def corrected_headline(report: StudyReport) -> str:
     if not rows:
         return ""
     row = _lead(rows, has_arms=bool(report.arms))
-    raters = f", by {row['raters']:,} rater{'s' * (row['raters'] != 1)}" if "raters" in row else ""
     alone = f"; the classifier alone gives {_estimate_of(row, 'as read')}" if is_known(row["as read"]) else ""
     return (
-        f"{row['number']}, corrected by people’s labels ({row['labels']:,} of {row['n']:,}{raters}): "
+        f"{row['number']}, corrected by people’s labels ({row['labels']:,} of {row['n']:,}, by {_people(row)}): "
         f"{_estimate_of(row, 'corrected')}{_claim_on(row)}{alone}."
     )
 
@@ -455,6 +454,11 @@ def _claim_on(row: Row) -> str:
     return f", not clearly different from {against} ({p_value}{reason})"
 
 
+def _people(corrected: Row) -> str:
+    n = corrected["raters"]
+    return f"{n:,} {'person' if n == 1 else 'people'}"
+
+
 def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
     """Return a sentence on a finding as corrected by people's labels; "" if they do not correct it."""
     arm = f", {part.name}" if isinstance(part, ArmReport) else ""
@@ -463,7 +467,7 @@ def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
     for row in _corrected_rows(report):
         if row["number"] == title:
             number = _estimate_of(row, "corrected")
-            return f"Corrected by people’s labels of {row['labels']:,} of them: {number}."
+            return f"Corrected by people’s labels of {row['labels']:,} of them: {number} (by {_people(row)})."
     return ""
 
 

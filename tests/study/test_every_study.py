@@ -20,7 +20,7 @@ from bias_core.models.diffusers_t2i import DiffusersTextToImage
 from bias_core.settings import Settings
 from bias_core.store.export import Export, ExportedImage, write_zip
 from bias_core.study.classifier_answers import readings_of
-from bias_core.study.design import design_files, find_design, list_designs, study_of
+from bias_core.study.design import design_files, find_design, list_designs, study_of, summary_of
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
 from bias_core.study.headlines import headline
@@ -241,6 +241,15 @@ def test_people_can_correct_a_finished_run_where_the_program_says_so(study, repo
         with pytest.raises(InvalidInput, match="takes no file of people's answers") as refused:
             settle(design, given)
         assert ("study label" in str(refused.value)) == bool(readings_of(report))
+
+
+def test_no_sentence_of_a_report_names_a_variable(report):
+    results = report.results
+    texts = [headline(report), summary_of(report.design, report.settings), *results.notes]
+    texts += [text for finding in results.findings for text in (finding.title, finding.says, finding.estimate.note)]
+    texts += [text for part in results.tables for text in (part.title, part.note)]
+    variable = re.compile(r"(?<![\w/.:-])(?!image_id)[a-z]{2,}(_[a-z]{2,})+\b")  # a column to write may be named
+    assert not [text for text in texts if variable.search(text)]
 
 
 @pytest.mark.slow

@@ -28,8 +28,8 @@ from bias_core.study.study_data import StudyData
 from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, options_in
 from bias_core.types import Estimate, ReaderErrors
 from bias_core.values import setting, settings_class
-from validation.joint import joint_shares
-from validation.repetitions import POOL, PoolOptions, in_each_repetition, places_in_pool, pool_of, pool_size, pools
+from validation.joint import combination_codes, joint_shares
+from validation.repetitions import POOL, PoolOptions, in_each_repetition, pool_of, pool_size, pools
 from validation.verdicts import TEXTS, measured, results_of
 
 CONDITIONS = ("fair", "crossed")
@@ -56,6 +56,12 @@ def _prompt(design: Design, group: str) -> str:
 def _planted_shares(design: Design, group: str, names: Sequence[str]) -> np.ndarray:
     """Planted share of people in every combination, with an axis of 2 for each attribute."""
     return np.reshape(joint_shares(_prompt(design, group), GROUPS[group], names), (2,) * len(names))
+
+
+def _chances(codes: np.ndarray, planted: np.ndarray) -> np.ndarray:
+    """Chance ``(n,)`` of each picture of a pool: every combination is drawn as often as planted, not as in the pool."""
+    weights = planted[codes] / np.bincount(codes, minlength=len(planted))[codes]
+    return np.asarray(weights / weights.sum())
 
 
 def _tests(
@@ -283,16 +289,20 @@ class ValidityIntersections(Study):
         texts = data.texts([sentence for pair in pairs for sentence in pair])
         calls = (rows @ (texts[0::2] - texts[1::2]).T > 0).astype(float)  # (n, n_attributes)
         errors = data.services.reader_errors(settings.encoder, settings.model, pairs)
-        places_of, names = frame.groupby([POOL, "group"], sort=False).indices, [positive for positive, _ in pairs]
+        names = [positive for positive, _ in pairs]
         planted = {group: _planted_shares(self.design, group, names) for group in GROUPS}
         fair = planted[CONDITIONS[0]]  # where nothing goes together: each by itself
         world = np.array([fair.take(1, axis=j).sum() for j in range(len(pairs))])
-        draws, claims = places_in_pool(self.design, settings, list(GROUPS)), list[dict[str, Any]]()
+        codes, claims = combination_codes(data.truths(frame), names), list[dict[str, Any]]()
+        places_of = frame.groupby([POOL, "group"], sort=False).indices
         pairs_of = {condition: _identities(self.design, condition) for condition in CONDITIONS}
 
         def work(repetition: int) -> Iterator[dict[str, Any]]:
-            for group, places in draws[repetition].items():
-                here = calls[places_of[pool_of(settings, repetition), group][places]]
+            chance = np.random.default_rng([settings.seed, repetition])
+            for group in GROUPS:
+                at = places_of[pool_of(settings, repetition), group]
+                chances = _chances(codes[at], planted[group].ravel())
+                here = calls[chance.choice(at, size=self.design.images_per_prompt, p=chances)]
                 tests = list(_tests(here, errors, planted[group], settings.confidence))
                 decided = decide_claims([test["link"] for test in tests], confidence=settings.confidence)
                 for test, claim in zip(tests, decided, strict=True):

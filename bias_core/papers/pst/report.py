@@ -81,7 +81,7 @@ def family_of(finding: Finding) -> str | None:
 def headline(report: StudyReport) -> str:
     """Say the score in pictures of two, and the effect of being alone or of a request to be fair."""
     findings = {finding.key: finding for finding in report.results.findings}
-    sentences, is_any_clear = [], False
+    sentences, is_any_clear = list[str](), False
     for key, (where, changes) in _STATED.items():
         score = findings.get(key)
         if score is None or math.isnan(score.estimate.value):
