@@ -421,8 +421,9 @@ def corrected_headline(report: StudyReport) -> str:
         return ""
     row = _lead(rows, has_arms=bool(report.arms))
     alone = f"; the classifier alone gives {_estimate_of(row, 'as read')}" if is_known(row["as read"]) else ""
+    labels = f"{row['labels']:,} of {row['n']:,}, by {count_people(row['raters'])}"
     return (
-        f"{row['number']}, corrected by people’s labels ({row['labels']:,} of {row['n']:,}, by {_people(row)}): "
+        f"{row['number']}, corrected by people’s labels ({labels}): "
         f"{_estimate_of(row, 'corrected')}{_claim_on(row)}{alone}."
     )
 
@@ -454,8 +455,12 @@ def _claim_on(row: Row) -> str:
     return f", not clearly different from {against} ({p_value}{reason})"
 
 
-def _people(corrected: Row) -> str:
-    n = corrected["raters"]
+def count_people(n: int) -> str:
+    """Return a number of people in words.
+
+    >>> count_people(1), count_people(2)
+    ('1 person', '2 people')
+    """
     return f"{n:,} {'person' if n == 1 else 'people'}"
 
 
@@ -466,8 +471,8 @@ def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
     title = ":".join([subject + arm, *what])
     for row in _corrected_rows(report):
         if row["number"] == title:
-            number = _estimate_of(row, "corrected")
-            return f"Corrected by people’s labels of {row['labels']:,} of them: {number} (by {_people(row)})."
+            number, people = _estimate_of(row, "corrected"), count_people(row["raters"])
+            return f"Corrected by people’s labels of {row['labels']:,} of them: {number} (by {people})."
     return ""
 
 

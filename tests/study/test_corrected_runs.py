@@ -138,10 +138,10 @@ def test_p_psi_and_their_budget_are_corrected_as_answers_come_in(services, explo
     assert "Only one rater" in notes
     assert correction.table().frame["number"].tolist()[0] == "man: P"
     said = headline(correction.added_to(exploration))
-    assert said.startswith("man: P, corrected by people’s labels (30 of 60, by 1 rater): ")
+    assert said.startswith("man: P, corrected by people’s labels (30 of 60, by 1 person): ")
     assert "clearly" not in said  # nothing is claimed against a rate without a source
     assert p.claim.verdict == "not tested"
-    assert correction.headline == "30 of the 30 pictures that people are asked about have an answer, by 1 rater."
+    assert correction.headline == "30 of the 30 pictures that people are asked about have an answer, by 1 person."
     judged = {item.id: {"man": "no", "glasses": "yes"} for item in task_items(services.labels, made.key)}
     keep_judgements(services.labels, made.key, "a judge", judged)
     assert corrected(services, exploration).numbers == correction.numbers  # a machine is no rater
@@ -157,7 +157,7 @@ def test_p_psi_and_their_budget_are_corrected_as_answers_come_in(services, explo
 def test_corrected_shares_are_claims_against_rates_with_a_source_in_one_family(services):
     sourced = {"reference_source": "bls2024 (2024)"}
     men, glasses = replace(MAN, **sourced), replace(GLASSES, reference=0.3, **sourced)
-    report = explored(services, session=SESSION, n_clusters=1, attributes=(men, glasses), n_images=60, concept="pilot")
+    report = explored(services, session=SESSION, n_clusters=1, attributes=(men, glasses), n_images=60)
     made = labelled(services, report, n=40)
     truth = {
         (item.image_id, position): "yes" if is_man(report, item.image_id) == (name == "man") else "no"
@@ -182,7 +182,7 @@ def test_corrected_shares_are_claims_against_rates_with_a_source_in_one_family(s
     assert "Holm’s correction for 2 numbers of its family" in correction.table().note
     assert not broken_claims(correction.added_to(report))
     said = headline(correction.added_to(report)).replace("\N{NO-BREAK SPACE}", " ")
-    assert "(40 of 60, by 2 raters): " in said
+    assert "(40 of 60, by 2 people): " in said
     clear = [share for share in shares if share.claim.is_clear]
     lead = max(clear, key=lambda share: abs(share.corrected.value - share.corrected.null_value))
     side = lead.claim.choose("above", "below", "")
@@ -199,7 +199,7 @@ def test_a_corrected_number_that_is_not_clear_says_so_with_its_p_and_reason():
     table = StudyTable(key=CORRECTED, title="", frame=pd.DataFrame([row]))
     report = SimpleNamespace(results=Results(tables=(table,)), arms=())
     assert corrected_headline(report).replace("\N{NO-BREAK SPACE}", " ") == (
-        "man: P, corrected by people’s labels (20 of 80, by 1 rater): 60 % [51, 69], not clearly different from the "
+        "man: P, corrected by people’s labels (20 of 80, by 1 person): 60 % [51, 69], not clearly different from the "
         "real-world rate of 50 % (adjusted p = 0.090, its interval excludes 0.5, but)."
     )
 
@@ -216,7 +216,7 @@ def test_the_difference_of_two_arms_is_corrected(services, arms):
     assert difference.corrected.null_value == 0
     assert (difference.claim.n_tests, difference.claim.is_clear) == (1, difference.corrected.p_value <= 0.05)
     said = headline(correction.added_to(arms))
-    assert said.startswith("man: P, extreme less fair, corrected by people’s labels (40 of 80, by 1 rater): 0.")
+    assert said.startswith("man: P, extreme less fair, corrected by people’s labels (40 of 80, by 1 person): 0.")
     assert ", clearly above 0 (p < 0.001); the classifier alone gives 0." in said
     assert {"man, fair: P", "man, extreme: P"} <= {one.title for one in correction.numbers}
 
