@@ -21,7 +21,7 @@ WHY_NOT, SAME_TEST = "why not clear", "same test as"
 """Columns of tables of claims: the reason, and the number that a number restates."""
 
 NO_CLAIM = Claim(verdict="not tested", p_adjusted=math.nan, n_tests=0, level=math.nan)
-"""Of a number that nothing is compared with."""
+"""The claim on a number that nothing is compared with."""
 
 
 def decide_claims(

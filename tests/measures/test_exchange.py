@@ -122,7 +122,7 @@ def test_intervals_of_the_parts_hold_what_is_planted_in_19_of_20_draws(either):
         both = (u < 0.5) | (v < 0.3) if either else (u < 0.5) & (v < 0.3)
         parts = part_effects(margins(np.zeros(n)), margins(one), margins(other), margins(both))
         held.append(parts.text.low <= text <= parts.text.high)
-    assert np.mean(held) >= 0.93
+    assert np.mean(held) >= 0.95 - 3 * np.sqrt(0.05 * 0.95 / 400)
 
 
 def test_a_mean_of_half_differences_has_a_width_where_no_seed_changed():

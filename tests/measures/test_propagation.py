@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.intervals import exact_interval
+from bias_core.measures.intervals import exact_interval, sign_flip_test
 from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.measures.propagation import (
     first_seen_steps,
@@ -195,7 +195,7 @@ def test_one_seed_has_a_curve_and_no_band_and_equal_seeds_say_so():
     assert step.value == 0.25
     assert math.isnan(step.low)
     assert math.isnan(step.high)
-    assert "one seed" in step.note
+    assert "one sampling unit" in step.note
     assert "equal" in spi_band([[0.25], [0.25]])[0].note
 
 
@@ -224,7 +224,13 @@ def test_each_step_is_the_paired_difference_of_its_seeds():
         assert step == prevalence_difference_test(base[:, t], own[:, t], confidence=0.9).estimate
     np.testing.assert_allclose(gain.each.mean(axis=0), [step.value for step in gain.steps])
     assert gain.whole.value == pytest.approx(gain.each.mean())
-    assert gain.whole.low == pytest.approx(np.mean([step.low for step in gain.steps]))
+    assert gain.whole == sign_flip_test(gain.each.mean(axis=1), confidence=0.9)
+
+
+def test_seeds_whose_steps_add_up_to_0_are_no_test():
+    whole = predicted_gain([[-0.1, 0.1], [-0.1, 0.1]], [[0.1, -0.1], [0.1, -0.1]]).whole
+    assert (whole.value, whole.p_value) == (0.0, 1.0)
+    assert whole.low < 0 < whole.high
 
 
 def test_an_attribute_that_enters_at_the_third_step_is_told_from_there_on():
