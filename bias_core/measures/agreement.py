@@ -630,7 +630,11 @@ class RankAgreement:
     # in [-1, 1]; 1: the same order; 0: orders that have nothing to do with each other; -1: the reverse. nan with a note
     # where one of the scores is the same for all.
     tau: Estimate
-    p_value: float  # in (0, 1], two-sided; nan where `tau` is
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided, in (0, 1]; nan where `tau` is."""
+        return self.tau.p_value
 
 
 def kendall_tau(
@@ -648,7 +652,8 @@ def kendall_tau(
 
     Returns
     -------
-    RankAgreement : τ in [-1, 1] with its interval over items, and the permutation p-value of orders without relation.
+    RankAgreement : τ in [-1, 1], null value 0, with the permutation p-value of orders without relation, and from ten
+        items on an interval of a bootstrap over items.
 
     Raises
     ------
@@ -657,7 +662,8 @@ def kendall_tau(
     Notes
     -----
     With ties, as where 8 of 20 pictures are as many as 8 of 20 others, τ_b is below 1 unless both have them. Resamples
-    that hold one value only have no τ; they are left out, and the note counts them.
+    that hold one value only have no τ; they are left out, and the note counts them. The interval excludes 0 only where
+    both the permutations and the bootstrap reject it, and p is the larger of their p-values.
 
     Examples
     --------
@@ -669,18 +675,22 @@ def kendall_tau(
     n = same_length(a=first, b=second)
     value = float(_taus(first[np.newaxis], second[np.newaxis])[0])
     if math.isnan(value):
-        tau = Estimate.undefined(n, "one of the scores is the same for all items")
-        return RankAgreement(tau=tau, p_value=math.nan)
+        return RankAgreement(tau=Estimate.undefined(n, "one of the scores is the same for all items", null_value=0.0))
     generator = np.random.default_rng(rng)
     drawn = generator.integers(0, n, size=(n_resamples, n))
     resampled = _taus(first[drawn], second[drawn])
     defined = resampled[np.isfinite(resampled)]
-    tau = percentile_estimate(value, defined, n=n, confidence=confidence)
+    tau = percentile_estimate(value, defined, n=n, confidence=confidence, null_value=0.0)
     if left_out := n_resamples - defined.size:
         tau = tau.with_note(f"{left_out} of {n_resamples} resamples held one value only and were left out")
     orders = generator.permuted(np.tile(second, (n_resamples, 1)), axis=1)
     extreme = np.abs(_taus(np.broadcast_to(first, orders.shape), orders)) >= abs(value) - 1e-12
-    return RankAgreement(tau=tau, p_value=(1 + int(extreme.sum())) / (1 + n_resamples))
+    p_value = (1 + int(extreme.sum())) / (1 + n_resamples)
+    if math.isnan(tau.low):
+        return RankAgreement(tau=replace(tau, p_value=p_value))
+    if p_value > 1 - confidence:
+        tau = replace(tau, low=min(tau.low, 0.0), high=max(tau.high, 0.0))
+    return RankAgreement(tau=replace(tau, p_value=max(p_value, tau.p_value)))
 
 
 def _taus(a: Array, b: Array) -> Array:

@@ -14,7 +14,13 @@ from numpy.typing import ArrayLike
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, margins_by_step, paired_vectors
 from bias_core.measures.cards import Card, takes
-from bias_core.measures.intervals import Seed, adjusted_wald, check_confidence, percentile_estimate
+from bias_core.measures.intervals import (
+    Seed,
+    check_confidence,
+    difference_interval,
+    percentile_estimate,
+    sign_flip_test,
+)
 from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.types import Estimate
 
@@ -143,7 +149,7 @@ def decided_step(
     if at_steps[0] != 0 or end <= at_steps[-1]:
         raise InvalidInput(f"steps must begin with 0 and end before n_steps; got {at_steps} of {end}")
     n, whole = len(without), prevalence_difference_test(without, exchanged[:, 0], confidence=confidence).estimate
-    if whole.low <= 0 <= whole.high:
+    if not whole.p_value <= 1 - confidence:
         return Estimate.undefined(n, NOTHING_TO_LOSE)
     differences = (exchanged > 0).astype(float) - (without > 0).astype(float)[:, None]
     places = np.array([*at_steps, end], dtype=float)
@@ -189,9 +195,10 @@ def part_effects(
 
     Notes
     -----
-    The interval is that of a mean of paired differences with two seeds more, of +1 and -1; for differences of whole
-    pictures that is the adjusted Wald interval [bonett2012]. It has a width even where no seed changed. What lies in
-    the text encoders is what the adapter changes there; what the base model itself does is in none of them.
+    Of whole pictures the interval inverts McNemar's exact test (:func:`~bias_core.measures.intervals
+    .difference_interval`), and has a width even where no seed changed. The mean of two changes is tested by the signs
+    of the seeds (:func:`~bias_core.measures.intervals.sign_flip_test`). What lies in the text encoders is what the
+    adapter changes there; what the base model itself does is in none of them.
 
     Examples
     --------
@@ -225,13 +232,14 @@ def mean_difference(differences: Array, confidence: float = 0.95) -> Estimate:
 
     Raises InvalidInput: for a confidence outside (0, 1).
 
-    >>> round(mean_difference(np.array([0.0, 0.0])).high, 3)  # 1.96 √(2 / 4 / 4)
-    0.693
+    >>> mean_difference(np.array([1.0, 1.0, 0.0, 1.0])).p_value  # 2 / 2³
+    0.25
     """
     check_confidence(confidence)
-    n, value = len(differences), float(differences.mean())
-    more = np.append(differences, [1.0, -1.0])
-    return adjusted_wald(value, float(more.mean()), float(more.var()) / len(more), n=n, confidence=confidence)
+    if not np.isin(differences, (-1.0, 0.0, 1.0)).all():
+        return sign_flip_test(differences, confidence=confidence)
+    n_up, n_down = int((differences > 0).sum()), int((differences < 0).sum())
+    return difference_interval(n_up, n_down, len(differences), confidence=confidence)
 
 
 def _exchanges(

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +14,7 @@ from scipy.special import gammaln, log_softmax
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, same_length
 from bias_core.measures.cards import Card, takes
-from bias_core.measures.intervals import check_confidence, percent
+from bias_core.measures.intervals import check_confidence, exact_interval, normal_p_value, percent, with_p_through_ends
 from bias_core.measures.two_phase import Errors, all_of, error_noise, inverse_matrix, reading_matrix, usable_errors
 from bias_core.types import Estimate, ReaderErrors
 
@@ -117,16 +117,14 @@ class ParityFamily:
 
     @cached_property
     def p_value(self) -> float:
-        """Two-sided mid-p of θ = 0: the chance of all less likely tables, and half of that of those as likely.
+        """Two-sided mid-p of θ = 0, twice the smaller tail: at most 2 α just where a quantile α leaves out 0.
 
-        Counted whole, they would make a test that claims more rarely than its level allows, and misses more; so it does
-        about as well as tests that take no margins as given [lydersen2009].
+        What was seen itself counts half. Counted whole, it would make a test that claims more rarely than its level
+        allows, and misses more; so it does about as well as tests that take no margins as given [lydersen2009].
         """
         sums, chances = self.chances(0.0)
-        own = float(chances[sums == 0][0])
-        less_likely = float(chances[chances < own * (1 - _TIE)].sum())
-        as_likely = float(chances[chances <= own * (1 + _TIE)].sum()) - less_likely
-        return max(less_likely + as_likely / 2, sys.float_info.min)  # never 0, though it may be smaller than any number
+        tail = min(float(chances[side].sum()) for side in (sums > 0, sums < 0)) + float(chances[sums == 0][0]) / 2
+        return min(1.0, max(2 * tail, sys.float_info.min))  # never 0, though it may be smaller than any number
 
 
 def _normalised(logs: Array) -> Array:
@@ -207,8 +205,12 @@ class Interaction:
     """Association of attributes beyond that of fewer of them."""
 
     estimate: Estimate  # θ, a log odds ratio (of three: log of a ratio of two); unbounded, null value 0
-    p_value: float  # in (0, 1), of θ = 0, exact mid-p; nan where nothing can be told
     least_expected: float  # pictures to be expected in the rarest cell if nothing had to do with anything
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided p of θ = 0, in (0, 1], exact mid-p; nan where nothing can be told."""
+        return self.estimate.p_value
 
 
 def crossed_shares(
@@ -275,7 +277,7 @@ def crossed_shares(
         shares=shares,
         shrunk=np.array([min(max(p, share.low), share.high) for p, share in zip(shrunk, shares, strict=True)]),
         expected=alone.expected,
-        excess=tuple(_excesses(raw, shares, alone, z=z, method=f"score {percent(confidence)}")),
+        excess=tuple(_excesses(raw, shares, alone, z=z, confidence=confidence)),
         weight=weight,
     )
 
@@ -311,8 +313,9 @@ def interaction(
     Notes
     -----
     Errors of the classifier draw θ of two attributes to 0; θ and its ends move by their effect on the table that is
-    expected under each. p needs no correction for two: what is unrelated is read as unrelated. Where the correction
-    would empty a cell, θ stands as read, with a note.
+    expected under each. p needs no correction for two attributes of one prompt: what is unrelated is read as unrelated.
+    Else it is that of the normal distribution through the corrected ends. Where the correction would empty a cell, θ
+    stands as read, with a note.
 
     Examples
     --------
@@ -330,20 +333,20 @@ def interaction(
     if not family.can_tell:
         note = "one of the attributes is seen in all pictures or in none, or always with another"
         nothing = Estimate.undefined(len(presence), note, null_value=0.0)
-        return Interaction(estimate=nothing, p_value=math.nan, least_expected=least)
+        return Interaction(estimate=nothing, least_expected=least)
     alpha = (1 - confidence) / 2
     ends = (family.quantile(alpha, at_least=True), family.quantile(alpha, at_least=False))
-    value, low, high, note = _corrected(family, (family.estimate, *ends), usable_errors(errors, k))
     estimate = Estimate(
-        value=value,
-        low=low,
-        high=high,
+        value=family.estimate,
+        low=ends[0],
+        high=ends[1],
         n=len(presence),
         null_value=0.0,
         method=f"exact mid-p {percent(confidence)}",
-        note=note,
+        p_value=family.p_value,
     )
-    return Interaction(estimate=estimate, p_value=family.p_value, least_expected=least)
+    estimate = _corrected(family, estimate, usable_errors(errors, k), confidence)
+    return Interaction(estimate=estimate, least_expected=least)
 
 
 def _readings(readings: ArrayLike) -> Array:
@@ -450,7 +453,7 @@ def _shrunk(values: Array, expected: Array, n: int) -> tuple[Array, float]:
 
 
 def _excesses(
-    raw: Array, shares: Sequence[Estimate], alone: _Independence, *, z: float, method: str
+    raw: Array, shares: Sequence[Estimate], alone: _Independence, *, z: float, confidence: float
 ) -> Iterator[Estimate]:
     """All excesses value + x with x² <= z² (v_0 + v_1 x + v_2 x²): the variance is that of the excess asked about.
 
@@ -468,7 +471,9 @@ def _excesses(
         if expected > 0 and (value < 0 or share.n * expected < LEAST_EXPECTED):
             low = min(low, value - _reach_below(share, expected, least, z * z * alone.expected_variances[i]))
         low, high = max(-1.0, min(low, value)), min(1.0, max(high, value))
-        yield Estimate(value=value, low=low, high=high, n=share.n, null_value=0.0, method=method)
+        method = f"score {percent(confidence)}"
+        excess = Estimate(value=value, low=low, high=high, n=share.n, null_value=0.0, method=method)
+        yield with_p_through_ends(excess, confidence)
 
 
 def _reach_below(share: Estimate, expected: float, of_difference: float, of_expected: float) -> float:
@@ -487,11 +492,11 @@ def _reach_below(share: Estimate, expected: float, of_difference: float, of_expe
 
 
 def _corrected(
-    family: ParityFamily, thetas: tuple[float, float, float], used: Sequence[ReaderErrors | None]
-) -> tuple[float, float, float, str]:
+    family: ParityFamily, estimate: Estimate, used: Sequence[ReaderErrors | None], confidence: float
+) -> Estimate:
     """θ and its ends, corrected for the classifier's errors in the expected tables."""
     if not any(used):
-        return *thetas, ""
+        return estimate
     weights, signs = all_of([inverse_matrix(one) for one in used]), parity_signs(len(used))
 
     def moved(theta: float) -> float:
@@ -504,15 +509,20 @@ def _corrected(
         empty = set(signs[there <= 0])
         return math.nan if len(empty) != 1 else -math.inf * empty.pop()
 
-    value, low, high = map(moved, thetas)
-    if math.isfinite(value) and not (math.isnan(low) or math.isnan(high)):
-        return value, low, high, ""
-    return *thetas, "not corrected: the classifier's errors are as large as the rarest cell"
+    value, low, high = map(moved, (estimate.value, estimate.low, estimate.high))
+    if not math.isfinite(value) or math.isnan(low) or math.isnan(high):
+        return estimate.with_note("not corrected: the classifier's errors are as large as the rarest cell")
+    corrected = replace(estimate, value=value, low=low, high=high)
+    return corrected if abs(moved(0.0)) < _UNMOVED else with_p_through_ends(corrected, confidence)
+
+
+_UNMOVED = 1e-9
 
 
 _INPUTS = takes(readings="readings: whether each of two or three attributes is seen in each picture")
 
 
+_EVEN = 0.5  # share of those who conform where the score is 0
 _INSIDE = 1e-9  # from the share itself, which an interval always holds; at 0 and 1 nothing is left of its variance
 
 
@@ -564,8 +574,8 @@ def crossed_stereotype(
     Notes
     -----
     The paper scores all people together; cells are ours. Intervals are score intervals of the ratio P(+, c) / P(c): all
-    values that a test of them does not reject. Without errors of the classifier they are Wilson's over the people of
-    the cell. They are of the score as counted, and widen by what is not known of the errors. A person is the unit: give
+    values that a test of them does not reject. Without errors of the classifier they are exact over the people of the
+    cell. They are of the score as counted, and widen by what is not known of the errors. A person is the unit: give
     one person of a picture, or people of one identity. Whether the cells differ is what
     :func:`bias_core.measures.intersections.interaction` tests, of the same readings.
 
@@ -579,11 +589,7 @@ def crossed_stereotype(
     crossed = crossed_shares(readings, strata=strata, errors=errors, confidence=confidence)
     n, half = round(crossed.counts.sum()), len(crossed.counts) // 2
     reader = _Reader(
-        read=crossed.counts / n,
-        errors=usable_errors(errors, crossed.cells.shape[1]),
-        n=n,
-        z=float(scipy.stats.norm.ppf((1 + confidence) / 2)),
-        method=f"score {percent(confidence)}",
+        read=crossed.counts / n, errors=usable_errors(errors, crossed.cells.shape[1]), n=n, confidence=confidence
     )
     counts = crossed.counts.reshape(2, half).sum(axis=0)
     scores = tuple(_score(reader, np.arange(half) == place, int(counts[place])) for place in range(half))
@@ -608,8 +614,7 @@ class _Reader:
     read: Array  # (2^k,) shares of the people
     errors: Sequence[ReaderErrors | None]
     n: int  # people
-    z: float  # of the interval
-    method: str
+    confidence: float  # of the interval
 
 
 def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
@@ -623,23 +628,31 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
     if not count or not total:
         return Estimate.undefined(count, "no person has this combination", null_value=0.0)
     share = float(truth[1, cell].sum()) / total
+    if not any(reader.errors):
+        counted = exact_interval(round(share * count), count, confidence=reader.confidence, null_value=_EVEN)
+        return counted.scaled(200, -100)
     against, conforming = (np.concatenate(one) for one in ((cell, 0 * cell), (0 * cell, cell)))
     of_cell = truth[:, cell].sum(axis=0) / total
 
-    def beyond(pi: float) -> float:
-        """Excess of the squared difference over what the test allows."""
+    def variance(pi: float) -> float:
         world = truth.copy()
         world[:, cell] = np.outer((1 - pi, pi), of_cell) * total
         world = world.ravel() / world.sum()
         adds = ((1 - pi) * conforming - pi * against) @ weights  # what a person who is read so adds to the difference
-        variance = float(adds**2 @ (to_readings @ world)) / reader.n
-        variance += float(error_noise(reader.errors, adds[None, :], world)[0])
-        return ((share - pi) * total) ** 2 - reader.z**2 * variance
+        of_errors = float(error_noise(reader.errors, adds[None, :], world)[0])
+        return float(adds**2 @ (to_readings @ world)) / reader.n + of_errors
 
+    def beyond(pi: float) -> float:
+        """Excess of the squared difference over what the test allows."""
+        return float(((share - pi) * total) ** 2 - z**2 * variance(pi))
+
+    z = float(scipy.stats.norm.ppf((1 + reader.confidence) / 2))
     low = 0.0 if beyond(0.0) <= 0 else float(scipy.optimize.brentq(beyond, 0.0, share - _INSIDE))
     high = 1.0 if beyond(1.0) <= 0 else float(scipy.optimize.brentq(beyond, share + _INSIDE, 1.0))
-    estimate = Estimate(value=share, low=low, high=high, n=count, method=reader.method)
-    return estimate.scaled(200, -100).of_null(0.0)
+    p_value = normal_p_value((share - _EVEN) * total, math.sqrt(variance(_EVEN)))
+    method = f"score {percent(reader.confidence)}"
+    estimate = Estimate(value=share, low=low, high=high, n=count, null_value=_EVEN, method=method, p_value=p_value)
+    return estimate.scaled(200, -100)
 
 
 def _within(against: float, conforming: float, score: Estimate) -> float:

@@ -1,21 +1,22 @@
 """OASIS: the stereotype propagation index, and the denoising step at which an attribute is seen or decided."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import get_args
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, Floats, finite_array, margins_by_step, probability, unit_rows
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import check_confidence, percent
+from bias_core.measures.intervals import check_confidence, mean_interval, sign_flip_test
 from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.measures.sequential import share_interval
 from bias_core.types import Estimate, VelocitySpace
 
+_ROUNDING = 1e-12
 _ALIKE = 1e-6  # velocities this close, relative to their size, differ by float32 rounding only
 
 
@@ -145,8 +146,8 @@ def spi_band(curves: ArrayLike, *, confidence: float = 0.95) -> list[Estimate]:
 
     Returns
     -------
-    list of n_steps Estimates : in [-1, 1], null value 0, positive: the attribute is being added. With one seed the ends
-        are nan and ``note`` says so.
+    list of n_steps Estimates : in [-1, 1], null value 0 with p, positive: the attribute is being added. With one seed,
+        or equal ones, ends and p are nan and ``note`` says so.
 
     Raises InvalidInput: for an empty array, another number of dimensions, nan, or values outside [-1, 1].
 
@@ -158,22 +159,12 @@ def spi_band(curves: ArrayLike, *, confidence: float = 0.95) -> list[Estimate]:
     if np.abs(values).max() > 1 + 1e-6:
         raise InvalidInput(f"curves must lie in [-1, 1]; got {values.min():.3f} to {values.max():.3f}.")
     check_confidence(confidence)
-    n = len(values)
-    error = values.std(axis=0, ddof=1) / math.sqrt(n) if n > 1 else np.full(values.shape[1], np.nan)
-    reaches = error * float(scipy.stats.t.ppf((1 + confidence) / 2, max(n - 1, 1)))  # nan where there is one seed
-    equal = "all seeds are equal, so the interval has no width"
-    return [
-        Estimate(
-            value=mean,
-            low=max(mean - reach, -1.0),
-            high=min(mean + reach, 1.0),
-            n=n,
-            null_value=0.0,
-            method=f"Student t {percent(confidence)}",
-            note="one seed has no interval" if n == 1 else "" if reach else equal,
-        )
-        for mean, reach in zip(values.mean(axis=0).tolist(), reaches.tolist(), strict=True)
-    ]
+    return [_within_one(mean_interval(column, confidence=confidence, null_value=0.0)) for column in values.T]
+
+
+def _within_one(estimate: Estimate) -> Estimate:
+    """Return an estimate whose interval ends at -1 and 1."""
+    return replace(estimate, low=max(estimate.low, -1.0), high=min(estimate.high, 1.0))
 
 
 def _attribute_changes(positive: Array, negative: Array) -> Floats:
@@ -304,7 +295,7 @@ class PredictedGain:
     """Shares of predicted pictures that show an attribute, less those of a base prompt."""
 
     steps: tuple[Estimate, ...]  # of each step, in [-1, 1], null value 0; n counts seeds
-    whole: Estimate  # the mean of all steps, in [-1, 1], null value 0
+    whole: Estimate  # the mean of all steps, in [-1, 1], null value 0: the one test of an attribute
     each: Array  # (n_seeds, n_steps), -1, 0 or 1: what is seen with the prompt less what is seen with the base
 
 
@@ -334,14 +325,16 @@ def predicted_gain(margins_base: ArrayLike, margins: ArrayLike, *, confidence: f
     Notes
     -----
     Not in the paper: its SPI compares velocities of one latent, see the card. The interval of a step is that of
-    :func:`~bias_core.measures.paired_prevalence.prevalence_difference_test`; that of the mean has the mean ends of the
-    steps' intervals, which is never too narrow: a mean spreads no more than its parts do on average.
+    :func:`~bias_core.measures.paired_prevalence.prevalence_difference_test`. The mean of all steps is tested by the
+    signs of the seeds, whose steps stay together (:func:`~bias_core.measures.intervals.sign_flip_test`); of one step
+    this is McNemar's exact test. Fewer than six seeds have no interval at 95 %. Where every seed's steps add up to 0, p
+    is 1 and the ends are the means of the steps' ends.
 
     Examples
     --------
     >>> gain = predicted_gain([[-0.1, -0.2], [-0.1, 0.3]], [[-0.1, 0.2], [0.1, 0.3]])
-    >>> [step.value for step in gain.steps], gain.whole.value
-    ([0.5, 0.5], 0.5)
+    >>> [step.value for step in gain.steps], gain.whole.value, gain.whole.p_value  # 2 / 2²
+    ([0.5, 0.5], 0.5, 0.5)
     """
     base, own = margins_by_step(margins_base, "margins_base"), margins_by_step(margins, "margins")
     if base.shape != own.shape:
@@ -350,13 +343,17 @@ def predicted_gain(margins_base: ArrayLike, margins: ArrayLike, *, confidence: f
         prevalence_difference_test(there, here, confidence=confidence).estimate
         for there, here in zip(base.T, own.T, strict=True)
     )
-    value, low, high = np.mean([[step.value, step.low, step.high] for step in steps], axis=0).tolist()
+    each = (own > 0).astype(float) - (base > 0)
+    return PredictedGain(steps=steps, whole=_mean_gain(steps, each.mean(axis=1), confidence), each=each)
+
+
+def _mean_gain(steps: Sequence[Estimate], each: Array, confidence: float) -> Estimate:
+    """Return the mean gain of all steps, from that of each seed."""
+    if np.abs(each).max() > _ROUNDING:
+        return _within_one(sign_flip_test(each, confidence=confidence))
+    low, high = (float(np.mean([getattr(step, end) for step in steps])) for end in ("low", "high"))
     method = f"mean of {len(steps)} steps' intervals ({steps[0].method})"
-    return PredictedGain(
-        steps=steps,
-        whole=Estimate(value=value, low=low, high=high, n=len(own), null_value=0.0, method=method),
-        each=(own > 0).astype(float) - (base > 0),
-    )
+    return Estimate(value=0.0, low=low, high=high, n=len(each), null_value=0.0, method=method, p_value=1.0)
 
 
 CARDS = (

@@ -27,6 +27,7 @@ from bias_core.measures.intervals import (
     mean_interval,
     percent,
     product_noise,
+    with_p_through_ends,
 )
 from bias_core.number_text import typeset
 from bias_core.types import Estimate
@@ -127,10 +128,11 @@ def relative_lean_over_encoders(
     value, null = numerator / denominator, 0.0
     if min(map(len, units)) < 2:
         return Estimate.without_interval(value, n, "a set of one sampling unit has no interval", null_value=null)
-    low, high = _interval(numerator, denominator, units, confidence)
+    low, high, p_value = _interval(numerator, denominator, units, confidence)
     if math.isnan(low):
         return Estimate.undefined(n, _NOT_APART, null_value=null)
-    return Estimate(value=value, low=low, high=high, n=n, null_value=null, method=f"Fieller {percent(confidence)}")
+    method = f"Fieller {percent(confidence)}"
+    return Estimate(value=value, low=low, high=high, n=n, null_value=null, method=method, p_value=p_value)
 
 
 def text_relative_lean(readings: Sequence[Sequence[ArrayLike]], *, minimum_poles: float = MINIMUM_POLES) -> float:
@@ -232,16 +234,26 @@ def _of_means(rows: Array) -> Array:
     return np.asarray(np.cov(rows, rowvar=False) / len(rows))
 
 
-def _interval(numerator: float, denominator: float, units: Sequence[Array], confidence: float) -> tuple[float, float]:
-    """Fieller's interval, from the covariance of (N, D)."""
+def _interval(
+    numerator: float, denominator: float, units: Sequence[Array], confidence: float
+) -> tuple[float, float, float]:
+    """Fieller's interval, from the covariance of (N, D), and p of N = 0 by the same t."""
     parts, at = _covariances(units), np.array([1.0, -numerator / denominator])  # of N - r D
     squares = [max(0.0, float(at @ part @ at)) for part in parts]
     if not sum(squares) > 0:
-        return math.nan, math.nan
+        return math.nan, math.nan, math.nan
     sizes = [len(one) for one in units]
     freedom = effective_freedom(squares, np.array([*sizes[:3], min(sizes[3:])]) - 1)
     reach = float(scipy.stats.t.ppf((1 + confidence) / 2, freedom))
-    return fieller_interval(numerator, denominator, np.sum(parts, axis=0), reach)
+    covariance = np.sum(parts, axis=0)
+    return *fieller_interval(numerator, denominator, covariance, reach), _p_of_t(numerator, covariance[0, 0], freedom)
+
+
+def _p_of_t(distance: float, variance: float, freedom: float) -> float:
+    """Two-sided p of a mean that has this variance; 0 or 1 without any."""
+    if not variance > 0:
+        return float(distance == 0)
+    return float(2 * scipy.stats.t.sf(abs(distance) / math.sqrt(variance), freedom))
 
 
 MINIMUM_TEXTS = 0.05
@@ -285,18 +297,22 @@ def log_amplification(pictures: float, texts: float, *, minimum_texts: float = M
     return math.log(r_pictures / r_texts)
 
 
-def log_amplification_estimate(pictures: Estimate, texts: float, *, minimum_texts: float = MINIMUM_TEXTS) -> Estimate:
+def log_amplification_estimate(
+    pictures: Estimate, texts: float, *, minimum_texts: float = MINIMUM_TEXTS, confidence: float = 0.95
+) -> Estimate:
     """:func:`log_amplification` with Fieller's interval, that of the pictures' r.
 
     Parameters
     ----------
     pictures : Estimate. r of the pictures, from :func:`relative_lean_over_encoders`.
     texts : float. r of the text; nan where it has none.
+    confidence : float in (0, 1). As that of ``pictures``.
 
     Returns
     -------
-    Estimate : null value 0. ``low`` is minus infinity where the interval of the ratio reaches 0: that the pictures do
-        no association is not ruled out. nan, with the reason, where there is no α'.
+    Estimate : null value 0, with p through the ends of the ratio. ``low`` is minus infinity where the interval of the
+        ratio reaches 0: that the pictures have no association is not ruled out. nan, with the reason, where there is
+        no α'.
 
     Raises InvalidInput: if ``minimum_texts`` is not positive.
 
@@ -314,12 +330,9 @@ def log_amplification_estimate(pictures: Estimate, texts: float, *, minimum_text
         weak = f"the words have no clear association: {way}"
         return Estimate.undefined(pictures.n, weak if abs(texts) < minimum_texts else _OTHER_SIDE, null_value=0.0)
     low, high = sorted((pictures.low / texts, pictures.high / texts))
-    if math.isnan(pictures.low):
-        low = high = math.nan
-    return Estimate(
-        value=value, low=_log(low), high=_log(high), n=pictures.n, null_value=0.0, method=pictures.method,
-        note=pictures.note,
-    )  # fmt: skip
+    ratio = replace(pictures, value=pictures.value / texts, low=low, high=high, null_value=1.0)
+    ratio = with_p_through_ends(ratio, confidence)
+    return replace(ratio, value=value, low=_log(low), high=_log(high), null_value=0.0)
 
 
 def mean_log_amplification(
@@ -355,13 +368,17 @@ def mean_log_amplification(
         return Estimate.undefined(n, note, null_value=0.0)
     if upper <= 0:
         return Estimate.undefined(n, _OTHER_SIDE, null_value=0.0)
-    value, low, high, note = math.log(upper / lower), math.nan, math.nan, "one concept has no interval"
-    if n > 1:
-        reach = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1))
-        low, high = map(_log, fieller_interval(upper, lower, np.cov(along, strength) / n, reach))
-        note = "the words' associations are too uneven for an interval" if math.isnan(high) else ""
-    method = "" if note else f"Fieller {percent(confidence)}"
-    return Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method, note=note)
+    value = math.log(upper / lower)
+    if n < 2:
+        return Estimate.without_interval(value, n, "one concept has no interval", null_value=0.0)
+    reach, covariance = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1)), np.cov(along, strength) / n
+    low, high = map(_log, fieller_interval(upper, lower, covariance, reach))
+    if math.isnan(high):
+        note = "the words' associations are too uneven for an interval"
+        return Estimate.without_interval(value, n, note, null_value=0.0)
+    p_value = _p_of_t(upper - lower, float((along - strength).var(ddof=1)) / n, n - 1)
+    method = f"Fieller {percent(confidence)}"
+    return Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method, p_value=p_value)
 
 
 def _positive(minimum_texts: float) -> float:
@@ -401,17 +418,18 @@ def relative_lean_difference(pictures: float, texts: float) -> float:
     return float(r_pictures - r_texts)
 
 
-def relative_lean_difference_estimate(pictures: Estimate, texts: float) -> Estimate:
+def relative_lean_difference_estimate(pictures: Estimate, texts: float, *, confidence: float = 0.95) -> Estimate:
     """:func:`relative_lean_difference` with the interval of the pictures; texts are not drawn by chance.
 
     Parameters
     ----------
     pictures : Estimate. r of the pictures, from :func:`relative_lean_over_encoders`.
     texts : float. r of the text; nan where it has none.
+    confidence : float in (0, 1). As that of ``pictures``.
 
     Returns
     -------
-    Estimate : null value 0; nan, with a note, where either r is undefined.
+    Estimate : null value 0, with p through the ends; nan, with a note, where either r is undefined.
 
     Raises InvalidInput: for a text that is no number.
 
@@ -426,7 +444,8 @@ def relative_lean_difference_estimate(pictures: Estimate, texts: float) -> Estim
         note = "the encoder does not tell the text worded for A from that worded for B"
         return Estimate.undefined(pictures.n, note, null_value=0.0)
     value = relative_lean_difference(pictures.value, texts)
-    return replace(pictures, value=value, low=pictures.low - texts, high=pictures.high - texts, null_value=0.0)
+    moved = replace(pictures, value=value, low=pictures.low - texts, high=pictures.high - texts, null_value=0.0)
+    return with_p_through_ends(moved, confidence)
 
 
 def mean_relative_lean_difference(pictures: ArrayLike, texts: ArrayLike, *, confidence: float = 0.95) -> Estimate:

@@ -225,15 +225,16 @@ def places_of(
         of_texts.append([*(sentence[None] for sentence in sentences), *of_words])
     readings = [[embedded[part.to_numpy()] for part in parts] for embedded in rows.values()]
     prompts = [None, None, None, groups.get("a"), groups.get("b")]
-    pictures = relative_lean_over_encoders(readings, groups=prompts, confidence=data.settings.confidence)
+    confidence = data.settings.confidence
+    pictures = relative_lean_over_encoders(readings, groups=prompts, confidence=confidence)
     texts = text_relative_lean(of_texts)
-    difference = relative_lean_difference_estimate(pictures, texts)
+    difference = relative_lean_difference_estimate(pictures, texts, confidence=confidence)
     units = [list(frame.loc[part, "unit"]) for part in parts]
     return Places(
         pictures=pictures,
         texts=texts,
         difference=difference,
-        amplification=log_amplification_estimate(pictures, texts),
+        amplification=log_amplification_estimate(pictures, texts, confidence=confidence),
         sample=None if math.isnan(difference.value) else _sample(readings, units, texts),
     )
 

@@ -119,7 +119,7 @@ def _effect(pictures: pd.DataFrame, key: str, settings: StudySettings) -> OrderE
     differences = differences_by_seed(pictures, key)
     if differences.empty:
         nothing = Estimate.undefined(0, "no seed shows every order", null_value=0.0)
-        return OrderEffect(estimate=nothing, p_value=math.nan)
+        return OrderEffect(estimate=nothing)
     first, second = differences.to_numpy().T
     how: dict[str, Any] = {"confidence": settings.confidence, "rng": settings.seed}
     return order_effect(first, second, sign=SIGNS.get(key, -1), **how)
