@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bias_core.measures.effects import benjamini_hochberg, holm
+from bias_core.measures.sequential import holds_at_any_time
 from bias_core.number_text import format_given, state_p
 from bias_core.study.types import MOST_IN_HOLM, Claim, Finding, Results, Verdict
 from bias_core.types import Estimate
@@ -128,6 +129,20 @@ def _with_claim(finding: Finding, claim: Claim | None) -> Finding:
 def with_claims(results: Results, family: Callable[[Finding], str | None], *, confidence: float) -> Results:
     """Return results with decided findings (:func:`decide_findings`)."""
     return replace(results, findings=decide_findings(results.findings, family, confidence=confidence))
+
+
+FIXED_N = "the interval assumes a number of pictures that was fixed in advance; this run stopped early"
+
+
+def without_fixed_n(estimate: Estimate) -> Estimate:
+    """Return an estimate from pictures whose number depended on what they show: without p, and with a note.
+
+    An interval that holds at any time stays as it is.
+    """
+    if holds_at_any_time(estimate) or FIXED_N in estimate.note:
+        return estimate
+    estimate = replace(estimate, p_value=math.nan)
+    return estimate if math.isnan(estimate.low) else estimate.with_note(FIXED_N)
 
 
 def count_clear(claims: Sequence[Claim]) -> int:
