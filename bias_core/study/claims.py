@@ -149,6 +149,22 @@ def fewest_units(claim: Claim) -> int:
     return math.ceil(math.log2(2 / claim.level) - _ROUNDING)
 
 
+FIXED_N = "the interval assumes a number of pictures that was fixed in advance; this run stopped early"
+
+
+def without_fixed_n(estimate: Estimate) -> Estimate:
+    """Return an estimate from pictures whose number depended on what they show: without p, and with a note.
+
+    An interval that holds at any time stays as it is.
+    """
+    from bias_core.measures.sequential import holds_at_any_time
+
+    if holds_at_any_time(estimate) or FIXED_N in estimate.note:
+        return estimate
+    estimate = replace(estimate, p_value=math.nan)
+    return estimate if math.isnan(estimate.low) else estimate.with_note(FIXED_N)
+
+
 def count_clear(claims: Sequence[Claim]) -> int:
     """Return the number of clear claims."""
     return sum(claim.is_clear for claim in claims)
