@@ -291,8 +291,8 @@ def target_finding(name: str, title: str, places: Places, sides: Sides, claim: C
 
 def _closer(a: str, b: str, pictures: str, words: str) -> tuple[str, str, str]:
     """Return the readings of δ′."""
-    closer = (f"{pictures} are closer to {side} than {words}." for side in (a, b))
-    return *closer, "No clear difference from the words."
+    to_a, to_b = (f"{pictures} are closer to {side} than {words}." for side in (a, b))
+    return to_a, to_b, "No clear difference from the words."
 
 
 def group_findings(
@@ -640,7 +640,7 @@ def compare_internal_bias(settings: StudySettings, arms: Sequence[ArmReport]) ->
 
 def headline(report: StudyReport) -> str:
     """Say towards which side pictures shift each target, and if they amplify; without poles, how targets associate."""
-    table, called = table_of(report, "table3").frame, sides_of(report.settings).called
+    table = table_of(report, "table3").frame
     if table["δ′"].isna().all():
         return _headline(report, table, "MCAS", ("Text and pictures together (MCAS)", "associate", "with"))
     shifted = table.dropna(subset=["δ′"])
