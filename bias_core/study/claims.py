@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bias_core.measures.effects import benjamini_hochberg, holm
+from bias_core.measures.intervals import FEWEST_RESAMPLED
 from bias_core.measures.sequential import holds_at_any_time
 from bias_core.number_text import format_given, state_p
 from bias_core.study.types import MOST_IN_HOLM, Claim, Finding, Results, Verdict
@@ -25,7 +26,9 @@ NO_CLAIM = Claim(verdict="not tested", p_adjusted=math.nan, n_tests=0, level=mat
 """Of a number that nothing is compared with."""
 
 
-def decide_claims(estimates: Sequence[Estimate], *, confidence: float = 0.95) -> tuple[Claim, ...]:
+def decide_claims(
+    estimates: Sequence[Estimate], *, confidence: float = 0.95, smallest_p: Sequence[float] = ()
+) -> tuple[Claim, ...]:
     """Return what may be claimed of each estimate of one family.
 
     A number is clear if its p-value, adjusted for all tests of the family, is at most 1 - confidence: by Holm, or by
@@ -34,6 +37,8 @@ def decide_claims(estimates: Sequence[Estimate], *, confidence: float = 0.95) ->
     Parameters
     ----------
     estimates : with their intervals at this ``confidence``, null values and p-values.
+    smallest_p : for each, the smallest p that its units can give; () if unknown. Where even that, corrected for all
+        tests, is above 1 - confidence, there are too few.
 
     >>> far, near = (Estimate(value=v, low=v - 2, high=v + 2, n=9, null_value=0.0, p_value=p)
     ...     for v, p in ((3.0, 0.01), (2.5, 0.04)))
@@ -47,10 +52,15 @@ def decide_claims(estimates: Sequence[Estimate], *, confidence: float = 0.95) ->
     n_tests, adjusted = int(tested.sum()), p_values.copy()
     if n_tests:
         adjusted[tested] = (holm if n_tests <= MOST_IN_HOLM else benjamini_hochberg)(p_values[tested])
-    level = 1 - confidence
-    return tuple(
+    level, at_best = 1 - confidence, smallest_p or [0.0] * len(estimates)
+    claims = tuple(
         _decide_claim(estimate, float(p_value), n_tests, level)
         for estimate, p_value in zip(estimates, adjusted, strict=True)
+    )
+    n_corrected = n_tests if n_tests <= MOST_IN_HOLM else 1
+    return tuple(
+        replace(claim, verdict="too few") if claim.verdict == "not clear" and best * n_corrected > level else claim
+        for claim, best in zip(claims, at_best, strict=True)
     )
 
 
@@ -129,6 +139,18 @@ def _with_claim(finding: Finding, claim: Claim | None) -> Finding:
 def with_claims(results: Results, family: Callable[[Finding], str | None], *, confidence: float) -> Results:
     """Return results with decided findings (:func:`decide_findings`)."""
     return replace(results, findings=decide_findings(results.findings, family, confidence=confidence))
+
+
+def require_units(estimate: Estimate, n: int, units: str = "pictures") -> Estimate:
+    """Return an estimate, without interval and p if its sample has fewer than ten units.
+
+    Few pictures that happen to be alike seem certain: of four that show women or men as often, all agree in one of
+    eight samples.
+    """
+    if n >= FEWEST_RESAMPLED or math.isnan(estimate.low):
+        return estimate
+    note = f"an interval needs at least {FEWEST_RESAMPLED} {units}, and there are {n}"
+    return replace(estimate, low=math.nan, high=math.nan, p_value=math.nan).with_note(note)
 
 
 FIXED_N = "the interval assumes a number of pictures that was fixed in advance; this run stopped early"

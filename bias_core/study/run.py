@@ -29,17 +29,7 @@ from bias_core.study.saved import keep_report
 from bias_core.study.study import Settled, Study, StudyPlan
 from bias_core.study.study_data import Steps, StudyData, read_ahead
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import (
-    ArmReport,
-    Design,
-    Finding,
-    Progress,
-    Results,
-    StudyReport,
-    StudySettings,
-    joined,
-    mapped,
-)
+from bias_core.study.types import ArmReport, Design, Progress, Results, StudyReport, StudySettings, joined, mapped
 
 
 def data_of(study: Study, settings: StudySettings, *args: Any, **how: Any) -> StudyData:

@@ -112,7 +112,7 @@ def _measured(
 
     def mcas(means: Sequence[np.ndarray]) -> np.ndarray:
         of_x, of_a, of_b = means
-        return np.asarray((((of_x + text_rows) * (of_a - of_b + lean)).sum(axis=1)))
+        return np.asarray(((of_x + text_rows) * (of_a - of_b + lean)).sum(axis=1))
 
     mean = mean_over_encoders(scores, confidence=confidence)
     truths = data.truths(frame[parts[0]])
