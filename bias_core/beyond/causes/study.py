@@ -20,6 +20,7 @@ from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
 from bias_core.number_text import format_change, format_estimate
 from bias_core.papers.oasis.study_spi import model_suits
 from bias_core.study.arm_comparison import mean_sample
+from bias_core.study.claims import p_words
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
 from bias_core.study.study import Measuring, Study
@@ -37,7 +38,6 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
-    lean,
     mark,
     options_in,
 )
@@ -195,10 +195,10 @@ def _parts(pictures: Pictures, settings: StudySettings) -> PartEffects | None:
 
 def _finding(one: Exchange) -> Finding:
     sample = mean_sample(one.seeds, (one.margins[:, 0] > 0).astype(float) - (one.without > 0))
-    says = lean(one.effect.whole, *(text.format(later=one.later) for text in _EFFECTS))
+    readings = tuple(text.format(later=one.later) for text in _EFFECTS)
     return finding(
         f"{one.later}: from the start", f"Then “{one.later}”: effect from the start", "exchange_effect",
-        one.effect.whole, says, sample=sample,
+        one.effect.whole, sample=sample, readings=readings,
     )  # fmt: skip
 
 
@@ -208,8 +208,8 @@ def _part_findings(parts: PartEffects | None) -> Iterator[Finding]:
     for name, title in _PART_NAMES.items():
         estimate: Estimate = getattr(parts, name)
         metric = "drawing_effect" if name == "drawing" else "part_effects"
-        says = lean(estimate, *(_WHOLE_WORDS if name == "whole" else _PART_WORDS))
-        yield finding(f"adapter: {name}", title, metric, estimate, says)
+        readings = _WHOLE_WORDS if name == "whole" else _PART_WORDS
+        yield finding(f"adapter: {name}", title, metric, estimate, readings=readings)
 
 
 def _decided_row(one: Exchange) -> dict[str, Any]:
@@ -291,8 +291,12 @@ def _figures(
         yield TEXTS.figure("part pictures", cells, **names)
 
 
-def _in_words(estimate: Estimate) -> str:
-    return format_change(estimate.value, estimate.low, estimate.high)
+def _in_words(finding: Finding) -> str:
+    """Return an effect with its interval, n and p."""
+    estimate = finding.estimate
+    change = format_change(estimate.value, estimate.low, estimate.high)
+    p = p_words(finding.claim) if finding.claim is not None else ""
+    return ", ".join(filter(None, (change, f"n = {estimate.n:,}", p)))
 
 
 class Causes(Study):
@@ -387,19 +391,18 @@ class Causes(Study):
 
     def headline(self, report: StudyReport) -> str:
         """Say the effect of the first exchange, the step by which it is decided, and where the adapter works."""
-        by_key = {found.key: found.estimate for found in report.results.findings}
+        by_key = {found.key: found for found in report.results.findings}
         row, attribute = report.results.frame("decided").iloc[0], option_values(report.settings.options)["attribute"]
         effect, step = by_key[f"{row['then']}: from the start"], format_estimate(*(row[name] for name in _STEP_COLUMNS))
-        change = f"changes by {_in_words(effect)}"
-        if effect.low <= 0 <= effect.high:
-            change = "does not clearly change"
-        elif not math.isnan(row["steps"]):
+        change = f"{'changes' if effect.is_clear else 'does not clearly change'} ({_in_words(effect)})"
+        if effect.is_clear and not math.isnan(row["steps"]):
             change += f"; half of the change is decided after {step} of {row['of']} steps"
         sentences = [f"With “{row['then']}” from the start, the share of {attribute} {change}."]
         parts = [by_key[f"adapter: {name}"] for name in _PART_NAMES if f"adapter: {name}" in by_key]
         if parts:
             whole, text, drawing = map(_in_words, parts)
+            verb = "changes" if parts[0].is_clear else "does not clearly change"
             sentences.append(
-                f"The adapter changes it by {whole}: {text} through the text encoders, {drawing} through the denoiser."
+                f"The adapter {verb} it ({whole}); through the text encoders: {text}; through the denoiser: {drawing}."
             )
         return " ".join(sentences)
