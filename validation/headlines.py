@@ -1,4 +1,4 @@
-"""How often each study's headline is wrong: whole studies are run many times where nothing, some and all is planted.
+"""Counts wrong headlines: whole studies are run many times where nothing, some and all is planted.
 
 Under "fair" nothing is planted, and each P* is the planted rate, so a headline that claims anything is false. Under
 "published" and "extreme" a claim is wrong if it points the other way than the mean of its number over all runs. Every

@@ -152,7 +152,7 @@ def parity_family(codes: NDArray[np.intp], n_cells: int, strata: NDArray[np.intp
 
     >>> family = parity_family(np.repeat([0, 1, 2, 3], [8, 2, 1, 5]), 4, np.zeros(16, dtype=int))
     >>> family.tables.astype(int).tolist(), round(family.p_value(), 3)
-    ([[8, 2, 1, 5]], 0.023)
+    ([[8, 2, 1, 5]], 0.025)
     """
     if not len(codes):
         raise InvalidInput("codes are empty: give at least one picture.")

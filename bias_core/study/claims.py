@@ -10,9 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from bias_core.measures.effects import benjamini_hochberg, holm
 from bias_core.number_text import format_given, state_p
 from bias_core.study.types import MOST_IN_HOLM, Claim, Finding, Results, Verdict
 from bias_core.types import Estimate
@@ -21,7 +18,7 @@ WHY_NOT, SAME_TEST = "why not clear", "same test as"
 """Columns of tables of claims: the reason, and the number that a number restates."""
 
 NO_CLAIM = Claim(verdict="not tested", p_adjusted=math.nan, n_tests=0, level=math.nan)
-"""Of a number that nothing is compared with."""
+"""The claim on a number that nothing is compared with."""
 
 
 def decide_claims(
@@ -45,6 +42,10 @@ def decide_claims(
     >>> print(decide_claims([near, near])[0].reason)
     its interval excludes 0, but among 2 tests this happens by chance in more than 5 % of runs
     """
+    import numpy as np  # the command line's help does without it
+
+    from bias_core.measures.effects import benjamini_hochberg, holm
+
     p_values = np.array([estimate.p_value for estimate in estimates], dtype=float)
     tested = ~np.isnan(p_values)
     n_tests, adjusted = int(tested.sum()), p_values.copy()
@@ -146,6 +147,22 @@ def fewest_units(claim: Claim) -> int:
     6
     """
     return math.ceil(math.log2(2 / claim.level) - _ROUNDING)
+
+
+FIXED_N = "the interval assumes a number of pictures that was fixed in advance; this run stopped early"
+
+
+def without_fixed_n(estimate: Estimate) -> Estimate:
+    """Return an estimate from pictures whose number depended on what they show: without p, and with a note.
+
+    An interval that holds at any time stays as it is.
+    """
+    from bias_core.measures.sequential import holds_at_any_time
+
+    if holds_at_any_time(estimate) or FIXED_N in estimate.note:
+        return estimate
+    estimate = replace(estimate, p_value=math.nan)
+    return estimate if math.isnan(estimate.low) else estimate.with_note(FIXED_N)
 
 
 def count_clear(claims: Sequence[Claim]) -> int:

@@ -47,7 +47,7 @@ from bias_core.study.classifier_answers import (
 from bias_core.study.classifiers import READ_BY
 from bias_core.study.design import known_study
 from bias_core.study.label_tasks import SINGLE, attribute_key, scale_task
-from bias_core.study.report_text import CORRECTED
+from bias_core.study.report_text import CORRECTED, count_people
 from bias_core.study.study import Study
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
@@ -121,7 +121,7 @@ class Correction:
     def headline(self) -> str:
         """The progress of the answers in a sentence, or the reason why there are no numbers."""
         progress = f"{self.n_labelled:,} of the {self.n_asked:,} pictures that people are asked about have an answer"
-        progress += f", by {count_raters(self.n_raters)}."
+        progress += f", by {count_people(self.n_raters)}."
         return progress if self.numbers else self.notes[0]
 
     def values(self) -> dict[str, Any]:
@@ -158,11 +158,6 @@ def _claim_columns(number: CorrectedNumber) -> dict[str, Any]:
     p_value = number.corrected.p_value if number.claim.n_tests else math.nan
     columns = claim_columns(replace(number.corrected, p_value=p_value), number.claim)
     return columns | {WHY_NOT: number.claim.reason, SAME_TEST: number.claim_of}
-
-
-def count_raters(n: int) -> str:
-    """Return the number of raters in words."""
-    return f"{n:,} rater{'s' * (n != 1)}"
 
 
 def corrected(report: StudyReport, answers: pd.DataFrame | None, services: StudyServices) -> StudyReport:
@@ -388,7 +383,8 @@ def shares_of_attribute(
         ("Ψ", "stereotype_score", stereotype_estimate),
     ):
         key, title, _ = _names(reading, what, metric)
-        estimates = {"as_read": of(as_read, reference), "corrected": of(number.corrected, reference)}
+        estimate = replace(of(number.corrected, reference), p_value=number.corrected.p_value)  # the same test
+        estimates = {"as_read": of(as_read, reference), "corrected": estimate}
         restated = replace(number, key=key, title=title, metric=metric, **estimates)  # type: ignore[arg-type]
         yield replace(restated, family="", claim_of=number.title * is_claimed)
 

@@ -26,10 +26,10 @@ from bias_core.number_text import (
 )
 from bias_core.store.export import as_code, in_markdown, without_splits
 from bias_core.study.attributes import attribute_of
-from bias_core.study.claims import SAME_TEST, WHY_NOT
+from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT
 from bias_core.study.design import known_study
 from bias_core.study.limits import stop_rule
-from bias_core.study.types import ArmReport, Design, Measured, StudyReport, StudySettings, StudyTable
+from bias_core.study.types import ArmReport, Design, Measured, StudyReport, StudySettings, StudyTable, or_nan
 from bias_core.types import IMPORTED, ImageRow
 from bias_core.values import option_values
 
@@ -158,10 +158,15 @@ def title_of(report: StudyReport) -> str:
 
 
 def finding_rows(of: Measured) -> list[Row]:
-    """Return one row per finding; every front end shows these first."""
+    """Return one row per finding; every front end shows these first.
+
+    The p-value of each is for itself alone, the adjusted one for the tests of its family; that of a number about which
+    nothing is claimed is None.
+    """
     rows = []
+    is_decided = any(finding.claim is not None for finding in of.results.findings)  # no report of version 0.1.0 is
     for finding in of.results.findings:
-        estimate, metric = finding.estimate, METRICS[finding.metric]
+        estimate, metric, claim = finding.estimate, METRICS[finding.metric], finding.claim or NO_CLAIM
         rows.append(
             {
                 "finding": finding.title,
@@ -171,6 +176,10 @@ def finding_rows(of: Measured) -> list[Row]:
                 "high": estimate.high,
                 "n": estimate.n,
                 "p_value": finding.p_value,
+                "p_adjusted": or_none(claim.p_adjusted) if is_decided else finding.p_value,
+                "n_tests": claim.n_tests,
+                "clear": claim.word,
+                "why_not_clear": "" if claim.is_clear else claim.reason,
                 "null_value": metric.null_value if estimate.null_value is None else estimate.null_value,
                 "published": finding.published,
                 "drawn": finding.expected,
@@ -182,6 +191,11 @@ def finding_rows(of: Measured) -> list[Row]:
             }
         )
     return rows
+
+
+def or_none(value: float) -> float | None:
+    """Return a number, None for nan."""
+    return None if math.isnan(value) else value
 
 
 def plain(value: Any) -> Any:
@@ -318,9 +332,16 @@ def null_sentence(value: str, of: Measured) -> str:
 def finding_frame(report: StudyReport) -> pd.DataFrame:
     """Return the findings as text, without columns that none of them has."""
     rows = finding_rows(report)
-    optional = {"p": "p_value", "published": "published", "drawn": "drawn", BETWEEN_CLASSIFIERS: "readers_low"}
+    optional = {"p": "p_adjusted", "published": "published", "drawn": "drawn", BETWEEN_CLASSIFIERS: "readers_low"}
     absent = [name for name, key in optional.items() if not any(map(is_known, (row[key] for row in rows)))]
-    return pd.DataFrame([finding_text(row) for row in rows]).drop(columns=absent if rows else [])
+    absent += [] if any(row["clear"] for row in rows) else ["clear"]
+    text = pd.DataFrame([finding_text(row) for row in rows]).drop(columns=absent if rows else [])
+    return text.rename(columns={"p": p_head(rows)})
+
+
+def p_head(rows: Sequence[Row]) -> str:
+    """Return the head of the p-values of :func:`finding_rows`, which are adjusted if a family has several tests."""
+    return "p adjusted" if any(row["n_tests"] > 1 for row in rows) else "p"
 
 
 def is_known(value: float | None) -> bool:
@@ -338,7 +359,8 @@ def finding_text(row: Row) -> dict[str, str]:
         "value": format_number(row["value"], *ends, n=n),
         "interval": format_interval(*ends, value=row["value"], n=n),
         "n": f"{n:,}",
-        "p": format_p(row["p_value"]),
+        "p": format_p(row["p_adjusted"]),
+        "clear": row["clear"],
         "null": format_given(row["null_value"], absent=NO_NULL),
         "published": format_given(row["published"], *ends, n=n, absent=NOT_PUBLISHED),
         "drawn": format_given(row["drawn"], *ends, n=n),
@@ -383,7 +405,7 @@ def claim(report: StudyReport) -> str:
 def _claims_of(report: StudyReport, part: Measured) -> Iterator[str]:
     of, is_study = circumstances(report, part), known_study(report.design) is not None
     for finding, row in zip(part.results.findings, finding_rows(part), strict=True):
-        if is_known(row["value"]) and (_row_has_interval(row) or is_known(row["p_value"])):
+        if is_known(row["value"]) and (_row_has_interval(row) or is_known(row["p_adjusted"])):
             name = attribute_of(finding) if is_study else ""
             sentence = _share(name, row, of) if name and _row_has_interval(row) else _number(row, of, part)
             yield " ".join(filter(None, (sentence, _corrected(report, part, row), part.warning)))
@@ -399,8 +421,9 @@ def corrected_headline(report: StudyReport) -> str:
         return ""
     row = _lead(rows, has_arms=bool(report.arms))
     alone = f"; the classifier alone gives {_estimate_of(row, 'as read')}" if is_known(row["as read"]) else ""
+    labels = f"{row['labels']:,} of {row['n']:,}, by {count_people(row['raters'])}"
     return (
-        f"{row['number']}, corrected by people’s labels ({row['labels']:,} of {row['n']:,}, by {_people(row)}): "
+        f"{row['number']}, corrected by people’s labels ({labels}): "
         f"{_estimate_of(row, 'corrected')}{_claim_on(row)}{alone}."
     )
 
@@ -432,8 +455,12 @@ def _claim_on(row: Row) -> str:
     return f", not clearly different from {against} ({p_value}{reason})"
 
 
-def _people(corrected: Row) -> str:
-    n = corrected["raters"]
+def count_people(n: int) -> str:
+    """Return a number of people in words.
+
+    >>> count_people(1), count_people(2)
+    ('1 person', '2 people')
+    """
     return f"{n:,} {'person' if n == 1 else 'people'}"
 
 
@@ -444,8 +471,8 @@ def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
     title = ":".join([subject + arm, *what])
     for row in _corrected_rows(report):
         if row["number"] == title:
-            number = _estimate_of(row, "corrected")
-            return f"Corrected by people’s labels of {row['labels']:,} of them: {number} (by {_people(row)})."
+            number, people = _estimate_of(row, "corrected"), count_people(row["raters"])
+            return f"Corrected by people’s labels of {row['labels']:,} of them: {number} (by {people})."
     return ""
 
 
@@ -525,7 +552,7 @@ def _share(name: str, row: Row, of: Circumstances) -> str:
 
 
 def _number(row: Row, of: Circumstances, part: Measured) -> str:
-    n, p_value, null = row["n"], format_p(row["p_value"]), row["null_value"]
+    n, null = row["n"], row["null_value"]
     bounded = _row_has_interval(row)
     number = (
         format_estimate(row["value"], row["low"], row["high"], n=n) if bounded else format_number(row["value"], n=n)
@@ -534,7 +561,7 @@ def _number(row: Row, of: Circumstances, part: Measured) -> str:
         row["measure"],
         of.interval if bounded else "",
         f"n = {n:,}",
-        f"p {p_value if p_value.startswith('<') else f'= {p_value}'}" if is_known(row["p_value"]) else "",
+        state_p(or_nan(row["p_adjusted"]), adjusted=row["n_tests"] > 1),
         null_sentence(format_given(null), part) if is_known(null) else "",
     )
     return (

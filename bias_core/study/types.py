@@ -285,15 +285,16 @@ class Sample:
     data: Any = None  # values of the units that ``test`` needs
     # test of this number in two arms on their shared units, if there is a better one than the bootstrap
     test: PairedComparison | None = None
+    apart: PairedComparison | None = None  # the same for two arms that share no unit
 
 
 Verdict = Literal["above", "below", "not clear", "too few", "not tested"]
-"""What is claimed of a number against its null value; *not tested* without a null value."""
+"""Verdicts on a number against its null value; *not tested* without a null value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a report may say of one number, as :mod:`bias_core.study.claims` decides it."""
+    """The verdict on one number, which a report may state; :mod:`bias_core.study.claims` decides it."""
 
     verdict: Verdict
     p_adjusted: float  # two-sided p, adjusted for the tests of its family; nan without a test

@@ -299,9 +299,9 @@ def estimates_of(builder, seed, n, confidence):
 def test_an_interval_excludes_the_null_value_just_where_p_is_small(builder):
     offenders = {
         f"number {place}, {estimate.method}": (n, confidence, seed, estimate)
-        for n in (1, 2, 3, 6, 9, 12, 17, 40)
+        for n in (1, 2, 3, 6, 9, 11, 17, 40)
         for confidence in (0.8, 0.95, 0.99)
-        for seed in range(4)
+        for seed in range(2)
         for place, estimate in enumerate(estimates_of(builder, seed, n, confidence))
         if not is_lawful(estimate, confidence)
     }
