@@ -65,8 +65,8 @@ def _model_with_prior(model: object, name: str) -> HasPrior:
     if isinstance(model, HasPrior):
         return model
     raise InvalidInput(
-        f"{name} has no prior that can be read here; this study needs an unCLIP model, such as kandinsky-2-2, that this "
-        "process draws with"
+        f"{name} has no prior that can be read here; this study needs an unCLIP model, such as kandinsky-2-2, that "
+        "draws in this process"
     )
 
 
