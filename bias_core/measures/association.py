@@ -191,11 +191,14 @@ def association_test(
     Notes
     -----
     Differs from the paper: extreme means >=, so that p is never 0, and group sizes are kept, equal or not
-    (:func:`repooled_permutation_test` is Eq. 3 as printed). Without ``attribute_groups`` the associations are permuted,
-    and p and the interval hold for these attribute images alone: the chance in *their* draw moves all associations of a
-    concept together, and p is below 0.05 in more than 5 % of fair comparisons. With them the number of a prompt g of X
-    is E_g Asc(x, X^A, X^B) plus what its edited images add, x̄·(a_g - ā) - x̄·(b_g - b̄), weighted by their numbers; the
-    mean of these is the same S, or with groups of unequal size the difference of the means over prompts.
+    (:func:`repooled_permutation_test` is Eq. 3 as printed). The test asks whether X and Y are alike in all: where one
+    has half as many units that vary twice as much, p is below 0.05 in 12 % of comparisons of equal means.
+
+    Without ``attribute_groups`` the associations are permuted, and p and the interval hold for these attribute images
+    alone: the chance in *their* draw moves all associations of a concept together, and p is below 0.05 in more than 5 %
+    of fair comparisons. With them the number of a prompt g of X is E_g Asc(x, X^A, X^B) plus what its edited images
+    add, x̄·(a_g - ā) - x̄·(b_g - b̄), weighted by their numbers; the mean of these is the same S, or with groups of
+    unequal size the difference of the means over prompts.
     ``effect_size`` is that of single images, as in the paper: averaging each prompt first would inflate it.
 
     Examples
