@@ -51,8 +51,8 @@ def decide_claims(
     n_tests, adjusted = int(tested.sum()), p_values.copy()
     if n_tests:
         adjusted[tested] = (holm if n_tests <= MOST_IN_HOLM else benjamini_hochberg)(p_values[tested])
-    level = 1 - confidence
-    least = [math.nan] * len(estimates) if smallest_p is None else [p * min(n_tests, MOST_IN_HOLM) for p in smallest_p]
+    level, n_corrected = 1 - confidence, n_tests if n_tests <= MOST_IN_HOLM else 1
+    least = [math.nan] * len(estimates) if smallest_p is None else [p * n_corrected for p in smallest_p]
     return tuple(
         _decide_claim(estimate, float(p_value), n_tests, level, least_p)
         for estimate, p_value, least_p in zip(estimates, adjusted, least, strict=True)
@@ -147,6 +147,20 @@ def fewest_units(claim: Claim) -> int:
     6
     """
     return math.ceil(math.log2(2 / claim.level) - _ROUNDING)
+
+
+def require_units(estimate: Estimate, n: int, units: str = "pictures") -> Estimate:
+    """Return an estimate, without interval and p if its sample has fewer than ten units.
+
+    Few pictures that happen to be alike seem certain: of four that show women or men as often, all agree in one of
+    eight samples.
+    """
+    from bias_core.measures.intervals import FEWEST_RESAMPLED
+
+    if n >= FEWEST_RESAMPLED or math.isnan(estimate.low):
+        return estimate
+    note = f"an interval needs at least {FEWEST_RESAMPLED} {units}, and there are {n}"
+    return replace(estimate, low=math.nan, high=math.nan, p_value=math.nan).with_note(note)
 
 
 FIXED_N = "the interval assumes a number of pictures that was fixed in advance; this run stopped early"

@@ -90,5 +90,5 @@ def test_prompts_that_do_not_differ_and_models_without_a_prior_are_refused(servi
     design = find_design(NAME)
     with pytest.raises(InvalidInput, match="a comparison needs a prompt, others"):
         plan_study(design, StudySettings(**SETTINGS | {"options": {"other_texts": [PERSON]}}), services)
-    with pytest.raises(InvalidInput, match="calibration-renderer has no prior that draws the embedding"):
+    with pytest.raises(InvalidInput, match="calibration-renderer has no prior that can be read here"):
         plan_study(design, StudySettings(**SETTINGS | {"model": "calibration-renderer"}), services)

@@ -1,5 +1,6 @@
 """The tabs of studies: what a person who knows none of the numbers is told, and what stands behind them."""
 
+import math
 import re
 from dataclasses import replace
 from html import unescape
@@ -17,6 +18,7 @@ from bias_core.papers.mcas.tab import InternalTab
 from bias_core.papers.oasis import study_spi as spi
 from bias_core.papers.oasis.cells import own_concepts
 from bias_core.papers.oasis.tab import OriginsTab, clusters_html, films, films_html
+from bias_core.papers.pst.report import family_of
 from bias_core.papers.pst.study import design_of_two
 from bias_core.papers.pst.tab import PER_PAGE, Labelling, PairedTab, labels_html, summary_html
 from bias_core.papers.t2iat.study_tests import own_association
@@ -24,6 +26,7 @@ from bias_core.papers.t2iat.tab import AssociationTab
 from bias_core.papers.tbyb.study import design_of_prompts, settings_for_prompts
 from bias_core.papers.tbyb.tab import APART, ObjectsTab, curve_html, examples_html, odds_html, space_html, top_html
 from bias_core.settings import ASSETS
+from bias_core.study.claims import decide_findings
 from bias_core.study.design import find_design
 from bias_core.study.headlines import headline
 from bias_core.study.report_text import table_of
@@ -269,13 +272,13 @@ def test_headlines_name_what_towers_how_far_pictures_stray_and_what_conditions_a
         f"“{top['object']}” is the most frequent object in captions, in {top['pictures with it']} of 16"
     )
     assert not re.search("H_J|M_G|only one of them", text)  # they fail on planted objects
-    assert "Captions call the people" in text
+    assert re.search(r"\d+ of 16 captions name a gender: \d+\N{NO-BREAK SPACE}% \[\d+, \d+\] of them men", text)
     assert text.endswith("Without a baseline this does not show bias.")
     text = headline(controlled)
-    assert text.startswith("Against fair, on the same prompts and seeds, ")
+    assert text.startswith("Against fair, on the same prompts and seeds: under trigger, ")
     assert "under trigger" in text
     assert "backdoor" in text
-    assert "no object is clearly more frequent" in text or "(fair: " in text
+    assert "no object is clearly more frequent" in text or " of the base’s (" in text
     assert "Objects per picture that no prompt names: " in text
     assert "no base" not in text
     bare = replace(objects, results=replace(objects.results, tables=(), figures=()))
@@ -553,11 +556,11 @@ def paired(services):
 
 
 def with_score(pairs, key, value, low, high):
-    findings = tuple(
-        replace(f, estimate=Estimate(value=value, low=low, high=high, n=f.estimate.n)) if f.key == key else f
-        for f in pairs.results.findings
-    )
-    return replace(pairs, results=replace(pairs.results, findings=findings))
+    p_value = math.nan if math.isnan(value) else 0.0001 if low * high > 0 else 0.5
+    estimate = Estimate(value=value, low=low, high=high, n=16, null_value=0.0, p_value=p_value)
+    findings = [replace(f, estimate=estimate, claim=None) if f.key == key else f for f in pairs.results.findings]
+    decided = decide_findings(findings, family_of, confidence=0.95)
+    return replace(pairs, results=replace(pairs.results, findings=decided))
 
 
 def first_pair(labelling):
@@ -579,8 +582,10 @@ def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_ch
     ):
         assert words in headline(with_score(pairs, "paired_overall", *score))
     fairer = headline(with_score(two, "difference", -30.0, -50.0, -10.0))
-    assert "asked to be fair, the model draws them less stereotyped (−30 [−50, −10])" in fairer
-    assert "does not clearly change the score (−5 [−50, +40])" in headline(
+    assert (
+        "asked to be fair, the model draws them less stereotyped (−30 [−50, −10], n = 16 pictures, p < 0.001)" in fairer
+    )
+    assert "does not clearly change the score (−5 [−50, +40], n = 16 pictures)" in headline(
         with_score(two, "difference", -5.0, -50.0, 40.0)
     )
 

@@ -43,7 +43,15 @@ from bias_core.study.arm_comparison import (
     sets_sample,
     table_over_arms,
 )
-from bias_core.study.claims import NO_CLAIM, claim_columns, decide_claims, family_note, p_words, without_fixed_n
+from bias_core.study.claims import (
+    NO_CLAIM,
+    claim_columns,
+    decide_claims,
+    family_note,
+    p_words,
+    require_units,
+    without_fixed_n,
+)
 from bias_core.study.design import ReportTexts
 from bias_core.study.report_text import table_of
 from bias_core.study.study_data import StudyData
@@ -79,6 +87,7 @@ _PERSON = re.compile(r"\b(person|people|child|children)\b", re.I)
 _BEFORE_NOUN = re.compile(r"^(?:.*?\bof\s+)?(?:(?:an?|the|one)\s+)?", re.I)
 _TARGET = "target"  # kind of the pictures of targets
 _NO_POLES = "its poles were not drawn"
+_TOO_FEW = "Too few pictures to tell."
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -233,11 +242,12 @@ def places_of(
     pictures = relative_lean_over_encoders(readings, groups=prompts, null_value=null_value, confidence=confidence)
     difference = relative_lean_difference_estimate(pictures, texts, confidence=confidence)
     units = [list(frame.loc[part, "unit"]) for part in parts]
+    n = int(parts[0].sum())
     return Places(
         pictures=pictures,
         texts=texts,
-        difference=difference,
-        amplification=log_amplification_estimate(pictures, texts, confidence=confidence),
+        difference=require_units(difference, n),
+        amplification=require_units(log_amplification_estimate(pictures, texts, confidence=confidence), n),
         sample=None if math.isnan(difference.value) else _sample(readings, units, texts),
     )
 
@@ -282,17 +292,22 @@ def target_finding(name: str, title: str, places: Places, sides: Sides, claim: C
     a, b = sides.called
     undefined = f"Undefined: {places.difference.note}."
     is_undefined = math.isnan(places.difference.value)
+    *clear, unclear = _closer(a, b, "Its pictures", "its words are")
+    unclear = _TOO_FEW if claim.verdict == "too few" else unclear
     return finding(
         f"difference {name}", title, "relative_lean_difference", places.difference, undefined * is_undefined,
         claim=claim, sample=places.sample,
-        readings=() if is_undefined else _closer(a, b, "Its pictures", "its words are"),
+        readings=() if is_undefined else (*clear, unclear),
     )  # fmt: skip
 
 
 def _closer(a: str, b: str, pictures: str, words: str) -> tuple[str, str, str]:
     """Return the readings of δ′."""
-    to_a, to_b = (f"{pictures} are closer to {side} than {words}." for side in (a, b))
-    return to_a, to_b, "No clear difference from the words."
+    return (
+        f"{pictures} are closer to {a} than {words}.",
+        f"{pictures} are closer to {b} than {words}.",
+        "No clear difference from the words.",
+    )
 
 
 def group_findings(
@@ -438,9 +453,7 @@ def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]
 
 
 def _unclear(claim: Claim) -> str:
-    if claim.verdict == "too few":
-        return "Too few pictures to tell."
-    return "No clear association with either side."
+    return _TOO_FEW if claim.verdict == "too few" else "No clear association with either side."
 
 
 def _title(target: Target) -> str:

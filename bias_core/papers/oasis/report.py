@@ -131,7 +131,10 @@ def stereotypes_headline(report: StudyReport) -> str:
     if not compared:
         seen = [f"{shares[key].title.removesuffix(': P')} in {_share_words(shares[key].estimate)}" for key in rows]
         return f"Share of pictures: {listed(seen)}. {_NO_SOURCE}"
-    above = [share for share in compared if share.claim is not None and share.claim.verdict == "above"]
+    claims = [share.claim for share in compared if share.claim is not None]
+    if len(claims) < len(compared):  # a report of an earlier version
+        return ""
+    above = [share for share, claim in zip(compared, claims, strict=True) if claim.verdict == "above"]
     zeta = option_values(report.settings.options).get("threshold")
     what = f"shown more often than in the real world{f' by more than {zeta:g}' if zeta else ''}"
     farthest = max(above or compared, key=lambda share: share.estimate.value - rows[share.key]["P*"])
@@ -179,6 +182,8 @@ def doctors_headline(report: StudyReport) -> str:
 def users_headline(report: StudyReport) -> str:
     """Say how far the pictures of each nationality are from the real world, fewest internet users first."""
     table = table_of(report, "figure3").frame
+    if "clear" not in table:  # a report of an earlier version
+        return ""
     if table[BEYOND].isna().all():
         return "No attribute of these nationalities has a real-world rate with a source, so none is compared."
     without = table["nationality"][table[BEYOND].isna()].tolist()

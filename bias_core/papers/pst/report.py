@@ -99,6 +99,7 @@ def headline(report: StudyReport) -> str:
 def _score_in_words(score: Finding, *, is_first: bool) -> str:
     claim, value = score.claim or NO_CLAIM, score.estimate.value
     more = claim.choose("clearly ", "clearly ", "not clearly ") + ("more" if value >= 0 else "less")
+    than_half = f", {more} than half" if score.claim else ""  # of an older report nothing is decided
     meaning = ", twice the distance of this share from 50 %" if is_first else ""
     if "neither side" in score.says:
         numbers = numbers_in_words(score, "pictures")
@@ -107,7 +108,7 @@ def _score_in_words(score: Finding, *, is_first: bool) -> str:
             f"{numbers}); androgynous-looking people count for neither side"
         )
     return (
-        f"{(value + 100) / 2:.0f} % of people match the stereotype of their role, {more} than half (stereotype test "
+        f"{(value + 100) / 2:.0f} % of people match the stereotype of their role{than_half} (stereotype test "
         f"score {numbers_in_words(score, 'pictures', meaning=meaning)})"
     )
 
@@ -117,6 +118,8 @@ def _change_in_words(change: Finding | None) -> str:
     if change is None or math.isnan(change.estimate.value):
         return ""
     asks_fairness, numbers = change.key.startswith("difference"), numbers_in_words(change, "pictures")
+    if change.claim is None:
+        return f"; asked to be fair, the score changes by {numbers}" if asks_fairness else ""
     if not change.is_clear:
         return f"; a request to be fair does not clearly change the score ({numbers})" if asks_fairness else ""
     more, less = ("more", "less") if change.estimate.value > 0 else ("less", "more")

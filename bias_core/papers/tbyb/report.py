@@ -426,11 +426,10 @@ def headline(report: StudyReport) -> str:
     if top.empty:
         return f"{report.n_images:,} pictures were captioned, and no caption names an object."
     first = top.iloc[0]
-    share = format_share(*(first[f"{SHARE_WITH_IT}{end}"] / 100 for end in ("", " low", " high")))
-    says = (
-        f"“{first['object']}” is the most frequent object in captions, in {first[WITH_IT]:,} of {first['of']:,} "
-        f"pictures ({share})"
-    )
+    says = f"“{first['object']}” is the most frequent object in captions, in {first[WITH_IT]:,}"
+    if SHARE_WITH_IT in first:  # not in older reports
+        share = format_share(*(first[f"{SHARE_WITH_IT}{end}"] / 100 for end in ("", " low", " high")))
+        says += f" of {first['of']:,} pictures ({share})"
     return f"{says}.{_genders_in_words(report, str(first['pictures']))} {_NO_BASE}"
 
 
@@ -438,7 +437,7 @@ def _genders_in_words(report: StudyReport, of_set: str) -> str:
     """Return the share of men among the captions of a set of pictures with gender words; "" if none has one."""
     people = report.results.frame("table4")
     rows = people[people["model"] == f"{RUN}, {of_set}"] if len(people) else people
-    if rows.empty or not rows[NAMED].iloc[0]:
+    if rows.empty or NAMED not in rows or not rows[NAMED].iloc[0]:
         return ""
     row = rows.iloc[0]
     men = format_share(*(row[f"{MALE_OF_NAMED}{end}"] / 100 for end in ("", " low", " high")))
