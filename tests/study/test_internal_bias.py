@@ -73,7 +73,7 @@ def test_every_target_is_drawn_worded_for_men_and_for_women_too_and_the_size_lin
 
 
 def test_between_the_own_poles_pictures_read_as_the_share_of_men_that_was_drawn(services):
-    settings = StudySettings(condition="extreme", scale=0.3, options={"targets": ["Engineer", "Nurse"]})
+    settings = StudySettings(condition="extreme", scale=0.8, options={"targets": ["Engineer", "Nurse"]})
     frame = table3(complete(run_study(DESIGN, settings, services))).set_index("target")
     for _, row in frame.iterrows():  # all men, or all women
         assert row["r, pictures"] == pytest.approx(2 * row["men"] - 1, abs=0.35)
@@ -177,7 +177,7 @@ def test_scores_and_places_are_those_of_the_measures_on_the_stored_pictures(serv
     poles = [worded(prompt, gender) for gender in ("male", "female")]
     r = relative_lean_over_encoders([[targets, *(embedded([pole]) for pole in poles), *pictures]])
     assert [row[f"r, pictures{end}"] for end in ("", " low", " high")] == pytest.approx(
-        [r.value, r.low, r.high], abs=1e-6
+        [r.value, r.low, r.high], abs=1e-6, nan_ok=True
     )
     in_words = text_relative_lean([[encoder.encode_texts(t) for t in ([prompt], *[[p] for p in poles], *words)]])
     assert row["r, words"] == pytest.approx(in_words, abs=1e-6)
@@ -283,7 +283,8 @@ def test_the_four_scores_are_those_of_table_3_with_their_intervals(own):
         for score in ("TT", "ITP", "IT", "II"):
             row = scores.loc[(keyword, score)]
             assert row["value"] == line[score]
-            assert math.isnan(row["low"]) if score == "TT" else row["low"] < row["value"] < row["high"]
+            # Five pictures of a target are too few for an interval, twelve of each attribute are enough.
+            assert row["low"] < row["value"] < row["high"] if score == "ITP" else math.isnan(row["low"])
     # A nurse has 5 pictures; men and women have 4 prompts x 3 each.
     assert scores.loc["Nurse", "n"].to_dict() == {"TT": 0, "ITP": 24, "IT": 5, "II": 29}
 

@@ -152,11 +152,11 @@ def test_a_planted_occupation_leans_and_none_does_where_nothing_is_planted(servi
 
 
 def test_figure_3_has_all_eight_occupations(services):
-    report = run(OCCUPATIONS, StudySettings(scale=0.02), services)
+    report = run(OCCUPATIONS, StudySettings(scale=0.12), services)  # of each enough pictures for an interval
     table = frame(report, "occupations").set_index("occupation")
     assert table.loc["computer programmer", "in the paper"] == "masculine"
     (figure,) = report.results.figures
-    assert figure.data["group"].value_counts().to_dict() == dict.fromkeys(table.index, 2)
+    assert figure.data["group"].value_counts().to_dict() == dict.fromkeys(table.index, 12)
     # Why it is not clear: the interval of its value may exclude 0, but not that of the difference from the even mix.
     unclear = table[(table["beyond low"] < 0) & (table["beyond high"] > 0)]
     assert len(unclear)
