@@ -266,8 +266,8 @@ def prior_effects(
     Ours, for the future work of [mandal2024internal, section 7.1]. The decoder gets no text, only the embedding, so the
     effect passes through the prior: the parts say where it becomes visible. An offset between the prior's embeddings
     and those of pictures, which shifts both texts alike, is not taken for an effect as long as it moves no seed over 0.
-    The intervals are those of :func:`part_effects`; that of the decoder's part is twice as wide where a seed's embedding
-    loses what its picture gains.
+    The intervals are those of :func:`part_effects`; that of the decoder's part is twice as wide where a seed's
+    embedding loses what its picture gains.
 
     Examples
     --------
