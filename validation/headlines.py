@@ -34,7 +34,9 @@ RENDERER = "calibration-renderer"
 FAIR, PLANTED = "fair", ("published", "extreme")
 RUNS_IN_ONE_STORE = 20  # then its pictures are deleted
 _NEGATED = re.compile(
-    r"\b(?:no|none|not|cannot|neither|nor|nothing|nobody|too few|undefined|never)\b[^.;:()]*", re.IGNORECASE
+    r"\b(?:no|none|not|cannot|neither|nor|nothing|nobody|too few|undefined|never)\b[^.;:()]*"
+    r"|\bbut among [\d,]+ tests\b[^.;:()]*",  # why a number is not clear though its interval excludes its null value
+    re.IGNORECASE,
 )
 _CLAIMS = re.compile(
     r"\bclear(?:ly|est)?\b|\bp (?:=|<)|\b(?:more|less) (?:than|often)\b|\bcloser to\b|\bdiffers?\b", re.IGNORECASE
@@ -62,6 +64,8 @@ def headline_claims(text: str) -> bool:
 
     >>> headline_claims("No clear difference: the gap is +3 points."), headline_claims("It is clearly above half.")
     (False, True)
+    >>> headline_claims("Not clear (+9; its interval excludes 0, but among 2 tests this happens in more than 5 %).")
+    False
     """
     return any(_CLAIMS.search(_NEGATED.sub("", sentence)) for sentence in re.split(r"(?<=[.;:]) ", text))
 

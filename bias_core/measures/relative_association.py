@@ -74,6 +74,7 @@ def relative_lean_over_encoders(
     readings: Sequence[Sequence[ArrayLike]],
     *,
     groups: Sequence[ArrayLike | None] | None = None,
+    null_value: float = 0.0,
     confidence: float = 0.95,
 ) -> Estimate:
     """:func:`relative_lean` of the pictures of a concept, with its interval over pictures.
@@ -87,11 +88,12 @@ def relative_lean_over_encoders(
         measured by.
     groups : one sequence for each of the five sets, or None. The prompt of each picture of a set, where prompts and not
         pictures are the sampling units.
+    null_value : float. What r is tested against: 0, half way between the poles, or the r of the text.
 
     Returns
     -------
-    Estimate : null value 0, half way between the poles; positive is nearer to A. nan, with a note, if the
-        encoder does not separate pictures of A and of B; nan ends if a set has one unit.
+    Estimate : positive is nearer to A. nan, with a note, if the encoder does not separate pictures of A and of B; nan
+        ends if a set has one unit.
 
     Raises
     ------
@@ -124,15 +126,15 @@ def relative_lean_over_encoders(
     numerator, denominator = _contrast(units)
     n = sum(map(len, units))
     if not denominator > 0:
-        return Estimate.undefined(n, _NOT_APART, null_value=0.0)
-    value, null = numerator / denominator, 0.0
+        return Estimate.undefined(n, _NOT_APART, null_value=null_value)
+    value = numerator / denominator
     if min(map(len, units)) < 2:
-        return Estimate.without_interval(value, n, "a set of one sampling unit has no interval", null_value=null)
-    low, high, p_value = _interval(numerator, denominator, units, confidence)
+        return Estimate.without_interval(value, n, "a set of one sampling unit has no interval", null_value=null_value)
+    low, high, p_value = _interval((numerator, denominator), units, null_value, confidence)
     if math.isnan(low):
-        return Estimate.undefined(n, _NOT_APART, null_value=null)
+        return Estimate.undefined(n, _NOT_APART, null_value=null_value)
     method = f"Fieller {percent(confidence)}"
-    return Estimate(value=value, low=low, high=high, n=n, null_value=null, method=method, p_value=p_value)
+    return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
 
 
 def text_relative_lean(readings: Sequence[Sequence[ArrayLike]], *, minimum_poles: float = MINIMUM_POLES) -> float:
@@ -235,9 +237,10 @@ def _of_means(rows: Array) -> Array:
 
 
 def _interval(
-    numerator: float, denominator: float, units: Sequence[Array], confidence: float
+    contrast: tuple[float, float], units: Sequence[Array], null_value: float, confidence: float
 ) -> tuple[float, float, float]:
-    """Fieller's interval, from the covariance of (N, D), and p of N = 0 by the same t."""
+    """Fieller's interval of N / D, from their covariance, and p of N = ρ D, ρ the null value, by the same t."""
+    numerator, denominator = contrast
     parts, at = _covariances(units), np.array([1.0, -numerator / denominator])  # of N - r D
     squares = [max(0.0, float(at @ part @ at)) for part in parts]
     if not sum(squares) > 0:
@@ -245,8 +248,9 @@ def _interval(
     sizes = [len(one) for one in units]
     freedom = effective_freedom(squares, np.array([*sizes[:3], min(sizes[3:])]) - 1)
     reach = float(scipy.stats.t.ppf((1 + confidence) / 2, freedom))
-    covariance = np.sum(parts, axis=0)
-    return *fieller_interval(numerator, denominator, covariance, reach), _p_of_t(numerator, covariance[0, 0], freedom)
+    covariance, at = np.sum(parts, axis=0), np.array([1.0, -null_value])
+    p_value = _p_of_t(float(at @ np.array(contrast)), float(at @ covariance @ at), freedom)
+    return *fieller_interval(numerator, denominator, covariance, reach), p_value
 
 
 def _p_of_t(distance: float, variance: float, freedom: float) -> float:
@@ -310,9 +314,9 @@ def log_amplification_estimate(
 
     Returns
     -------
-    Estimate : null value 0, with p through the ends of the ratio. ``low`` is minus infinity where the interval of the
-        ratio reaches 0: that the pictures have no association is not ruled out. nan, with the reason, where there is
-        no α'.
+    Estimate : null value 0, with the p of δ' (:func:`relative_lean_difference_estimate`). ``low`` is minus infinity
+        where the interval of the ratio reaches 0: that the pictures have no association is not ruled out. nan, with
+        the reason, where there is no α'.
 
     Raises InvalidInput: if ``minimum_texts`` is not positive.
 
@@ -330,9 +334,8 @@ def log_amplification_estimate(
         weak = f"the words have no clear association: {way}"
         return Estimate.undefined(pictures.n, weak if abs(texts) < minimum_texts else _OTHER_SIDE, null_value=0.0)
     low, high = sorted((pictures.low / texts, pictures.high / texts))
-    ratio = replace(pictures, value=pictures.value / texts, low=low, high=high, null_value=1.0)
-    ratio = with_p_through_ends(ratio, confidence)
-    return replace(ratio, value=value, low=_log(low), high=_log(high), null_value=0.0)
+    p_value = relative_lean_difference_estimate(pictures, texts, confidence=confidence).p_value
+    return replace(pictures, value=value, low=_log(low), high=_log(high), null_value=0.0, p_value=p_value)
 
 
 def mean_log_amplification(
@@ -429,7 +432,8 @@ def relative_lean_difference_estimate(pictures: Estimate, texts: float, *, confi
 
     Returns
     -------
-    Estimate : null value 0, with p through the ends; nan, with a note, where either r is undefined.
+    Estimate : null value 0, with the p of ``pictures`` if its null value is that of the text, else p through the ends;
+        nan, with a note, where either r is undefined.
 
     Raises InvalidInput: for a text that is no number.
 
@@ -439,13 +443,13 @@ def relative_lean_difference_estimate(pictures: Estimate, texts: float, *, confi
     (0.25, 0.0, 0.5)
     """
     if math.isnan(pictures.value):
-        return pictures
+        return replace(pictures, null_value=0.0)
     if math.isnan(texts):
         note = "the encoder does not tell the text worded for A from that worded for B"
         return Estimate.undefined(pictures.n, note, null_value=0.0)
     value = relative_lean_difference(pictures.value, texts)
     moved = replace(pictures, value=value, low=pictures.low - texts, high=pictures.high - texts, null_value=0.0)
-    return with_p_through_ends(moved, confidence)
+    return moved if pictures.null_value == texts else with_p_through_ends(moved, confidence)
 
 
 def mean_relative_lean_difference(pictures: ArrayLike, texts: ArrayLike, *, confidence: float = 0.95) -> Estimate:

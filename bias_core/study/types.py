@@ -285,6 +285,7 @@ class Sample:
     data: Any = None  # values of the units that ``test`` needs
     # test of this number in two arms on their shared units, if there is a better one than the bootstrap
     test: PairedComparison | None = None
+    apart: PairedComparison | None = None  # the same for two arms that share no unit
 
 
 Verdict = Literal["above", "below", "not clear", "too few", "not tested"]

@@ -333,12 +333,11 @@ def _tables(
 ) -> list[StudyTable]:
     prompts = [prompt for cluster in clusters for prompt in cluster.prompts]
     tests = [prompt.specificity or Estimate.undefined(0, "there are no other pictures") for prompt in prompts]
-    smallest = [
-        smallest_p_value(prompt.score.n, max(1, test.n - prompt.score.n), PERMUTATIONS)
-        for prompt, test in zip(prompts, tests, strict=True)
-    ]
+    n_others = [max(0, test.n - prompt.score.n) for prompt, test in zip(prompts, tests, strict=True)]
+    sizes = [(prompt.score.n, max(1, n)) for prompt, n in zip(prompts, n_others, strict=True)]
+    smallest = [smallest_p_value(*both, PERMUTATIONS) for both in sizes]
     claims = decide_claims(tests, confidence=settings.confidence, smallest_p=smallest)
-    decided = iter(zip(tests, claims, strict=True))
+    decided = iter(zip(tests, claims, n_others, strict=True))
     tables = [
         TEXTS.table(
             "table3",
@@ -353,11 +352,13 @@ def _tables(
                     **columns("gain", prompt.gain),
                     "others": or_nan(prompt.others),
                     **columns("specificity", prompt.specificity),
-                    **claim_columns(*next(decided)),
+                    **claim_columns(test, claim),
                     "n": prompt.score.n,
+                    "n others": n,
                 }
                 for cluster in clusters
                 for rank, prompt in enumerate(cluster.prompts, start=1)
+                for test, claim, n in [next(decided)]
             ],
             family=family_note(claims, "texts of all clusters"),
         ),

@@ -31,6 +31,7 @@ from bias_core.study.claims import (
     decide_claims,
     decide_findings,
     family_note,
+    fewest_units,
     p_words,
 )
 from bias_core.study.corrected import kappa_finding
@@ -40,7 +41,6 @@ from bias_core.study.limits import ShareValues, stop_rule
 from bias_core.study.report_text import table_of
 from bias_core.study.types import (
     ArmReport,
-    Claim,
     Finding,
     Results,
     Sample,
@@ -89,7 +89,7 @@ def headline(report: StudyReport) -> str:
         change = next((findings[change] for change in changes if change in findings), None)
         is_any_clear |= score.is_clear or (change is not None and change.is_clear)
         stated = _score_in_words(score, is_first=not sentences) + _change_in_words(change)
-        sentences.append(f"{where}, {stated}.{reasons_in_words(score, change)}")
+        sentences.append(f"{where}, {stated}.")
     if not sentences:
         return f"No one could be scored: {_why_not(report)}."
     clear_parts = "" if is_any_clear else _clear_parts(report)
@@ -99,16 +99,17 @@ def headline(report: StudyReport) -> str:
 def _score_in_words(score: Finding, *, is_first: bool) -> str:
     claim, value = score.claim or NO_CLAIM, score.estimate.value
     more = claim.choose("clearly ", "clearly ", "not clearly ") + ("more" if value >= 0 else "less")
-    numbers = numbers_in_words(score, "pictures")
+    than_half = f", {more} than half" if score.claim else ""  # of an older report nothing is decided
     meaning = ", twice the distance of this share from 50 %" if is_first else ""
     if "neither side" in score.says:
+        numbers = numbers_in_words(score, "pictures")
         return (
             f"people match the stereotype of their role {more} often than they contradict it (stereotype test score "
             f"{numbers}); androgynous-looking people count for neither side"
         )
     return (
-        f"{(value + 100) / 2:.0f} % of people match the stereotype of their role, {more} than half (stereotype test "
-        f"score {numbers}{meaning})"
+        f"{(value + 100) / 2:.0f} % of people match the stereotype of their role{than_half} (stereotype test "
+        f"score {numbers_in_words(score, 'pictures', meaning=meaning)})"
     )
 
 
@@ -117,6 +118,8 @@ def _change_in_words(change: Finding | None) -> str:
     if change is None or math.isnan(change.estimate.value):
         return ""
     asks_fairness, numbers = change.key.startswith("difference"), numbers_in_words(change, "pictures")
+    if change.claim is None:
+        return f"; asked to be fair, the score changes by {numbers}" if asks_fairness else ""
     if not change.is_clear:
         return f"; a request to be fair does not clearly change the score ({numbers})" if asks_fairness else ""
     more, less = ("more", "less") if change.estimate.value > 0 else ("less", "more")
@@ -135,26 +138,15 @@ def _clear_parts(report: StudyReport) -> str:
     return f" Clear only for a part: {listed(parts, '; ')}." if parts else ""
 
 
-def numbers_in_words(finding: Finding, units: str, scale: float = 1.0) -> str:
-    """Return value, interval and n; p of a clear number, and how many units are needed where these are too few."""
+def numbers_in_words(finding: Finding, units: str, scale: float = 1.0, meaning: str = "") -> str:
+    """Return value, interval and n; p of a clear number, else why it is not clear, or how many units are needed."""
     number, claim = finding.estimate.scaled(scale), finding.claim or NO_CLAIM
     words = f"{format_change(number.value, number.low, number.high, n=number.n)}, n = {number.n:,} {units}"
     if claim.is_clear:
-        return f"{words}, {p_words(claim)}"
-    is_too_few = claim.n_tests > 0 and number.n < fewest_units(claim)
-    return f"{words}: too few, at least {fewest_units(claim)} are needed" if is_too_few else words
-
-
-def reasons_in_words(*findings: Finding | None) -> str:
-    """Return why numbers are not clear though their intervals exclude the value without bias; "" if none is one."""
-    claims = [finding.claim for finding in findings if finding is not None and finding.claim is not None]
-    reasons = dict.fromkeys(claim.reason for claim in claims if claim.verdict == "not clear" and claim.reason)
-    return "".join(f" Not clear: {reason}." for reason in reasons)
-
-
-def fewest_units(claim: Claim) -> int:
-    """Return the smallest n of which an exact test of signs can reject anything: 2 / 2ⁿ is at most the level."""
-    return math.ceil(math.log2(2 / claim.level))
+        return f"{words}, {p_words(claim)}{meaning}"
+    if claim.n_tests and number.n < (needed := fewest_units(claim)):
+        return f"{words}{meaning}: too few, at least {needed} are needed"
+    return f"{words}{meaning}; {claim.reason}" if claim.reason else f"{words}{meaning}"
 
 
 def _why_not(report: StudyReport) -> str:
@@ -202,7 +194,7 @@ def _effect_in_words(effect: Finding, subject: str, above: str, below: str) -> s
     claim, numbers = effect.claim or NO_CLAIM, numbers_in_words(effect, "seeds", 100.0)
     where, share = claim.choose(above, below, ""), "the share of masculine-looking people"
     if not where:
-        return f"The {subject} alone does not clearly change {share} (in points {numbers}).{reasons_in_words(effect)}"
+        return f"The {subject} alone does not clearly change {share} (in points {numbers})."
     points = f"{abs(100 * effect.estimate.value):.0f} points higher {where}"
     return f"The {subject} alone changes {share}: it is {points} ({numbers})."
 
