@@ -10,12 +10,14 @@ from bias_core.app.cli.common import console, open_services, run_with_bar, user_
 from bias_core.errors import InvalidInput
 from bias_core.store.files import write_atomically
 from bias_core.study.design import find_design
+from bias_core.study.headlines import headline
 from bias_core.study.image_rows import RowMaker
 from bias_core.study.plan import check_size, settle
 from bias_core.study.run import run_study
 from bias_core.study.shipped import SHIPPED, load_others, load_shipped
 from bias_core.study.types import StudyReport, StudySettings
 from validation import validity_studies
+from validation.headlines import all_trials, headline_report, read_records, run_trial, seeds_of_runs
 from validation.summary import ON_STEPS, STUDIES, report_files, shipped_files
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -70,6 +72,33 @@ def report(
         for path, content in report_files(in_order, others, repetitions=repetitions).items():
             write_atomically(place / path, content)
         console.print(f"Written to {place}", markup=False)
+
+
+@app.command()
+def headlines(
+    study: Annotated[list[str] | None, typer.Option(help="Only this study; may be repeated.")] = None,
+    runs: Annotated[int, typer.Option(help="Runs of each study, size and condition; earlier ones count.")] = 100,
+    model: Annotated[str, typer.Option(help="Model that draws the pictures.")] = RENDERER,
+    seed: Annotated[int, typer.Option(help="Another seed draws other pictures.")] = 0,
+    work: Annotated[Path, typer.Option(help="Folder with a line for each run; delete it to start anew.")] = Path(
+        "build/headlines"
+    ),
+    ship: Annotated[bool, typer.Option(help="Also write the file of the app's Calibration tab.")] = False,
+) -> None:
+    """Run whole studies many times, and count the headlines that claim something that was not planted."""
+    folder = work / model
+    with user_errors():
+        for trial in all_trials(model):
+            for condition in trial.conditions if trial.study in (study or [trial.study]) else ():
+                file = folder / f"{trial.name}-{condition}.jsonl"
+                run_trial(trial, condition, seeds_of_runs(seed, runs), file, model=model)
+                console.print(f"{trial.name}, {condition}: {len(read_records(file))} runs", markup=False)
+        made = headline_report(folder, all_trials(model), model)
+        if ship:
+            place = SHIPPED / (Path() if model == RENDERER else Path(model))
+            for path, content in shipped_files([made]).items():
+                write_atomically(place / path, content)
+        console.print(headline(made), markup=False)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ from bias_core.study.types import (
     Arm,
     ArmReport,
     Design,
+    Finding,
     Progress,
     Results,
     Shot,
@@ -296,6 +297,19 @@ class Explore(Study):
             title = fill_template(options.template, options.concept)
         return RunName(title=title, command=explore_words(settings))
 
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return what is drawn and measured."""
+        options = explore_options(settings)
+        measured = ["and which pictures look alike"]
+        if options.has_association and not options.takes_all:
+            measured.insert(0, f"whether they are closer to “{options.attribute_a}” or “{options.attribute_b}”")
+        if options.attributes:
+            measured.insert(
+                0, "how often a classifier sees each attribute and how far that is from its real-world rate"
+            )
+        begins = "Takes your own pictures" if settings.images else "Draws a concept in your own words"
+        return {"begins": f"{begins} and measures", "measured": ", ".join(measured).removeprefix("and ")}
+
     def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
         """Raise InvalidInput for options that cannot be used together."""
         check_options(settings)
@@ -324,6 +338,10 @@ class Explore(Study):
         options = explore_options(settings)
         added = joined(Results(), *(extension.comparing(options, settings, arms) for extension in explore_extensions()))
         return replace(joined(added, own), figures=(*own.figures, *added.figures))
+
+    def family(self, finding: Finding) -> str | None:
+        """Return the family of a finding; nothing is claimed of Eq. 2 alone, for an even mix is not always 0 there."""
+        return None if finding.metric == "association" else super().family(finding)
 
     def headline(self, report: StudyReport) -> str:
         """Return the clearest attribute."""

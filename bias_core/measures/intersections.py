@@ -14,11 +14,10 @@ from scipy.special import gammaln, log_softmax
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, same_length
 from bias_core.measures.cards import Card, takes
-from bias_core.measures.intervals import check_confidence, percent
+from bias_core.measures.intervals import check_confidence, percent, with_p_through_ends
 from bias_core.measures.two_phase import Errors, all_of, error_noise, inverse_matrix, reading_matrix, usable_errors
 from bias_core.types import Estimate, ReaderErrors
 
-_TIE = 1e-7  # chances that differ by less, relatively, are equal up to rounding
 _FAR = 1e3  # log odds ratios beyond this count as infinite
 
 
@@ -115,18 +114,16 @@ class ParityFamily:
 
         return _root(beyond if at_least else lambda theta: -beyond(theta))
 
-    @cached_property
-    def p_value(self) -> float:
-        """Two-sided mid-p of θ = 0: the chance of all less likely tables, and half of that of those as likely.
+    def p_value(self, theta: float = 0.0) -> float:
+        """Two-sided mid-p of θ: twice the smaller chance of a u as far out as observed, which itself counts half.
 
-        Counted whole, they would make a test that claims more rarely than its level allows, and misses more; so it does
-        about as well as tests that take no margins as given [lydersen2009].
+        So it is at most 1 - confidence just where the interval between the quantiles excludes θ. Counted whole, what
+        was seen would make a test that claims more rarely than its level allows, and misses more [lydersen2009].
         """
-        sums, chances = self.chances(0.0)
-        own = float(chances[sums == 0][0])
-        less_likely = float(chances[chances < own * (1 - _TIE)].sum())
-        as_likely = float(chances[chances <= own * (1 + _TIE)].sum()) - less_likely
-        return max(less_likely + as_likely / 2, sys.float_info.min)  # never 0, though it may be smaller than any number
+        sums, chances = self.chances(theta)
+        half = float(chances[sums == 0].sum()) / 2
+        smaller = min(float(chances[sums > 0].sum()), float(chances[sums < 0].sum())) + half
+        return min(1.0, max(2 * smaller, sys.float_info.min))  # never 0, though it may be smaller than any number
 
 
 def _normalised(logs: Array) -> Array:
@@ -154,8 +151,8 @@ def parity_family(codes: NDArray[np.intp], n_cells: int, strata: NDArray[np.intp
     Raises InvalidInput: for no units.
 
     >>> family = parity_family(np.repeat([0, 1, 2, 3], [8, 2, 1, 5]), 4, np.zeros(16, dtype=int))
-    >>> family.tables.astype(int).tolist(), round(family.p_value, 3)
-    ([[8, 2, 1, 5]], 0.023)
+    >>> family.tables.astype(int).tolist(), round(family.p_value(), 3)
+    ([[8, 2, 1, 5]], 0.025)
     """
     if not len(codes):
         raise InvalidInput("codes are empty: give at least one picture.")
@@ -206,8 +203,8 @@ class CrossedShares:
 class Interaction:
     """Association of attributes beyond that of fewer of them."""
 
-    estimate: Estimate  # θ, a log odds ratio (of three: log of a ratio of two); unbounded, null value 0
-    p_value: float  # in (0, 1), of θ = 0, exact mid-p; nan where nothing can be told
+    # θ, a log odds ratio (of three: log of a ratio of two); unbounded, null value 0, with its exact mid-p
+    estimate: Estimate
     least_expected: float  # pictures to be expected in the rarest cell if nothing had to do with anything
 
 
@@ -275,7 +272,7 @@ def crossed_shares(
         shares=shares,
         shrunk=np.array([min(max(p, share.low), share.high) for p, share in zip(shrunk, shares, strict=True)]),
         expected=alone.expected,
-        excess=tuple(_excesses(raw, shares, alone, z=z, method=f"score {percent(confidence)}")),
+        excess=tuple(_excesses(raw, shares, alone, confidence)),
         weight=weight,
     )
 
@@ -311,14 +308,14 @@ def interaction(
     Notes
     -----
     Errors of the classifier draw θ of two attributes to 0; θ and its ends move by their effect on the table that is
-    expected under each. p needs no correction for two: what is unrelated is read as unrelated. Where the correction
-    would empty a cell, θ stands as read, with a note.
+    expected under each. p is that of the θ, as read, which is corrected to 0: of two attributes in one prompt 0 itself,
+    for what is unrelated is read as unrelated. Where the correction would empty a cell, θ stands as read, with a note.
 
     Examples
     --------
     >>> pairs = [[1, 1]] * 9 + [[1, 0]] * 2 + [[0, 1]] * 3 + [[0, 0]] * 8
     >>> found = interaction(pairs)
-    >>> round(math.exp(found.estimate.value), 2), round(found.p_value, 3)  # as scipy's conditional odds ratio
+    >>> round(math.exp(found.estimate.value), 2), round(found.estimate.p_value, 3)  # as scipy's conditional odds ratio
     (10.4, 0.016)
     """
     check_confidence(confidence)
@@ -330,10 +327,10 @@ def interaction(
     if not family.can_tell:
         note = "one of the attributes is seen in all pictures or in none, or always with another"
         nothing = Estimate.undefined(len(presence), note, null_value=0.0)
-        return Interaction(estimate=nothing, p_value=math.nan, least_expected=least)
+        return Interaction(estimate=nothing, least_expected=least)
     alpha = (1 - confidence) / 2
     ends = (family.quantile(alpha, at_least=True), family.quantile(alpha, at_least=False))
-    value, low, high, note = _corrected(family, (family.estimate, *ends), usable_errors(errors, k))
+    value, low, high, null, note = _corrected(family, (family.estimate, *ends), usable_errors(errors, k))
     estimate = Estimate(
         value=value,
         low=low,
@@ -342,8 +339,9 @@ def interaction(
         null_value=0.0,
         method=f"exact mid-p {percent(confidence)}",
         note=note,
+        p_value=family.p_value(null),
     )
-    return Interaction(estimate=estimate, p_value=family.p_value, least_expected=least)
+    return Interaction(estimate=estimate, least_expected=least)
 
 
 def _readings(readings: ArrayLike) -> Array:
@@ -449,14 +447,13 @@ def _shrunk(values: Array, expected: Array, n: int) -> tuple[Array, float]:
     return (n * values + strength * expected) / (n + strength), strength / (n + strength)
 
 
-def _excesses(
-    raw: Array, shares: Sequence[Estimate], alone: _Independence, *, z: float, method: str
-) -> Iterator[Estimate]:
+def _excesses(raw: Array, shares: Sequence[Estimate], alone: _Independence, confidence: float) -> Iterator[Estimate]:
     """All excesses value + x with x² <= z² (v_0 + v_1 x + v_2 x²): the variance is that of the excess asked about.
 
     There the single shares are as read, so that no cell can be rarer than never. Below 0, and in
     small cells, the lower end is therefore as low as the ends of P and of λ allow [zou2008].
     """
+    z, method = float(scipy.stats.norm.ppf((1 + confidence) / 2)), f"score {percent(confidence)}"
     for i, share in enumerate(shares):
         least, slope, bend = z * z * alone.variances[:, i]
         value, expected = float(raw[i] - alone.expected[i]), float(alone.expected[i])
@@ -467,8 +464,9 @@ def _excesses(
         low, high = (value + float(slope + sign * root) / (2 * (1 - bend)) for sign in (-1, 1))
         if expected > 0 and (value < 0 or share.n * expected < LEAST_EXPECTED):
             low = min(low, value - _reach_below(share, expected, least, z * z * alone.expected_variances[i]))
-        low, high = max(-1.0, min(low, value)), min(1.0, max(high, value))
-        yield Estimate(value=value, low=low, high=high, n=share.n, null_value=0.0, method=method)
+        low, high = float(max(-1.0, min(low, value))), float(min(1.0, max(high, value)))
+        excess = Estimate(value=value, low=low, high=high, n=share.n, null_value=0.0, method=method)
+        yield with_p_through_ends(excess, confidence)
 
 
 def _reach_below(share: Estimate, expected: float, of_difference: float, of_expected: float) -> float:
@@ -476,7 +474,7 @@ def _reach_below(share: Estimate, expected: float, of_difference: float, of_expe
 
     Their correlation, which grows as √P, is taken at that lower end: of one picture in a cell little is left of it.
     """
-    below, root = share.value - share.low, math.sqrt(of_expected)
+    below, root = share.value - share.low, math.sqrt(max(0.0, of_expected))  # by rounding it may be -1e-18
     stretch = min(root / expected, _MOST_STRETCH)  # on the scale of logarithms, where λ is not all but 0
     above = root * math.expm1(stretch) / stretch if root else 0.0
     of_share = max(0.0, (share.high - share.low) / 2) ** 2
@@ -488,10 +486,10 @@ def _reach_below(share: Estimate, expected: float, of_difference: float, of_expe
 
 def _corrected(
     family: ParityFamily, thetas: tuple[float, float, float], used: Sequence[ReaderErrors | None]
-) -> tuple[float, float, float, str]:
-    """θ and its ends, corrected for the classifier's errors in the expected tables."""
+) -> tuple[float, float, float, float, str]:
+    """θ and its ends, corrected for the classifier's errors in the expected tables, and the θ as read that gives 0."""
     if not any(used):
-        return *thetas, ""
+        return *thetas, 0.0, ""
     weights, signs = all_of([inverse_matrix(one) for one in used]), parity_signs(len(used))
 
     def moved(theta: float) -> float:
@@ -505,9 +503,10 @@ def _corrected(
         return math.nan if len(empty) != 1 else -math.inf * empty.pop()
 
     value, low, high = map(moved, thetas)
+    null = _root(lambda theta: float(np.nan_to_num(moved(theta), posinf=_FAR, neginf=-_FAR)))
     if math.isfinite(value) and not (math.isnan(low) or math.isnan(high)):
-        return value, low, high, ""
-    return *thetas, "not corrected: the classifier's errors are as large as the rarest cell"
+        return value, low, high, null, ""
+    return *thetas, 0.0, "not corrected: the classifier's errors are as large as the rarest cell"
 
 
 _INPUTS = takes(readings="readings: whether each of two or three attributes is seen in each picture")
@@ -626,20 +625,29 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
     against, conforming = (np.concatenate(one) for one in ((cell, 0 * cell), (0 * cell, cell)))
     of_cell = truth[:, cell].sum(axis=0) / total
 
-    def beyond(pi: float) -> float:
-        """Excess of the squared difference over what the test allows."""
+    def variance(pi: float) -> float:
+        """Variance of the difference if π is the truth."""
         world = truth.copy()
         world[:, cell] = np.outer((1 - pi, pi), of_cell) * total
         world = world.ravel() / world.sum()
         adds = ((1 - pi) * conforming - pi * against) @ weights  # what a person who is read so adds to the difference
-        variance = float(adds**2 @ (to_readings @ world)) / reader.n
-        variance += float(error_noise(reader.errors, adds[None, :], world)[0])
-        return ((share - pi) * total) ** 2 - reader.z**2 * variance
+        by_chance = float(adds**2 @ (to_readings @ world)) / reader.n
+        return by_chance + float(error_noise(reader.errors, adds[None, :], world)[0])
+
+    def beyond(pi: float) -> float:
+        """Excess of the squared difference over what the test allows."""
+        return ((share - pi) * total) ** 2 - reader.z**2 * variance(pi)
 
     low = 0.0 if beyond(0.0) <= 0 else float(scipy.optimize.brentq(beyond, 0.0, share - _INSIDE))
     high = 1.0 if beyond(1.0) <= 0 else float(scipy.optimize.brentq(beyond, share + _INSIDE, 1.0))
-    estimate = Estimate(value=share, low=low, high=high, n=count, method=reader.method)
-    return estimate.scaled(200, -100).of_null(0.0)
+    p_value = 2 * float(scipy.stats.norm.sf(abs(share - _EVEN) * total / math.sqrt(variance(_EVEN))))
+    estimate = Estimate(
+        value=share, low=low, high=high, n=count, null_value=_EVEN, p_value=p_value, method=reader.method
+    )
+    return estimate.scaled(200, -100)
+
+
+_EVEN = 0.5  # share of people who conform under no stereotype
 
 
 def _within(against: float, conforming: float, score: Estimate) -> float:

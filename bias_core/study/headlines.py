@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bias_core.number_text import format_estimate, format_given, format_number, format_share, state_p
+from bias_core.number_text import format_estimate, format_given, format_number, format_rate, format_share, state_p
 from bias_core.study.claims import SAME_TEST
 from bias_core.study.design import known_study
 from bias_core.study.report_text import VALIDITY, corrected_headline, finding_rows, is_known
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from bias_core.study.types import StudyReport
 
 HEADLINE, AS_PUBLISHED = "headline", "as in the paper"
+COUNTED, FALSE_CLAIMS = "headlines", 0.05
+"""Key of the table of counted headlines, and the accepted share of those that claim something without planted bias."""
 NO_PICTURES = "without pictures"  # prefix of "what is planted" if nothing is drawn
 CONTRAST = "against the others"  # the way in which the app searches texts for clusters
 
@@ -41,7 +43,8 @@ def verdicts_headline(report: StudyReport) -> str:
     """Return how many measures hold and which fail; for a search for texts, how often it names the attribute."""
     lines = verdict_lines(report)
     if not lines:
-        return _texts_headline(report)
+        counted = report.results.frame(COUNTED)
+        return _counted_headline(counted) if len(counted) else _texts_headline(report)
     own = [line for line in lines if line.kind == HEADLINE]
     others = [line for line in lines if line.kind != HEADLINE]
     parts = ((own, "measures that headlines use" if others else "measures"), (others, "measures as in the papers"))
@@ -55,6 +58,16 @@ def _recovered(lines: Sequence[VerdictLine], which: str) -> str:
     more = f" Inconclusive with this many repetitions: {n['inconclusive']}." if n["inconclusive"] else ""
     more += f" These fail: {failures}." if failures else ""
     return f"{n['holds'] + n['remark']} of {len(lines)} {which} recover the bias that was planted.{more}"
+
+
+def _counted_headline(counted: pd.DataFrame) -> str:
+    """Say how often headlines claim something where nothing is planted, and which do so too often."""
+    fair = counted[counted["condition"] == "fair"]
+    n, n_claims = int(fair["runs"].sum()), int(fair["headlines that claim"].sum())
+    often = fair[(fair["clear"] == "yes") & (fair["share"] > FALSE_CLAIMS)]
+    which = ", ".join(f"{row['study']} ({row['size']})" for row in often.to_dict("records"))
+    says = f"Where nothing is planted, {n_claims:,} of {n:,} headlines claim something ({format_rate(n_claims / n)})"
+    return f"{says}; too often: {which}." if which else f"{says}, and no study’s more often than it may."
 
 
 def _texts_headline(report: StudyReport) -> str:

@@ -16,6 +16,7 @@ from bias_core.study.types import StudyReport
 
 SHIPPED = ASSETS / "validity"
 TITLES: Mapping[str, str] = {
+    "validity-headlines": "Headlines",
     "validity-rates": "Every planted rate",
     "validity-measures": "Picture measures",
     "validity-associations": "Associations",

@@ -15,12 +15,13 @@ from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.explore import tab as explore_tab
 from bias_core.explore.exploration import AssociationScore
 from bias_core.explore.options import explore_settings
-from bias_core.explore.report import BACK, share_figure, shares_headline, verdicts
+from bias_core.explore.report import share_claims, share_figure, shares_headline
 from bias_core.explore.tab import ExploreTab
 from bias_core.measures.sequential import share_interval
 from bias_core.number_text import format_interval, format_number
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.attributes import load_attribute_sets
+from bias_core.study.claims import NO_CLAIM, decide_claims
 from bias_core.study.design import find_design, list_designs, page_of
 from bias_core.study.figures import NARROW, WIDEST, figure_svg
 from bias_core.study.run import complete, run_study
@@ -297,20 +298,24 @@ def counted(services):
     return found
 
 
-def test_the_verdict_is_where_the_interval_lies_and_no_unknown_reads_as_no_bias():
-    for low, high, known in ((0.6, 0.9, "above"), (0.1, 0.4, "below"), (0.4, 0.6, "within")):
+def test_a_claim_goes_where_the_interval_lies_and_no_unknown_reads_as_no_bias():
+    for low, high, known in ((0.6, 0.9, "above"), (0.1, 0.4, "below"), (0.4, 0.6, "not clear")):
         share, census = estimate((low + high) / 2, low, high), "a census (2024)"
         of = (
             sourced("a", census, share),
             sourced("b", census, share, None),
             sourced("c", "assumed 50 %, a choice", share),
         )
-        assert verdicts(of, 0.95) == [known, "unknown", "assumed"]
-        assert "even split" in explore_tab.says(of[2], "assumed")
+        claims = share_claims(of, 0.95)
+        assert [claim.verdict for claim in claims] == [known, "not tested", "not tested"]
+        assert "even split" in explore_tab.says(of[2], claims[2])
     undefined = score(NAN, NAN, NAN)
-    assert "could not be measured" in explore_tab.says(undefined, "unknown")
+    assert "could not be measured" in explore_tab.says(undefined, NO_CLAIM)
     assert "does not mean that there is no bias" in explore_tab.does_not_say(undefined)
-    assert "no clear difference" in explore_tab.says(score(0.5, 0.3, 0.7), "within")
+    (unclear,) = share_claims([sourced("a", "a census (2024)", estimate(0.5, 0.3, 0.7))], 0.95)
+    assert "not clearly different" in explore_tab.says(
+        sourced("a", "a census (2024)", estimate(0.5, 0.3, 0.7)), unclear
+    )
     read = score(0.5, 0.3, 0.7)
     assert "are unknown" in explore_tab.does_not_say(replace(read, errors=None, corrected=None))
     chance = ReaderErrors(sensitivity=0.6, specificity=0.4, n_positive=100, n_negative=100)
@@ -346,8 +351,8 @@ def test_a_headline_compares_with_rates_that_have_a_source_and_else_with_nothing
     shares = [share_interval(k, 16, null_value=0.5) for k in (13, 8, 7)]  # exact p of the first .021, of three .064
     three = [sourced(name, "a census (2024)", share) for name, share in zip("abc", shares, strict=True)]
     assert "more than the real-world rate" in shares_headline(three[:2], 0.95)
-    assert verdicts(three, 0.95) == [BACK, "within", "within"]
-    assert "with 3 attributes this happens by chance" in shares_headline(three, 0.95)
+    assert [claim.verdict for claim in share_claims(three, 0.95)] == ["not clear"] * 3
+    assert "among 3 tests this happens by chance" in shares_headline(three, 0.95)
     assert "could be measured" in shares_headline((unmeasured,), 0.95)
     for text, has in (("", False), ("an assumption", False), ("our Choice", False), ("bls2024", True)):
         assert sourced("x", text, near).attribute.has_source is has
@@ -360,10 +365,11 @@ def test_which_way_pictures_lean_is_said_of_what_lies_beyond_an_even_mix(counted
         attribute_a="male", attribute_b="female", mean=mean, associations=np.zeros(7),
         beyond=estimate(0.02, -0.03, 0.07),
     )  # fmt: skip
-    assert "not clearly closer to “male” or to “female”" in explore_tab.association_says(lean)
-    assert "an even mix = 0" in explore_tab.association_says(lean)
-    unvaried = replace(lean, beyond=None)
-    assert explore_tab.association_says(unvaried).startswith("The pictures are more like those of “male”")
+    (claim,) = decide_claims([replace(lean.beyond, null_value=0.0, p_value=0.4)])
+    assert "not clearly closer to “male” or to “female”" in explore_tab.association_says(lean, claim)
+    assert "an even mix = 0" in explore_tab.association_says(lean, claim)
+    unvaried = explore_tab.association_says(replace(lean, beyond=None), NO_CLAIM)
+    assert unvaried.endswith("an even mix of both is unknown.")  # nothing is claimed
 
 
 def test_every_number_has_its_interval_and_n_and_the_blocked_picture_is_counted_in_no_group(counted):
@@ -479,16 +485,15 @@ def test_signs_of_life_come_at_most_four_times_a_second(monkeypatch):
     assert [pace.is_due() for _ in range(6)] == [True, False, False, True, False, True]
 
 
-def test_a_difference_that_correction_takes_back_says_so():
+def test_a_difference_that_is_clear_only_alone_says_why_not():
     row = {"difference": -0.11, "low": -0.2, "high": -0.01, "n": 60, "first": "fair", "second": "published"}
-    row |= {"p adjusted": 0.08, "clear": "no"}
-    for changes, n_tests, why_not in (
-        ({}, 4, "not clear after correction for 4 comparisons"),
-        ({"clear": "yes"}, 4, ""),
-        ({"high": 0.01}, 4, ""),
-        ({"clear": ""}, 4, ""),  # no test
-        ({}, 1, ""),  # nothing to correct for
+    reason = "its interval excludes 0, but among 4 tests this happens by chance"
+    for clear, why_not, note in (
+        ("no", reason, f"; not clear: {reason}"),
+        ("yes", "", "; clear"),
+        ("no", "", "; not clear"),
+        ("", "", "; not clear"),  # no test
     ):
-        gap = _gap(row | changes, "old", n_tests)
-        assert gap["why_not"] == why_not
-        assert gap["note"].endswith("; clear" if changes.get("clear") == "yes" else f"; {why_not or 'not clear'}")
+        gap = _gap(row | {"p adjusted": 0.08, "clear": clear, "why not clear": why_not}, "old")
+        assert gap["note"].endswith(note)
+        assert gap["is_clear"] == (clear == "yes")

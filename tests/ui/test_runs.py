@@ -311,7 +311,7 @@ def test_a_comparison_is_a_report_in_two_arms_with_pictures_a_plot_folds_and_why
     newcomer, parts = Visitor(), tab.parts
     shown = tab.on_compare(newcomer, "nurses", ["doctors"])
     report = shown[parts["report"]]
-    assert "Man: P, “doctor” minus “nurse”: 0.67" in shown[parts["header"]]
+    assert "Man: P is 0.29 in “nurse” and 0.96 in “doctor”: a difference of 0.67" in shown[parts["header"]]
     assert shown[tab.pictures.grid].count('<section class="cell"') == 2
     assert not shown[parts["shell"]]["visible"]
     pressed = tab.on_mark(report, event(pictures="man: perceived=yes"))

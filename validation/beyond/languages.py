@@ -107,7 +107,7 @@ def _language_table(
     }
     places = np.arange(len(margins[english.name]))
     pairs = {one.name: (scored[english.name], scored[one.name], places, places) for one in others}
-    table = language_lines(others, pairs, confidence)
+    table, _ = language_lines(others, pairs, confidence)
     names = {one.language_name for one in others if _is_planted(one)}
     of_first = table["attribute"] == attributes[0].name
     return table.assign(**{"is planted": table["language"].isin(names) & of_first})

@@ -18,6 +18,7 @@ from bias_core.values import normal_form
 
 PERMUTATIONS = 4_999
 """Random divisions of pictures that a test draws."""
+_EQUAL_ROWS = 1e-4  # embeddings that differ by less in every place are equal, whatever batch they came in
 _EQUAL = 1e-6  # cosines that differ by less are equal, as float32 has them
 _FEWEST = 2  # images to search on, and to score, if some are held out
 _TEXTS_AT_ONCE = 512  # texts that the encoder gets in one call
@@ -49,6 +50,7 @@ def optimise_prompts(
     top_k: int = 10,
     other_embeddings: ArrayLike | None = None,
     contrast: bool = False,
+    prior_weight: float = 0.0,
     held_out: float = 0.0,
     on_step: StepCallback | None = None,
     lock: AbstractContextManager[object] | None = None,
@@ -73,6 +75,8 @@ def optimise_prompts(
     other_embeddings : array (m, d) or None. Of images outside the cluster.
     contrast : bool. Search for the largest mean cosine to the cluster minus that to the other images: this finds
         features of the cluster, while the paper's score finds features that all images of a concept share.
+    prior_weight : float >= 0. λ: the search adds λ log p(s) to the cosine, so that it finds phrases; p is the language
+        model's probability of the text, in the last round with nothing after it. 0 is Eq. 8.
     held_out : float in [0, 1). Share of the images, of both kinds, that the search does not see; only these are
         scored. ``rng`` draws them. With too few images for two of each, all are searched and scored.
     on_step : called with (texts scored, texts planned). Raising :class:`bias_core.errors.Cancelled` in it stops the
@@ -82,11 +86,12 @@ def optimise_prompts(
 
     Returns
     -------
-    list of OptimisedPrompt : at most ``top_k`` of the last round, best first by what was searched for; of texts with
-        the same words only the best.
+    list of OptimisedPrompt : at most ``top_k``, the best of the last round by what was searched for; of texts with the
+        same words, or that the encoder cannot tell apart, only the best. They stand in the order of their specificity
+        (without contrast: of their mean cosine) on the images that are scored.
 
-    Raises InvalidInput: for malformed embeddings, a blank prefix, a number below 1, a share outside of [0, 1), a
-    language model without proposals, or a contrast with no other images.
+    Raises InvalidInput: for malformed embeddings, a blank prefix, a number below 1, a weight below 0, a share outside
+    of [0, 1), a language model without proposals, or a contrast with no other images.
 
     Notes
     -----
@@ -106,6 +111,8 @@ def optimise_prompts(
     others = None if other_embeddings is None else unit_rows(other_embeddings, "other_embeddings")
     if contrast and others is None:
         raise InvalidInput("contrast needs other_embeddings to compare the cluster with; got None.")
+    if not prior_weight >= 0:
+        raise InvalidInput(f"prior_weight must be 0 or more; got {prior_weight}.")
     if not 0 <= held_out < 1:
         raise InvalidInput(f"held_out must be a share of the images, from 0 to below 1; got {held_out}.")
     searched, scored = _parts(cluster, others, held_out, rng)
@@ -114,14 +121,25 @@ def optimise_prompts(
     is_held_out = scored[0] is not searched[0]
     comparison = _Comparison(*scored, rows[0], is_held_out, confidence, rng)
     target = _target(*searched, contrast=contrast)
-    for _ in range(n_tokens):
+    for left in reversed(range(n_tokens)):
         proposed = models.propose(texts[:beam_width], n_candidates)
-        texts, rows = _best_first(proposed, models.embed(proposed), target, prefix)
+        rows = models.embed(proposed)
+        scores = rows @ target
+        if prior_weight:
+            scores += prior_weight * models.log_probabilities(proposed, ends=not left)
+        places = _best_first(proposed, scores, prefix)
+        texts, rows = [proposed[place] for place in places], rows[places]
     models.report(models.n_planned)  # repeated proposals are scored once, so there are fewer texts than planned
     note = f"chosen as the best of {models.n_scored - 1:,} texts on these images, so optimistic"
     if is_held_out:
         note = f"on images that were held out while the best of {models.n_scored - 1:,} texts was chosen"
-    return [comparison.judge(text, row, note) for text, row in zip(texts[:top_k], rows[:top_k], strict=True)]
+    found = [comparison.judge(texts[place], rows[place], note) for place in _first_different(rows, top_k)]
+    return sorted(found, key=lambda prompt: -_measured(prompt, contrast=contrast))
+
+
+def _measured(prompt: OptimisedPrompt, *, contrast: bool) -> float:
+    """Return the measure by which texts are ranked."""
+    return (prompt.specificity if contrast and prompt.specificity else prompt.score).value
 
 
 def cluster_average_image(images: Iterable[Image.Image]) -> Image.Image:
@@ -185,6 +203,15 @@ class _Models:
             self.n_scored += len(batch)
             self.report(self.n_scored)
         return np.concatenate(rows)
+
+    def log_probabilities(self, texts: Sequence[str], *, ends: bool) -> Array:
+        """Return the language model's log-probability of each text ``(n,)``."""
+        parts = []
+        for start in range(0, len(texts), _TEXTS_AT_ONCE):
+            with self._lock:
+                parts.append(self._language_model.log_probabilities(texts[start : start + _TEXTS_AT_ONCE], ends=ends))
+            self.report(self.n_scored)
+        return np.concatenate(parts)
 
     def report(self, n_done: int) -> None:
         if self._on_step is not None:
@@ -255,17 +282,26 @@ def _target(cluster: Floats, others: Floats | None, *, contrast: bool) -> Array:
     return mean - others.mean(axis=0, dtype=np.float64) if contrast and others is not None else mean
 
 
-def _best_first(texts: Sequence[str], rows: Floats, target: Array, prefix: str) -> tuple[list[str], Floats]:
-    """Return texts and rows by falling dot product with ``target``; for equal words only the best."""
+def _best_first(texts: Sequence[str], scores: Array, prefix: str) -> list[int]:
+    """Return the places of texts by falling score; for equal words only the best."""
     seen_words, places = {_words(prefix)}, []
-    for index in np.argsort(-(rows @ target), kind="stable"):
+    for index in np.argsort(-scores, kind="stable"):
         words = _words(texts[index])
         if words not in seen_words:
             seen_words.add(words)
-            places.append(index)
+            places.append(int(index))
     if not places:
         raise InvalidInput(f"the language model proposed no word, only {texts[0]!r}; try another prefix.")
-    return [texts[index] for index in places], rows[places]
+    return places
+
+
+def _first_different(rows: Floats, n: int) -> list[int]:
+    """Return the places of the first ``n`` rows that differ from all before them."""
+    places: list[int] = []
+    for place, row in enumerate(rows):
+        if len(places) < n and all(np.abs(row - rows[earlier]).max() > _EQUAL_ROWS for earlier in places):
+            places.append(place)
+    return places
 
 
 def _words(text: str) -> str:

@@ -19,10 +19,10 @@ from bias_core.measures.association import (
 from bias_core.measures.sequential import share_interval
 from bias_core.number_text import format_estimate, format_given, typeset
 from bias_core.papers.t2iat.report import occupations_headline, order_headline, words_headline
-from bias_core.papers.t2iat.study_tests import SETS, CrossingOptions, association_shots
+from bias_core.papers.t2iat.study_tests import SETS, CrossingOptions, association_shots, names_of_tests
 from bias_core.prompts import fill_template
 from bias_core.study.answers import answers_counted, check_words, majority
-from bias_core.study.arm_comparison import lean_sample, table_over_arms
+from bias_core.study.arm_comparison import sets_sample, table_over_arms
 from bias_core.study.corrected import kappa_finding
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
@@ -43,6 +43,7 @@ from bias_core.study.types import (
     finding,
     intervals,
     lean,
+    listed,
     marks,
     options_in,
     pictures_of,
@@ -79,6 +80,12 @@ def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
     ]
 
 
+def _association(means: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the mean associations of the means of targets, of A and of B."""
+    targets, a, b = means
+    return np.asarray((targets * (a - b)).sum(axis=1))
+
+
 def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps[dict[str, Leaning]]:
     """Return the association of each occupation, and of its neutral pictures."""
     rows = yield from data.embed(data.frame)
@@ -96,7 +103,7 @@ def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps
             mean=replace(
                 mean_association(neutral, a, b, confidence=settings.confidence), null_value=even_mix_association(a, b)
             ),
-            sample=lean_sample((of_neutral, of_a, of_b), neutral @ a.T, neutral @ b.T),
+            sample=sets_sample((of_neutral, of_a, of_b), (neutral, a, b), _association),
         )
         data.keep(parts[0], association=leanings[name].singles)
     if not leanings:
@@ -371,6 +378,10 @@ class AssociationAndPeople(Study):
 
     kind = "association_and_people"
     options = JudgedOptions
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the first attribute of each test."""
+        return {"attributes": listed(names_of_tests(self.design, settings, "a", ""), " or ")}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of association tests with judged concepts."""

@@ -9,7 +9,17 @@ import gradio as gr
 
 from bias_core.measures.cards import METRICS
 from bias_core.services import Services
-from bias_core.study.headlines import AS_PUBLISHED, GRADES, HEADLINE, VerdictLine, counts_of, verdict_lines
+from bias_core.study.headlines import (
+    AS_PUBLISHED,
+    COUNTED,
+    GRADES,
+    HEADLINE,
+    VerdictLine,
+    counts_of,
+    headline,
+    verdict_lines,
+)
+from bias_core.study.report_text import readable
 from bias_core.study.saved import SavedReport
 from bias_core.study.shipped import GRADE_WORDS, NOT_HERE, TITLES, load_others, load_shipped, measure_of
 from bias_core.study.types import StudyReport
@@ -130,6 +140,12 @@ def summary_html(saved: Sequence[SavedReport], others: Mapping[str, Sequence[Sav
             (name, sum(report.n_images for report in of), of_lines)
             for name, reports_of in (others or {}).items()
             for of, of_lines in [_graded(reports_of)]
+        ],
+        counted=[
+            (report.settings.model, headline(report), readable(report.results.frame(COUNTED)), table.note)
+            for report in reports
+            for table in report.results.tables
+            if table.key == COUNTED
         ],
         sentence=_sentence([line for line in lines if line.kind == HEADLINE]),
         papers=_papers_sentence([line for line in lines if line.kind == AS_PUBLISHED]),

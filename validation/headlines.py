@@ -1,0 +1,271 @@
+"""Counts wrong headlines: whole studies are run many times where nothing, some and all is planted.
+
+Under "fair" nothing is planted, and each P* is the planted rate, so a headline that claims anything is false. Under
+"published" and "extreme" a claim is wrong if it points the other way than the mean of its number over all runs. Every
+run is a line of a file, so that a longer check goes on from a shorter one.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.intervals import exact_interval
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.study.attributes import load_attribute_sets
+from bias_core.study.claims import claim_columns, decide_claims
+from bias_core.study.design import design_files, find_design
+from bias_core.study.headlines import COUNTED, FALSE_CLAIMS, headline
+from bias_core.study.run import complete, run_study
+from bias_core.study.types import Arm, Design, Results, StudyReport, StudySettings, columns, table
+from bias_core.types import is_sourced
+
+NAME = "validity-headlines"
+RENDERER = "calibration-renderer"
+FAIR, PLANTED = "fair", ("published", "extreme")
+RUNS_IN_ONE_STORE = 20  # then its pictures are deleted
+_NEGATED = re.compile(
+    r"\b(?:no|none|not|cannot|neither|nor|nothing|nobody|too few|undefined|never)\b[^.;:()]*", re.IGNORECASE
+)
+_CLAIMS = re.compile(
+    r"\bclear(?:ly|est)?\b|\bp (?:=|<)|\b(?:more|less) (?:than|often)\b|\bcloser to\b|\bdiffers?\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A study at one size, as a visitor runs it."""
+
+    study: str
+    size: str  # in words: the app's default, the smallest
+    settings: Mapping[str, Any]  # of StudySettings
+    conditions: tuple[str, ...] = (FAIR, *PLANTED)
+    design: Callable[[Design, str], Design] = lambda design, _condition: design  # with the P* of its own null
+
+    @property
+    def name(self) -> str:
+        """Name of its files."""
+        return f"{self.study}, {self.size}".replace(", ", "-").replace(" ", "-")
+
+
+def headline_claims(text: str) -> bool:
+    """Return True if a headline claims a difference, an association or a bias: says so, and does not deny it.
+
+    >>> headline_claims("No clear difference: the gap is +3 points."), headline_claims("It is clearly above half.")
+    (False, True)
+    """
+    return any(_CLAIMS.search(_NEGATED.sub("", sentence)) for sentence in re.split(r"(?<=[.;:]) ", text))
+
+
+def run_trial(trial: Trial, condition: str, seeds: Sequence[int], file: Path, *, model: str) -> None:
+    """Run a study once for each seed that the file does not have, and append a line on each run."""
+    known = {record["seed"] for record in read_records(file)}
+    missing = [seed for seed in seeds if seed not in known]
+    for start in range(0, len(missing), RUNS_IN_ONE_STORE):
+        with TemporaryDirectory() as folder:
+            services = Services(Settings(data_dir=Path(folder)))
+            for seed in missing[start : start + RUNS_IN_ONE_STORE]:
+                record = _run_once(trial, condition, seed, services, model)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                with file.open("a", encoding="utf-8") as lines:
+                    lines.write(json.dumps(record, ensure_ascii=False) + "\n")
+            services.close()
+
+
+def _run_once(trial: Trial, condition: str, seed: int, services: Services, model: str) -> dict[str, Any]:
+    design = trial.design(find_design(trial.study), condition)
+    settings = StudySettings(model=model, condition=condition, seed=seed, **trial.settings)
+    if settings.arms:  # the first arm is fair, the second has the condition
+        settings = replace(
+            settings, arms=tuple(replace(arm, condition=arm.condition or condition) for arm in settings.arms)
+        )
+    report = complete(run_study(design, settings, services))
+    text = headline(report)
+    numbers = {
+        finding.key: [finding.estimate.value - (finding.estimate.null_value or 0.0), finding.claim.verdict]
+        for finding in report.results.findings
+        if finding.claim is not None and finding.claim.n_tests and np.isfinite(finding.estimate.value)
+    }
+    return {
+        "seed": seed, "headline": text, "claims": headline_claims(text), "n_images": report.n_images,
+        "numbers": numbers,
+        "clear": sum(verdict in ("above", "below") for _, verdict in numbers.values()),
+    }  # fmt: skip
+
+
+def read_records(file: Path) -> list[dict[str, Any]]:
+    """Return the runs in a file; [] without one."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+
+
+def summary_table(folder: Path, trials: Sequence[Trial]) -> pd.DataFrame:
+    """Return one row for each study, size and condition: runs, pictures, headlines that claim, and wrong signs."""
+    rows, shares = list(_rows(folder, trials)), []
+    for row in rows:
+        null = FALSE_CLAIMS if row["condition"] == FAIR else None
+        shares.append(exact_interval(row["headlines that claim"], row["runs"], null_value=null))
+    claims = decide_claims(shares)
+    return pd.DataFrame(
+        [
+            row | columns("share", share, ends="") | claim_columns(share, claim)
+            for row, share, claim in zip(rows, shares, claims, strict=True)
+        ]
+    )
+
+
+def _rows(folder: Path, trials: Sequence[Trial]) -> Iterator[dict[str, Any]]:
+    for trial in trials:
+        for condition in trial.conditions:
+            records = read_records(folder / f"{trial.name}-{condition}.jsonl")
+            if not records:
+                continue
+            wrong, n_clear = count_wrong_signs(records)
+            yield {
+                "study": trial.study, "size": trial.size, "condition": condition, "runs": len(records),
+                "pictures a run": round(float(np.mean([record["n_images"] for record in records]))),
+                "headlines that claim": sum(record["claims"] for record in records),
+                "clear numbers": n_clear, "with the wrong sign": wrong,
+            }  # fmt: skip
+
+
+def count_wrong_signs(records: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """Return how many clear numbers lie on the other side than the mean of that number over all runs, and all clear.
+
+    >>> runs = [{"numbers": {"P": [0.2, "above"]}}, {"numbers": {"P": [0.1, "not clear"]}},
+    ...         {"numbers": {"P": [-0.1, "below"]}}]
+    >>> count_wrong_signs(runs)
+    (1, 2)
+    """
+    values: dict[str, list[float]] = {}
+    for record in records:
+        for key, (value, _) in record["numbers"].items():
+            values.setdefault(key, []).append(value)
+    means = {key: float(np.mean(each)) for key, each in values.items()}
+    signs = {"above": 1, "below": -1}
+    clear = [
+        (key, signs[verdict])
+        for record in records
+        for key, (_, verdict) in record["numbers"].items()
+        if verdict in signs
+    ]
+    return sum(sign * means[key] < 0 for key, sign in clear), len(clear)
+
+
+TITLE = "How often each headline is wrong"
+_SUMMARY = (
+    "Whole studies are run many times, at the app's first size and at the smallest. Where nothing is planted and each "
+    "P* is the planted rate, a headline that claims anything is false: at most 5 % are expected. Where bias is planted "
+    "the share of headlines that claim something is the power, and a number called clear on the wrong side is an error."
+)
+_NOTE = (
+    "Headlines that claim: of all runs, with the exact interval of their share. Where nothing is planted (fair) at "
+    "most 5 % are expected. Clear numbers: findings whose claim is clear, over all runs; with the wrong sign: those "
+    "that lie on the other side than the mean of that number over all runs. "
+)
+
+
+def headline_report(folder: Path, trials: Sequence[Trial], model: str) -> StudyReport:
+    """Return the runs of a model as a report; InvalidInput if there are none."""
+    frame = summary_table(folder, trials)
+    if frame.empty:
+        raise InvalidInput(f"no runs are in {folder}: run python -m validation headlines first")
+    design = Design(name=NAME, title=TITLE, kind=NAME.replace("-", "_"), reference="", where="", summary=_SUMMARY)
+    n = int((frame["runs"] * frame["pictures a run"]).sum())
+    return StudyReport(
+        run_id=NAME,
+        design=design,
+        settings=StudySettings(model=model),
+        results=Results(
+            tables=(table(COUNTED, TITLE, frame, _NOTE),),
+            notes=tuple(
+                f"Not counted where nothing is planted: {name}, as {why}." for name, why in NOT_COUNTED.items()
+            ),
+        ),
+        n_planned=n,
+        n_images=n,
+        created=time.time(),
+    )
+
+
+_PLANTED_RATES = {"man": 0.5, "old": 0.3, "glasses": 0.25, "beard": 0.15, "mustache": 0.12, "turban": 0.04}
+"""Rates of the calibration world where nothing is planted (assets/calibration/planted.yaml): the P* of "fair"."""
+
+
+def with_planted_rates(design: Design, condition: str) -> Design:
+    """Return an OASIS design whose sourced P* are, under fair, the rates that are planted there."""
+    if condition != FAIR:
+        return design
+    nationalities = {
+        name: {**facts, "attributes": [_with_planted_rate(attribute) for attribute in facts["attributes"]]}
+        for name, facts in design.data["nationalities"].items()
+    }
+    return replace(design, data={**design.data, "nationalities": nationalities})
+
+
+def _with_planted_rate(attribute: Mapping[str, Any]) -> dict[str, Any]:
+    rate = _PLANTED_RATES.get(attribute["name"]) if is_sourced(attribute["reference_source"]) else None
+    return dict(attribute) if rate is None else {**attribute, "reference": rate}
+
+
+def _explored(names: Sequence[str], n_images: int, **options: Any) -> dict[str, Any]:
+    sentences = {attribute.name: attribute for one in load_attribute_sets() for attribute in one.attributes}
+    texts = tuple(
+        f"{name}|{sentences[name].positive}|{sentences[name].negative}|{_PLANTED_RATES[name]}|planted" for name in names
+    )
+    return {"options": {"concept": "doctor", "n_images": n_images, "attributes": texts, **options}}
+
+
+def seeds_of_runs(seed: int, n_runs: int) -> range:
+    """Return the first seed of each run, so far apart that no two runs share a picture."""
+    first = (seed + 1) * 10**8
+    return range(first, first + n_runs * 10**5, 10**5)
+
+
+def all_trials(model: str) -> tuple[Trial, ...]:
+    """Return every study at the app's first size and at the smallest that a model can run."""
+    arms = {"arms": (Arm(name="plain", condition=FAIR), Arm(name="reworded", template="{}, seen from the front"))}
+    explorations = [
+        Trial(study="explore", size="16 pictures", settings=_explored(("man", "old"), 16)),
+        Trial(study="explore", size="4 pictures", settings=_explored(("man",), 4)),
+        Trial(study="explore", size="two arms of 16", settings=_explored(("man", "old"), 16) | arms),
+        Trial(study="explore", size="two arms of 5", settings=_explored(("man",), 5) | arms),
+    ]
+    names = [name for name in design_files() if name not in (*_OTHERS, *_TEXT_ONLY)]
+    if model != RENDERER:
+        names = [name for name in names if name.startswith(("oasis", "pst"))]
+    studies = [
+        Trial(
+            study=name,
+            size=size,
+            settings={"scale": scale},
+            conditions=PLANTED if name in NOT_COUNTED else (FAIR, *PLANTED),
+            design=with_planted_rates if name in _AGAINST_RATES else Trial.design,
+        )
+        for name in names
+        for size, scale in (("10 % of the paper's size", 0.1), ("1 % of the paper's size", 0.01))
+    ]
+    return (*explorations, *studies)
+
+
+NOT_COUNTED: Mapping[str, str] = {
+    "internal-bias": "under fair its words lean and its pictures do not, so its shift from words to pictures is real",
+    "tbyb-controlled": "it compares conditions that differ",
+    "tbyb-task": "it compares prompts that differ by a word, which is seen in their pictures",
+    "tbyb-general": "its headline counts objects and compares with nothing",
+    "tbyb-dataset": "it reads a folder of pictures and draws none",
+    "oasis-stop": "it searches texts for clusters; how often a random half has a specific text is counted in the "
+    "report on texts",
+}
+"""Studies without a null that a condition plants, and why; only their claims where bias is planted are counted."""
+_AGAINST_RATES = ("oasis-nationalities", "oasis-internet-users")
+_OTHERS = ("explore", "causes", "oasis-spi")  # run above, or on denoising steps, which the renderer does not have
+_TEXT_ONLY = ("oasis-stop", "tbyb-controlled", "tbyb-dataset", "tbyb-general")  # they claim nothing of a condition
