@@ -598,6 +598,10 @@ def tail_share(values: Array, null_value: float, tail: float) -> float:
     return max(min(below, above), min(1 / (1 + len(values)), tail))
 
 
+FEWEST_DRAWN = 8
+"""Units of each set below which an interval of chance in several sets is not given: of 5 each it is wrong in 10 %."""
+
+
 def expanded_confidence(n: int, confidence: float = 0.95) -> float:
     """The level at which a percentile interval of ``n`` units is as long as that of Student's t.
 
