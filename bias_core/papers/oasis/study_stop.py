@@ -70,6 +70,8 @@ _LONGEST = 26  # letters above a picture
 TYPICAL = "similarity to its cluster"
 """Column: a picture's mean cosine to the cluster's pictures, or to the others if it is one of them."""
 MOST_DRAWN = 64
+PRIOR_WEIGHT = 0.02
+"""Weight of a text's log-probability in the calibration world, whose encoder never read texts that are no phrases."""
 _OF_SEARCH = ("prefix", "n_tokens", "beam_width", "n_candidates", "top_k", "held_out")  # options of the search
 
 
@@ -103,6 +105,14 @@ class PromptSearchOptions(NationalityOptions):
         "Contrast with other pictures",
         "Search for texts that separate the cluster from the nationality's other pictures; the paper searches for "
         "those closest to its own",
+    )
+    prior_weight: float | None = setting(
+        None,
+        "Weight of the language model",
+        "Added to a text's cosine for each unit of its log-probability, so that the search finds phrases; 0 as in the "
+        f"paper. Left out: {PRIOR_WEIGHT} if pictures, encoder and language model are of the calibration world, else 0",
+        ge=0,
+        le=1,
     )
     held_out: float = setting(
         0.5, "Pictures held out", "Share of pictures that are only scored, not searched; the paper uses 0",
@@ -226,6 +236,19 @@ def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.nd
     return f"{clustering.n_clusters} clusters, {chosen}; smallest eigenvalues {eigenvalues}. {clustering.note}".rstrip()
 
 
+def search_arguments(options: PromptSearchOptions, settings: StudySettings, services: StudyServices) -> dict[str, Any]:
+    """Return the arguments of the search that follow from options, and from the worlds of models and pictures."""
+    how: dict[str, Any] = {name: getattr(options, name) for name in (*_OF_SEARCH, "contrast", "prior_weight")}
+    if how["prior_weight"] is None:
+        worlds = {
+            services.pictures_world(settings.model),
+            services.reader_world("encoder", settings.encoder),
+            services.reader_world("language_model", options.language_model),
+        }
+        how["prior_weight"] = PRIOR_WEIGHT if len(worlds) == 1 and "" not in worlds else 0.0
+    return how
+
+
 def _with_prompts(data: StudyData, cluster: Cluster, on_step: StepCallback) -> Cluster:
     return replace(cluster, prompts=_prompts(data, cluster.rows, cluster.others, on_step))
 
@@ -237,8 +260,8 @@ def _prompts(
     options, encoder, answers = options_in(data.settings, PromptSearchOptions), data.encoder(), data.services.answers
     facts = data.services.reader_facts("language_model", options.language_model)
     readers = " ".join(filter(None, (encoder.name, facts.id, facts.name, facts.revision, __version__)))
-    how: dict[str, Any] = {name: getattr(options, name) for name in _OF_SEARCH}
-    how |= {"contrast": options.contrast and len(others) > 0, **intervals(data.settings)}
+    how = search_arguments(options, data.settings, data.services) | intervals(data.settings)
+    how["contrast"] = options.contrast and len(others) > 0
     pictures = hashlib.sha256(rows.tobytes() + others.tobytes()).hexdigest()
     question = ("", f"texts of {len(rows)} and {len(others)} pictures {pictures} by {json.dumps(how)}")
     if stored := answers.find(readers, [question]):
@@ -322,17 +345,26 @@ def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
     return [finding(k, f"{cluster.name}: {of}", "mean_similarity", estimate, f"{s}.") for k, of, estimate, s in entries]
 
 
-def _tables(
-    design: Design, settings: StudySettings, clusters: Sequence[Cluster], attributes: pd.DataFrame
-) -> list[StudyTable]:
-    prompts = [prompt for cluster in clusters for prompt in cluster.prompts]
-    tests = [prompt.specificity or Estimate.undefined(0, "there are no other pictures") for prompt in prompts]
+def _specificity(prompt: OptimisedPrompt) -> Estimate:
+    return prompt.specificity or Estimate.undefined(0, "there are no other pictures")
+
+
+def decide_texts(prompts: Sequence[OptimisedPrompt], *, confidence: float) -> tuple[Claim, ...]:
+    """Return what may be claimed of the specificity of each text, in one family."""
+    tests = [_specificity(prompt) for prompt in prompts]
     smallest = [
         smallest_p_value(prompt.score.n, max(1, test.n - prompt.score.n), PERMUTATIONS)
         for prompt, test in zip(prompts, tests, strict=True)
     ]
-    claims = decide_claims(tests, confidence=settings.confidence, smallest_p=smallest)
-    decided = iter(zip(tests, claims, strict=True))
+    return decide_claims(tests, confidence=confidence, smallest_p=smallest)
+
+
+def _tables(
+    design: Design, settings: StudySettings, clusters: Sequence[Cluster], attributes: pd.DataFrame
+) -> list[StudyTable]:
+    prompts = [prompt for cluster in clusters for prompt in cluster.prompts]
+    claims = decide_texts(prompts, confidence=settings.confidence)
+    decided = iter(zip(map(_specificity, prompts), claims, strict=True))
     tables = [
         TEXTS.table(
             "table3",
@@ -545,6 +577,8 @@ class OptimisedPrompts(Study):
         world = data.services.reader_world("language_model", name)
         if world and data.services.pictures_world(settings.model) != world:
             notes.append(TEXTS.note("other world", name=name, world=world))
+        if weight := search_arguments(options, settings, data.services)["prior_weight"]:
+            notes.append(TEXTS.note("prior", weight=weight))
         for nationality in wanted_nationalities(self.design, settings):
             frame = data.frame[data.frame["nationality"] == nationality]
             if len(frame) >= _FEWEST_PER_NATIONALITY:
