@@ -380,7 +380,7 @@ def traced(services):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spi, "predicted_gain", planted_gain)
-        return complete(run_study(own_origins("oasis-spi", 5), settings, services))
+        return complete(run_study(own_origins("oasis-spi", 7), settings, services))
 
 
 @pytest.fixture(scope="module")
@@ -404,16 +404,16 @@ def test_every_step_has_its_picture_its_reading_and_its_words(traced):
     assert html.count("<polygon") == 3
     (film,) = films(traced)
     assert [line.clear for line in film.lines] == [0, 1, None]
-    assert (
-        "First clear at step 1 of 6 (from pure noise): predicted pictures show it more often than those of the base "
-        "prompt, by +1.00 [" in html
-    )
-    assert "step 2 of 6 (17 % of the way): predicted pictures show it less often" in html
-    assert re.search(r"<b>hat\.</b> .* None of the 6 steps differs clearly from the base prompt", html)
-    assert "about 1 of these 18 intervals" in html  # 18 x 0.05
+    for way, step in (("more", 1), ("less", 2)):
+        assert (
+            f"It is seen {way} often than with the base prompt. The first step whose own interval excludes 0 is step "
+            f"{step}." in html
+        )
+    assert re.search(r"<b>hat\.</b> .* It is not clearly seen more or less often than with the base prompt", html)
+    assert "up to 1 of these 18 would exclude 0" in html  # 18 x 0.05
     assert "compared with “a photo of a person”" in html
-    assert "beard more often (first at step 1)" in headline(traced)
-    assert "no clear difference: hat" in headline(traced)
+    assert headline(traced).startswith("2 of 3 attributes are clearly seen more or less often than with ")
+    assert re.search(r"beard \+1.00 \[.*, adjusted p = 0.047, first at step 1 of 6", headline(traced))
     (figure,) = [one for one in traced.results.figures if one.key == film.labels["predicted"]]
     assert film.reads == {
         str(seed): own_origins["reads"].tolist() for seed, own_origins in figure.data.groupby("row", sort=False)
@@ -422,7 +422,8 @@ def test_every_step_has_its_picture_its_reading_and_its_words(traced):
     assert html.count("data-tops=") == len(ATTRIBUTES)
     for line in film.lines:
         assert len(film.tops(line).split()) == STEPS + 1
-        visible, first, spi_says = line.says
+        visible, first, gain_says, spi_says = line.says
+        assert gain_says.startswith("Predicted gain over all steps is ")
         assert visible.startswith(("It can be seen", "It cannot be seen"))
         assert "base" in first
         assert spi_says.startswith("SPI of the first step is ")
@@ -438,7 +439,7 @@ def test_steps_without_a_picture_show_the_one_before_and_one_seed_promises_nothi
     assert re.findall(r"grid-column:(\d/\d)", films_html(report)) == ["1/6", "6/7", "7/8"]
     settings = StudySettings(model="calibration-diffusion", num_inference_steps=2)
     html = films_html(complete(run_study(own_origins("oasis-spi", 1), settings, services)))
-    assert html.count("None of the 2 steps differs clearly from the base prompt") == len(ATTRIBUTES)
+    assert html.count("It is not clearly seen more or less often than with the base prompt (one ") == len(ATTRIBUTES)
 
 
 def test_a_report_shows_what_belongs_to_its_study(origins, traced, clustered):
@@ -515,7 +516,7 @@ def test_own_words_go_with_the_chosen_study(origins):
 
 def test_every_study_is_said_in_a_sentence(services):
     for study, words in {
-        "oasis-doctors": r"A share of [\d.]+ of the pictures of a doctor shows men .* Change with a nationality: Ind",
+        "oasis-doctors": r"Pictures of a doctor show men in \d+\xa0% \[.* Change with a nationality: Ind",
         "oasis-internet-users": r"fewest internet users first: Iranian .* Indian .* cannot show a trend",
         "oasis-nationalities": r"of 9 attributes with a sourced rate",
     }.items():

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from bias_core.measures.agreement import kendall_tau
-from bias_core.measures.intervals import smallest_sign_p, with_p_through_ends
+from bias_core.measures.intervals import fewest_signs, smallest_p_value, with_p_through_ends
 from bias_core.measures.propagation import StepsSeen
 from bias_core.number_text import format_change, format_estimate, format_given, format_share, state_p
+from bias_core.papers.oasis.prompt_search import PERMUTATIONS
 from bias_core.study.claims import p_words
 from bias_core.study.design import ReportTexts
 from bias_core.study.report_text import table_of
@@ -41,18 +42,20 @@ def steps_headline(report: StudyReport) -> str:
     if table.empty or "clear" not in table:
         return ""
     bases = {figure.labels["base"]: None for figure in report.results.figures if figure.key.startswith(GAIN)}
-    n_seeds, n = table["seeds"].max(), len(table)
+    n_seeds, n = int(table["seeds"].max()), len(table)
     rows = sorted(table.to_dict("records"), key=lambda row: -abs(row["all steps"]))
     clear = [_gain_words(row, n) for row in rows if row["clear"] == "yes"]
-    which, base = f"of {n} attribute{'s' * (n > 1)}", f"seen more or less often than with {listed([*bases])}"
+    base = f"seen more or less often than with {listed([*bases])}"
     if clear:
-        verb = "is" if len(clear) == 1 else "are"
-        return f"{len(clear)} {which} {verb} clearly {base}, over all steps of {n_seeds} seeds: {listed(clear, '; ')}."
-    says = f"With {n_seeds} seeds, none {which} is clearly {base}."
+        which = f"{len(clear)} of {n} attributes {'is' if len(clear) == 1 else 'are'}" if n > 1 else "The attribute is"
+        return f"{which} clearly {base}, over all steps of {n_seeds} seeds: {listed(clear, '; ')}."
+    says = f"With {n_seeds} seeds, {f'none of {n} attributes is' if n > 1 else 'the attribute is not'} clearly {base}."
     if (table["clear"] == "too few").all():
-        level = (1 - report.settings.confidence) / min(n, MOST_IN_HOLM)
-        needed = next(k for k in range(1, 100) if smallest_sign_p(k) <= level)
-        says = f"{n_seeds} seeds are too few to tell whether any {which} is {base}: at least {needed} are needed."
+        needed = fewest_signs((1 - report.settings.confidence) / min(n, MOST_IN_HOLM))
+        says = (
+            f"Of {n_seeds} seed{'s' * (n_seeds > 1)}, too few, it cannot be told whether "
+            f"{f'any of {n} attributes' if n > 1 else 'the attribute'} is {base}: at least {needed} are needed."
+        )
     key = f"{rows[0]['nationality']} {rows[0]['attribute']}"
     claim = next(finding.claim for finding in report.results.findings if finding.key == key)
     reason = (
@@ -80,24 +83,43 @@ def texts_of(report: StudyReport) -> pd.DataFrame:
 
 def texts_headline(report: StudyReport) -> str:
     """Say which texts clearly fit their cluster better than the concept's other pictures."""
-    texts = texts_of(report).drop_duplicates("name")
-    if texts.empty or "clear" not in texts:
+    all_texts = texts_of(report)
+    if all_texts.empty or "clear" not in all_texts:
         return ""
-    is_specific = (texts["clear"] == "yes") & (texts["specificity"] > 0)
+    texts = all_texts.drop_duplicates("name")
+    words = texts["clear"].where((texts["clear"] != "yes") | (texts["specificity"] > 0), "no")
+    by_word = {word: texts[words == word] for word in ("yes", "no", "too few", "")}
     specific_texts = [
         f"{row['name']} ({100 * row['share']:.0f} % of the concept's pictures): “{row['prompt']}” "
         f"({format_change(row['specificity'], row['specificity low'], row['specificity high'])}, n = {row['n']})"
-        for row in texts[is_specific].to_dict("records")
+        for row in by_word["yes"].to_dict("records")
     ]
-    too_few, untested = (texts["name"][texts["clear"] == word].tolist() for word in ("too few", ""))
-    unclear = texts["name"][~is_specific & ~texts["clear"].isin(["too few", ""])].tolist()
-    entries = [
-        ("Texts that clearly fit a cluster better than the concept's other pictures, for this encoder", specific_texts),
-        ("Not clearly better than for the other pictures are the best texts of", unclear),
-        ("Too few pictures to tell", too_few),
-        ("Not tested, as the search saw all pictures or there are no others", untested),
+    says = [
+        f"Texts that clearly fit a cluster better than the concept's other pictures: {listed(specific_texts, '; ')}."
     ]
-    return " ".join(f"{what}: {listed(names, '; ')}." for what, names in entries if names)
+    says = says if specific_texts else []
+    for word, what in _NOT_SPECIFIC.items():
+        names = by_word[word]["name"].tolist()
+        says += [f"{what}: {listed(names, '; ')}."] if names else []
+    if len(by_word["too few"]):
+        level = (1 - report.settings.confidence) / min(int((all_texts["clear"] != "").sum()), MOST_IN_HOLM)
+        says.append(f"About {_times_needed(by_word['too few'], level)} times as many pictures are needed.")
+    return " ".join(says)
+
+
+_NOT_SPECIFIC = {
+    "no": "Not clearly better than for the other pictures are the best texts of",
+    "too few": "Too few pictures to tell whether the best text fits better than for the other pictures",
+    "": "Not tested, as the search saw all pictures or there are no others",
+}
+
+
+def _times_needed(texts: pd.DataFrame, level: float) -> int:
+    """Return how many times the pictures are needed for a random division of them to give p <= ``level``."""
+    sizes = list(zip(texts["n"], texts["n others"], strict=True))
+    return next(
+        (k for k in range(2, 100) if all(smallest_p_value(k * n, k * m, PERMUTATIONS) <= level for n, m in sizes)), 100
+    )
 
 
 def stereotypes_headline(report: StudyReport) -> str:
@@ -109,7 +131,10 @@ def stereotypes_headline(report: StudyReport) -> str:
     if not compared:
         seen = [f"{shares[key].title.removesuffix(': P')} in {_share_words(shares[key].estimate)}" for key in rows]
         return f"Share of pictures: {listed(seen)}. {_NO_SOURCE}"
-    above = [share for share in compared if share.claim is not None and share.claim.verdict == "above"]
+    claims = [share.claim for share in compared if share.claim is not None]
+    if len(claims) < len(compared):  # a report of an earlier version
+        return ""
+    above = [share for share, claim in zip(compared, claims, strict=True) if claim.verdict == "above"]
     zeta = option_values(report.settings.options).get("threshold")
     what = f"shown more often than in the real world{f' by more than {zeta:g}' if zeta else ''}"
     farthest = max(above or compared, key=lambda share: share.estimate.value - rows[share.key]["P*"])
@@ -119,11 +144,14 @@ def stereotypes_headline(report: StudyReport) -> str:
         f"Largest gap: {row['attribute']} for {row['nationality']}, in {_share_words(share)} against "
         f"{format_given(row['P*'])}{p}."
     )
-    which = f"of {len(compared)} attribute{'s' * (len(compared) > 1)} with a sourced rate"
+    n, which = len(compared), "with a sourced rate"
     if above:
-        return f"{len(above)} {which} {'is' if len(above) == 1 else 'are'} clearly {what}. {gap}"
+        verb = "is" if len(above) == 1 else "are"
+        first = f"{len(above)} of {n} attributes {which} {verb}" if n > 1 else f"The one attribute {which} is"
+        return f"{first} clearly {what}. {gap}"
     reason = f" Not clear: {claim.reason}." if claim is not None and claim.reason else ""
-    return f"None {which} is clearly {what}. {gap}{reason}"
+    first = f"None of {n} attributes {which} is" if n > 1 else f"The one attribute {which} is not"
+    return f"{first} clearly {what}. {gap}{reason}"
 
 
 _NO_SOURCE = "No real-world rate with a source is known, so no share is called too high or too low."
@@ -154,6 +182,8 @@ def doctors_headline(report: StudyReport) -> str:
 def users_headline(report: StudyReport) -> str:
     """Say how far the pictures of each nationality are from the real world, fewest internet users first."""
     table = table_of(report, "figure3").frame
+    if "clear" not in table:  # a report of an earlier version
+        return ""
     if table[BEYOND].isna().all():
         return "No attribute of these nationalities has a real-world rate with a source, so none is compared."
     without = table["nationality"][table[BEYOND].isna()].tolist()

@@ -14,7 +14,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.intervals import mean_interval, percentile_estimate
+from bias_core.measures.intervals import percentile_estimate, with_p_through_ends
 from bias_core.measures.stereotype import stereotype_score
 from bias_core.number_text import format_change
 from bias_core.papers.oasis.cells import (
@@ -55,7 +55,7 @@ from bias_core.study.claims import NO_CLAIM, claim_columns, decide_claims, famil
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
 from bias_core.study.limits import ShareValues
-from bias_core.study.run import FIXED_N, complete
+from bias_core.study.run import complete
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
@@ -343,21 +343,21 @@ def _presence(cell: Cell) -> np.ndarray:
     return (calls + errors.specificity - 1) / (errors.sensitivity + errors.specificity - 1)
 
 
-def _mean_beyond(cells: Sequence[Cell], data: StudyData) -> Estimate:
-    """Return the mean of P − P* over attributes with a sourced P*, with Student's t over the pictures.
+def _mean_beyond(cells: Sequence[Cell], confidence: float) -> Estimate:
+    """Return the mean of P − P* over attributes with a sourced P*.
 
-    A picture counts for each attribute as P does: where some pictures have no answer, by the others' P.
+    Its ends are the means of the attributes' ends. This is never too narrow, as a mean spreads no more than its parts
+    do on average, and has a width where all pictures are alike.
     """
-    if not cells:
+    gaps = [cell.signed_difference for cell in cells if cell.attribute.has_source]
+    if not gaps:
         return Estimate.undefined(0, "no attribute has a real-world rate with a source")
-    presence = np.column_stack([_presence(cell) for cell in cells])  # (n, n_attributes)
-    there = ~np.isnan(presence)
-    shares = np.nansum(presence, axis=0) / there.sum(axis=0)
-    references = np.array([cell.attribute.reference for cell in cells], dtype=float)
-    moves = np.where(there, presence - shares, 0.0) / there.mean(axis=0)
-    each = (np.clip(shares, 0.0, 1.0) - references + moves).mean(axis=1)
-    mean = mean_interval(each, confidence=data.settings.confidence, null_value=0.0)
-    return mean if data.fixed_n else Estimate.without_interval(mean.value, mean.n, FIXED_N, null_value=0.0)
+    value, low, high = np.mean([[gap.value, gap.low, gap.high] for gap in gaps], axis=0).tolist()
+    method = f"mean of {len(gaps)} attributes' intervals ({gaps[0].method})"
+    n = min(gap.n for gap in gaps)
+    return with_p_through_ends(
+        Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method), confidence
+    )
 
 
 def _published(published: Published, nationality: str, model: str, summary: str) -> float | None:
@@ -668,7 +668,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
                 f"{model} {summary}": or_nan(_published(published, name, model, summary))
                 for model, summary in product(published.models, SUMMARIES)
             }
-            beyond.append(_mean_beyond([cell for cell in cells if cell.attribute.has_source], data))
+            beyond.append(_mean_beyond(cells, settings.confidence))
             rows.append(first | {"attributes": len(cells), "n": own["mean"].estimate.n} | printed)
             points += [
                 {"group": "attributes", "name": "", "x": float(users[name]), "y": cell.stereotype.value}

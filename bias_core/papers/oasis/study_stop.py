@@ -345,18 +345,10 @@ def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
     return [finding(k, f"{cluster.name}: {of}", "mean_similarity", estimate, f"{s}.") for k, of, estimate, s in entries]
 
 
-def _specificity(prompt: OptimisedPrompt) -> Estimate:
-    return prompt.specificity or Estimate.undefined(0, "there are no other pictures")
-
-
 def decide_texts(prompts: Sequence[OptimisedPrompt], *, confidence: float) -> tuple[Claim, ...]:
     """Return what may be claimed of the specificity of each text, in one family."""
-    tests = [_specificity(prompt) for prompt in prompts]
-    smallest = [
-        smallest_p_value(prompt.score.n, max(1, test.n - prompt.score.n), PERMUTATIONS)
-        for prompt, test in zip(prompts, tests, strict=True)
-    ]
-    return decide_claims(tests, confidence=confidence, smallest_p=smallest)
+    smallest = [smallest_p_value(prompt.score.n, max(1, prompt.n_others), PERMUTATIONS) for prompt in prompts]
+    return decide_claims([prompt.test for prompt in prompts], confidence=confidence, smallest_p=smallest)
 
 
 def _tables(
@@ -364,7 +356,7 @@ def _tables(
 ) -> list[StudyTable]:
     prompts = [prompt for cluster in clusters for prompt in cluster.prompts]
     claims = decide_texts(prompts, confidence=settings.confidence)
-    decided = iter(zip(map(_specificity, prompts), claims, strict=True))
+    decided = iter(claims)
     tables = [
         TEXTS.table(
             "table3",
@@ -379,8 +371,9 @@ def _tables(
                     **columns("gain", prompt.gain),
                     "others": or_nan(prompt.others),
                     **columns("specificity", prompt.specificity),
-                    **claim_columns(*next(decided)),
+                    **claim_columns(prompt.test, next(decided)),
                     "n": prompt.score.n,
+                    "n others": prompt.n_others,
                 }
                 for cluster in clusters
                 for rank, prompt in enumerate(cluster.prompts, start=1)
