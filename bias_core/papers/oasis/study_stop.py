@@ -118,11 +118,13 @@ class PromptSearchOptions(NationalityOptions):
         0.5, "Pictures held out", "Share of pictures that are only scored, not searched; the paper uses 0",
         ge=0, le=0.9,
     )  # fmt: skip
-    top_k: int = setting(3, "Shown texts", "Number of closest texts that are shown, as in Table 3", ge=1, le=100)
+    top_k: int = setting(
+        3, "Shown texts", "Number of texts that are shown, the best first, as in Table 3", ge=1, le=100
+    )
     n_generated: int = setting(
         4,
-        "Pictures of the closest text",
-        "Pictures drawn from the closest text, which show whether it describes the cluster",
+        "Pictures of the first text",
+        "Pictures drawn from the first text, which show whether it describes the cluster",
         ge=0,
         le=100,
     )
@@ -138,8 +140,8 @@ class Cluster:
     rows: np.ndarray  # of its pictures
     others: np.ndarray  # of the nationality's other pictures
     average: Path  # its average picture
-    prompts: tuple[OptimisedPrompt, ...] = ()  # its texts, the closest first
-    drawn: pd.DataFrame | None = None  # pictures of the closest text; None without any
+    prompts: tuple[OptimisedPrompt, ...] = ()  # its texts, the best first
+    drawn: pd.DataFrame | None = None  # pictures of the first text; None without any
     drawn_rows: np.ndarray | None = None
 
     @property
@@ -283,7 +285,7 @@ def _prompts(
 def _draw(
     design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]
 ) -> Generator[Progress, None, list[Cluster]]:
-    """Return the clusters with pictures of the closest text, on seeds that the cluster's pictures do not have.
+    """Return the clusters with pictures of the first text, on seeds that the cluster's pictures do not have.
 
     A stopped run shows the finished ones.
     """
@@ -599,7 +601,7 @@ class OptimisedPrompts(Study):
                 model.propose([options.prefix], 1)
 
     def run_size(self, settings: StudySettings) -> RunSize:
-        """Return the largest number of pictures to draw from the closest texts."""
+        """Return the largest number of pictures to draw from the first texts."""
         options = options_in(settings, PromptSearchOptions)
         most = options.n_clusters or MAX_CLUSTERS
         n = sum(len(_searched(options, name, most)) for name in wanted_nationalities(self.design, settings))
