@@ -80,25 +80,27 @@ def texts_of(report: StudyReport) -> pd.DataFrame:
 
 
 def texts_headline(report: StudyReport) -> str:
-    """Say which texts clearly fit their cluster better than the concept's other pictures."""
+    """Say which first texts clearly fit their cluster better than the concept's other pictures, and which are weak."""
     all_texts = texts_of(report)
     if all_texts.empty or "clear" not in all_texts:
         return ""
-    texts = all_texts.drop_duplicates("name")
+    texts = all_texts.drop_duplicates("name").sort_values("specificity", ascending=False, kind="stable")
     words = texts["clear"].where((texts["clear"] != "yes") | (texts["specificity"] > 0), "no")
     by_word = {word: texts[words == word] for word in ("yes", "no", "too few", "")}
-    specific_texts = [
-        f"{row['name']} ({100 * row['share']:.0f} % of the concept's pictures): “{row['prompt']}” "
-        f"({format_change(row['specificity'], row['specificity low'], row['specificity high'])}, n = {row['n']})"
-        for row in by_word["yes"].to_dict("records")
-    ]
-    says = [
-        f"Texts that clearly fit a cluster better than the concept's other pictures: {listed(specific_texts, '; ')}."
-    ]
-    says = says if specific_texts else []
+    options = option_values(report.settings.options)
+    how = "Most specific" if options.get("contrast", True) else "Closest and specific"
+    says = []
+    if len(by_word["yes"]):
+        first, *others = by_word["yes"].to_dict("records")
+        by = format_change(first["specificity"], first["specificity low"], first["specificity high"])
+        named = [f"{_quote(first, options)} (by {by}, n = {first['n']})", *(_quote(row, options) for row in others)]
+        says.append(f"{how} to a cluster: {listed(named, '; ')}.")
     for word, what in _NOT_SPECIFIC.items():
-        names = by_word[word]["name"].tolist()
-        says += [f"{what}: {listed(names, '; ')}."] if names else []
+        named = [
+            f"{_quote(row, options)}{' (' + format_change(row['specificity']) + ')' if word == 'no' else ''}"
+            for row in by_word[word].to_dict("records")
+        ]
+        says += [f"{what}: {listed(named, '; ')}."] if named else []
     if len(by_word["too few"]):
         n_tests = int((all_texts["clear"] != "").sum())
         level = (1 - report.settings.confidence) / (n_tests if n_tests <= MOST_IN_HOLM else 1)
@@ -106,8 +108,13 @@ def texts_headline(report: StudyReport) -> str:
     return " ".join(says)
 
 
+def _quote(row: Mapping[Any, Any], options: Mapping[str, Any]) -> str:
+    """Return a cluster and its text without the beginning that all texts have."""
+    return f"{row['name']} “{str(row['prompt']).removeprefix(str(options.get('prefix', ''))).strip()}”"
+
+
 _NOT_SPECIFIC = {
-    "no": "Not clearly better than for the other pictures are the best texts of",
+    "no": "Weak, not clearly better than for the other pictures",
     "too few": "Too few pictures to tell whether the best text fits better than for the other pictures",
     "": "Not tested, as the search saw all pictures or there are no others",
 }
