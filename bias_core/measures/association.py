@@ -758,9 +758,9 @@ _MOST_SWAPPED = 12  # seeds up to which all swaps are counted
 
 
 def _swaps(arms: Sequence[Sequence[Array]], n_resamples: int, rng: np.random.Generator) -> tuple[list[Array], Array]:
-    """Which pictures of both arms make up the second, ``(n_swaps, 2 n)`` for each set: at first the observed order.
+    """Return the pictures of both arms in the second arm after each swap, ``(n_swaps, 2 n)`` for each set.
 
-    And from 1 to -1, how much of a shift of the second arm each swap keeps.
+    The first is the observed order. Also, from 1 to -1, how much of a shift of the second arm each swap keeps.
     """
     differ = [(np.abs(x - y) > TIE).any(axis=1) for x, y in zip(*arms, strict=True)]
     n = int(sum(map(np.sum, differ)))
