@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress, product
+from itertools import compress, product, repeat
 from typing import Any, Literal
 
 import numpy as np
@@ -443,7 +443,13 @@ def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]
             *(one for _, findings in summaries for one in findings if one not in repaired),
         ),
         tables=(
-            TEXTS.table("table3", map(_row, targets, headed), a=a, b=b, clear=family_note(headed, f"numbers {tested}")),
+            TEXTS.table(
+                "table3",
+                map(_row, targets, headed, repeat(tested)),
+                a=a,
+                b=b,
+                clear=family_note(headed, f"numbers {tested}"),
+            ),
             TEXTS.table("scores", [row for target in targets for row in _score_rows(target, f"{a} and {b}")]),
             TEXTS.table("table4", [*(row for row, _ in summaries), *_printed_rows(design, sides.names)]),
         ),
