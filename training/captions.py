@@ -12,6 +12,7 @@ from bias_core.world.grammar import (
     parse,
     phrases,
     plain_words,
+    satisfies,
     things,
     valence_words,
     words_of_the_renderer,
@@ -176,6 +177,31 @@ def _attribute_words(person: Person) -> dict[str, str]:
     if person.mark:
         words["mark"] = "with a bindi"
     return words
+
+
+@cache
+def _brief_phrases() -> Mapping[str, Request]:
+    """Phrases of two words that name one attribute of a person, or two, with what each asks for."""
+    adults, children = ("man", "woman", "person"), ("boy", "girl", "child")
+    moods = ("smiling", "frowning")
+    named = [f"{word} {noun}" for word in ("old", "elderly", "young", "bearded", "bareheaded") for noun in adults]
+    named += [f"{mood} {noun}" for mood in moods for noun in adults + children]
+    worn = ("beard", "mustache", "moustache", "turban", "sombrero", "hat", "cap", "headscarf", "bindi", "tilak")
+    named += [with_article(noun) for noun in adults + children + worn]
+    named += [f"{style} {noun}" for style in ("traditional", "embroidered", "vibrant", "colorful", "plain")
+              for noun in ("clothing", "clothes")]  # fmt: skip
+    return {phrase: parse(phrase) for phrase in (*named, "some glasses", "light skin", "dark skin")}
+
+
+def name_briefly(scene: Scene, rng: Random) -> str:
+    """A phrase of two words that is true of the only person of ``scene``; "" for other scenes.
+
+    >>> name_briefly(Scene(people=(Person(gender="masculine", age="old", headwear="turban"),)), Random(1))
+    'old person'
+    """
+    if len(scene.people) != 1:
+        return ""
+    return rng.choice([phrase for phrase, request in _brief_phrases().items() if satisfies(scene, request)])
 
 
 def noun_of(person: Person, rng: Random) -> str:

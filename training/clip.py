@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 
@@ -27,8 +27,9 @@ from transformers import (
 from bias_core.people import crop_people, person_halves
 from bias_core.world.grammar import lexicon_looks, parse, things
 from bias_core.world.measured_models import held_out_scenes, sentence_errors, truth_table
+from bias_core.world.planted import draw_places
 from bias_core.world.scene import DOMAINS, Scene, balanced_scene, draw_scene
-from training.captions import describe, read_sentences, vocabulary
+from training.captions import describe, name_briefly, read_sentences, vocabulary
 from training.loop import record, to_tensor, train
 
 MAX_TOKENS = 20
@@ -103,17 +104,22 @@ def crop_person(image: Image.Image, side: int) -> Image.Image:
 
 
 def draw_batch(rng: Random, n: int, *, pairs: float = 0.25) -> tuple[list[Scene], list[Image.Image]]:
-    """Balanced scenes and their pictures; of the share of ``pairs``, half are cut into people alone."""
+    """Balanced scenes and their pictures, drawn in either size and made as small as the reader takes them.
+
+    In half of the share of ``pairs`` the two differ in size, and half are cut into people alone.
+    """
     scenes, images = [], []
     for _ in range(n):
         scene = balanced_scene(rng, lexicon_looks(), things(), pairs=pairs)
-        image = draw_scene(scene)
+        if len(scene.people) == 2 and rng.random() < 0.5:
+            scene = replace(scene, places=draw_places(scene.people, rng))
+        image = draw_scene(scene, rng.choice((READ_AT, 2 * READ_AT)))
         if len(scene.people) == 2 and rng.random() < 0.5:
             side = rng.randrange(2)
             image = crop_person(image, side)
             scene = Scene(people=(scene.people[side],))
         scenes.append(scene)
-        images.append(image)
+        images.append(image.resize((READ_AT, READ_AT), Image.Resampling.BILINEAR))
     return scenes, images
 
 
@@ -210,6 +216,7 @@ def train_clip(
         model.train()
         scenes, images = draw_batch(rng, batch)
         sentences = [describe(scene, rng) for scene in scenes[:64]]
+        sentences += filter(None, (name_briefly(scene, rng) for scene in scenes[64:]))
         z = reader.images(roughen(to_tensor(images), generator))
         loss = 2 * reader.attribute_loss(z, scenes) + 0.5 * reader.matching_loss(z, scenes, sentences)
         return loss + 8 * hint.loss(z, scenes)

@@ -1,4 +1,4 @@
-"""How often each study's headline is wrong: whole studies are run many times where nothing, some and all is planted.
+"""Counts wrong headlines: whole studies are run many times where nothing, some and all is planted.
 
 Under "fair" nothing is planted, and each P* is the planted rate, so a headline that claims anything is false. Under
 "published" and "extreme" a claim is wrong if it points the other way than the mean of its number over all runs. Every
@@ -27,12 +27,16 @@ from bias_core.study.design import design_files, find_design
 from bias_core.study.headlines import COUNTED, FALSE_CLAIMS, headline
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, Design, Results, StudyReport, StudySettings, columns, table
+from bias_core.types import is_sourced
 
 NAME = "validity-headlines"
+RENDERER = "calibration-renderer"
 FAIR, PLANTED = "fair", ("published", "extreme")
 RUNS_IN_ONE_STORE = 20  # then its pictures are deleted
 _NEGATED = re.compile(
-    r"\b(?:no|none|not|cannot|neither|nor|nothing|nobody|too few|undefined|never)\b[^.;:()]*", re.IGNORECASE
+    r"\b(?:no|none|not|cannot|neither|nor|nothing|nobody|too few|undefined|never)\b[^.;:()]*"
+    r"|\bbut among [\d,]+ tests\b[^.;:()]*",  # why a number is not clear though its interval excludes its null value
+    re.IGNORECASE,
 )
 _CLAIMS = re.compile(
     r"\bclear(?:ly|est)?\b|\bp (?:=|<)|\b(?:more|less) (?:than|often)\b|\bcloser to\b|\bdiffers?\b", re.IGNORECASE
@@ -60,6 +64,8 @@ def headline_claims(text: str) -> bool:
 
     >>> headline_claims("No clear difference: the gap is +3 points."), headline_claims("It is clearly above half.")
     (False, True)
+    >>> headline_claims("Not clear (+9; its interval excludes 0, but among 2 tests this happens in more than 5 %).")
+    False
     """
     return any(_CLAIMS.search(_NEGATED.sub("", sentence)) for sentence in re.split(r"(?<=[.;:]) ", text))
 
@@ -161,9 +167,8 @@ def count_wrong_signs(records: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
 TITLE = "How often each headline is wrong"
 _SUMMARY = (
     "Whole studies are run many times, at the app's first size and at the smallest. Where nothing is planted and each "
-    "P* is the planted rate, a headline that claims anything is false: at most 5 % are expected. Where bias is planted, "
-    "the share of headlines that claim something is the power, and a number that is called clear on the wrong side is "
-    "an error."
+    "P* is the planted rate, a headline that claims anything is false: at most 5 % are expected. Where bias is planted "
+    "the share of headlines that claim something is the power, and a number called clear on the wrong side is an error."
 )
 _NOTE = (
     "Headlines that claim: of all runs, with the exact interval of their share. Where nothing is planted (fair) at "
@@ -183,15 +188,36 @@ def headline_report(folder: Path, trials: Sequence[Trial], model: str) -> StudyR
         run_id=NAME,
         design=design,
         settings=StudySettings(model=model),
-        results=Results(tables=(table(COUNTED, TITLE, frame, _NOTE),)),
+        results=Results(
+            tables=(table(COUNTED, TITLE, frame, _NOTE),),
+            notes=tuple(
+                f"Not counted where nothing is planted: {name}, as {why}." for name, why in NOT_COUNTED.items()
+            ),
+        ),
         n_planned=n,
         n_images=n,
         created=time.time(),
     )
 
 
-# The rates that the calibration world has where nothing is planted are the P* of "fair".
-_PLANTED_RATES = {"man": 0.5, "old": 0.3, "glasses": 0.25, "beard": 0.15}
+_PLANTED_RATES = {"man": 0.5, "old": 0.3, "glasses": 0.25, "beard": 0.15, "mustache": 0.12, "turban": 0.04}
+"""Rates of the calibration world where nothing is planted (assets/calibration/planted.yaml): the P* of "fair"."""
+
+
+def with_planted_rates(design: Design, condition: str) -> Design:
+    """Return an OASIS design whose sourced P* are, under fair, the rates that are planted there."""
+    if condition != FAIR:
+        return design
+    nationalities = {
+        name: {**facts, "attributes": [_with_planted_rate(attribute) for attribute in facts["attributes"]]}
+        for name, facts in design.data["nationalities"].items()
+    }
+    return replace(design, data={**design.data, "nationalities": nationalities})
+
+
+def _with_planted_rate(attribute: Mapping[str, Any]) -> dict[str, Any]:
+    rate = _PLANTED_RATES.get(attribute["name"]) if is_sourced(attribute["reference_source"]) else None
+    return dict(attribute) if rate is None else {**attribute, "reference": rate}
 
 
 def _explored(names: Sequence[str], n_images: int, **options: Any) -> dict[str, Any]:
@@ -217,13 +243,33 @@ def all_trials(model: str) -> tuple[Trial, ...]:
         Trial(study="explore", size="two arms of 16", settings=_explored(("man", "old"), 16) | arms),
         Trial(study="explore", size="two arms of 5", settings=_explored(("man",), 5) | arms),
     ]
-    with_pictures = [name for name in design_files() if name not in _OTHERS]
+    names = [name for name in design_files() if name not in (*_OTHERS, *_TEXT_ONLY)]
+    if model != RENDERER:
+        names = [name for name in names if name.startswith(("oasis", "pst"))]
     studies = [
-        Trial(study=name, size=size, settings={"scale": scale})
-        for name in with_pictures
+        Trial(
+            study=name,
+            size=size,
+            settings={"scale": scale},
+            conditions=PLANTED if name in NOT_COUNTED else (FAIR, *PLANTED),
+            design=with_planted_rates if name in _AGAINST_RATES else Trial.design,
+        )
+        for name in names
         for size, scale in (("10 % of the paper's size", 0.1), ("1 % of the paper's size", 0.01))
     ]
     return (*explorations, *studies)
 
 
-_OTHERS = ("explore", "pack", "suggest")  # run above, or without a headline about a difference
+NOT_COUNTED: Mapping[str, str] = {
+    "internal-bias": "under fair its words lean and its pictures do not, so its shift from words to pictures is real",
+    "tbyb-controlled": "it compares conditions that differ",
+    "tbyb-task": "it compares prompts that differ by a word, which is seen in their pictures",
+    "tbyb-general": "its headline counts objects and compares with nothing",
+    "tbyb-dataset": "it reads a folder of pictures and draws none",
+    "oasis-stop": "it searches texts for clusters; how often a random half has a specific text is counted in the "
+    "report on texts",
+}
+"""Studies without a null that a condition plants, and why; only their claims where bias is planted are counted."""
+_AGAINST_RATES = ("oasis-nationalities", "oasis-internet-users")
+_OTHERS = ("explore", "causes", "oasis-spi")  # run above, or on denoising steps, which the renderer does not have
+_TEXT_ONLY = ("oasis-stop", "tbyb-controlled", "tbyb-dataset", "tbyb-general")  # they claim nothing of a condition

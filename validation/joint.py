@@ -39,6 +39,22 @@ def joint_shares(prompt: str, condition: str, sentences: Sequence[str]) -> tuple
     return tuple(map(float, shares))
 
 
+def combination_codes(truths: Sequence[Mapping[str, object] | None], sentences: Sequence[str]) -> np.ndarray:
+    """Return the combination ``(n,)`` that each picture shows, as its place in :func:`joint_shares`.
+
+    Raises InvalidInput: for a picture without ground truth.
+
+    >>> combination_codes([{"gender": "feminine", "age": "old"}], ["a photo of a woman", "The person is young."])
+    array([2])
+    """
+    attributes = [_attribute_of(sentence) for sentence in sentences]
+    there = [truth for truth in truths if truth is not None]
+    if len(there) < len(truths):
+        raise InvalidInput("this study needs the ground truth: choose calibration-renderer")
+    shows = np.array([[truth[name] in values for name, values in attributes] for truth in there])
+    return np.asarray(shows @ 2 ** np.arange(len(attributes))[::-1])
+
+
 def _attribute_of(sentence: str) -> tuple[str, frozenset[object]]:
     """Return the one attribute that a sentence names, and its allowed values."""
     from bias_core.world.planted import base_rates

@@ -191,11 +191,14 @@ def association_test(
     Notes
     -----
     Differs from the paper: extreme means >=, so that p is never 0, and group sizes are kept, equal or not
-    (:func:`repooled_permutation_test` is Eq. 3 as printed). Without ``attribute_groups`` the associations are permuted,
-    and p and the interval hold for these attribute images alone: the chance in *their* draw moves all associations of a
-    concept together, and p is below 0.05 in more than 5 % of fair comparisons. With them the number of a prompt g of X
-    is E_g Asc(x, X^A, X^B) plus what its edited images add, x̄·(a_g - ā) - x̄·(b_g - b̄), weighted by their numbers; the
-    mean of these is the same S, or with groups of unequal size the difference of the means over prompts.
+    (:func:`repooled_permutation_test` is Eq. 3 as printed). The test asks whether X and Y are alike in all: where one
+    has half as many units that vary twice as much, p is below 0.05 in 12 % of comparisons of equal means.
+
+    Without ``attribute_groups`` the associations are permuted, and p and the interval hold for these attribute images
+    alone: the chance in *their* draw moves all associations of a concept together, and p is below 0.05 in more than 5 %
+    of fair comparisons. With them the number of a prompt g of X is E_g Asc(x, X^A, X^B) plus what its edited images
+    add, x̄·(a_g - ā) - x̄·(b_g - b̄), weighted by their numbers; the mean of these is the same S, or with groups of
+    unequal size the difference of the means over prompts.
     ``effect_size`` is that of single images, as in the paper: averaging each prompt first would inflate it.
 
     Examples
@@ -751,11 +754,8 @@ def swap_test(
 def _check_sets(arms: Sequence[Sequence[Array]], *, paired: bool) -> None:
     shapes = [[rows.shape for rows in sets] for sets in arms]
     alike = [[shape[not paired :] for shape in of_arm] for of_arm in shapes]
-    if (
-        not arms[0]
-        or alike[0] != alike[1]
-        or any(len(shape) != 2 or not shape[0] for of_arm in shapes for shape in of_arm)
-    ):
+    is_malformed = any(len(shape) != 2 or not shape[0] for of_arm in shapes for shape in of_arm)
+    if not arms[0] or is_malformed or alike[0] != alike[1]:
         raise InvalidInput(f"both arms need the same sets of pictures, (n, d) each; got the shapes {shapes}.")
     if not all(np.isfinite(rows).all() for sets in arms for rows in sets):
         raise InvalidInput("the pictures of the arms must have finite values.")

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +18,6 @@ from bias_core.measures.intervals import check_confidence, exact_interval, norma
 from bias_core.measures.two_phase import Errors, all_of, error_noise, inverse_matrix, reading_matrix, usable_errors
 from bias_core.types import Estimate, ReaderErrors
 
-_TIE = 1e-7  # chances that differ by less, relatively, are equal up to rounding
 _FAR = 1e3  # log odds ratios beyond this count as infinite
 
 
@@ -115,16 +114,16 @@ class ParityFamily:
 
         return _root(beyond if at_least else lambda theta: -beyond(theta))
 
-    @cached_property
-    def p_value(self) -> float:
-        """Two-sided mid-p of θ = 0, twice the smaller tail: at most 2 α just where a quantile α leaves out 0.
+    def p_value(self, theta: float = 0.0) -> float:
+        """Two-sided mid-p of θ: twice the smaller chance of a u as far out as observed, which itself counts half.
 
-        What was seen itself counts half. Counted whole, it would make a test that claims more rarely than its level
-        allows, and misses more; so it does about as well as tests that take no margins as given [lydersen2009].
+        So it is at most 1 - confidence just where the interval between the quantiles excludes θ. Counted whole, what
+        was seen would make a test that claims more rarely than its level allows, and misses more [lydersen2009].
         """
-        sums, chances = self.chances(0.0)
-        tail = min(float(chances[side].sum()) for side in (sums > 0, sums < 0)) + float(chances[sums == 0][0]) / 2
-        return min(1.0, max(2 * tail, sys.float_info.min))  # never 0, though it may be smaller than any number
+        sums, chances = self.chances(theta)
+        half = float(chances[sums == 0].sum()) / 2
+        smaller = min(float(chances[sums > 0].sum()), float(chances[sums < 0].sum())) + half
+        return min(1.0, max(2 * smaller, sys.float_info.min))  # never 0, though it may be smaller than any number
 
 
 def _normalised(logs: Array) -> Array:
@@ -152,8 +151,8 @@ def parity_family(codes: NDArray[np.intp], n_cells: int, strata: NDArray[np.intp
     Raises InvalidInput: for no units.
 
     >>> family = parity_family(np.repeat([0, 1, 2, 3], [8, 2, 1, 5]), 4, np.zeros(16, dtype=int))
-    >>> family.tables.astype(int).tolist(), round(family.p_value, 3)
-    ([[8, 2, 1, 5]], 0.023)
+    >>> family.tables.astype(int).tolist(), round(family.p_value(), 3)
+    ([[8, 2, 1, 5]], 0.025)
     """
     if not len(codes):
         raise InvalidInput("codes are empty: give at least one picture.")
@@ -204,13 +203,9 @@ class CrossedShares:
 class Interaction:
     """Association of attributes beyond that of fewer of them."""
 
-    estimate: Estimate  # θ, a log odds ratio (of three: log of a ratio of two); unbounded, null value 0
+    # θ, a log odds ratio (of three: log of a ratio of two); unbounded, null value 0, with its exact mid-p
+    estimate: Estimate
     least_expected: float  # pictures to be expected in the rarest cell if nothing had to do with anything
-
-    @property
-    def p_value(self) -> float:
-        """Two-sided p of θ = 0, in (0, 1], exact mid-p; nan where nothing can be told."""
-        return self.estimate.p_value
 
 
 def crossed_shares(
@@ -277,7 +272,7 @@ def crossed_shares(
         shares=shares,
         shrunk=np.array([min(max(p, share.low), share.high) for p, share in zip(shrunk, shares, strict=True)]),
         expected=alone.expected,
-        excess=tuple(_excesses(raw, shares, alone, z=z, confidence=confidence)),
+        excess=tuple(_excesses(raw, shares, alone, confidence)),
         weight=weight,
     )
 
@@ -313,15 +308,14 @@ def interaction(
     Notes
     -----
     Errors of the classifier draw θ of two attributes to 0; θ and its ends move by their effect on the table that is
-    expected under each. p needs no correction for two attributes of one prompt: what is unrelated is read as unrelated.
-    Else it is that of the normal distribution through the corrected ends. Where the correction would empty a cell, θ
-    stands as read, with a note.
+    expected under each. p is that of the θ, as read, which is corrected to 0: of two attributes in one prompt 0 itself,
+    for what is unrelated is read as unrelated. Where the correction would empty a cell, θ stands as read, with a note.
 
     Examples
     --------
     >>> pairs = [[1, 1]] * 9 + [[1, 0]] * 2 + [[0, 1]] * 3 + [[0, 0]] * 8
     >>> found = interaction(pairs)
-    >>> round(math.exp(found.estimate.value), 2), round(found.p_value, 3)  # as scipy's conditional odds ratio
+    >>> round(math.exp(found.estimate.value), 2), round(found.estimate.p_value, 3)  # as scipy's conditional odds ratio
     (10.4, 0.016)
     """
     check_confidence(confidence)
@@ -336,16 +330,17 @@ def interaction(
         return Interaction(estimate=nothing, least_expected=least)
     alpha = (1 - confidence) / 2
     ends = (family.quantile(alpha, at_least=True), family.quantile(alpha, at_least=False))
+    value, low, high, null, note = _corrected(family, (family.estimate, *ends), usable_errors(errors, k))
     estimate = Estimate(
-        value=family.estimate,
-        low=ends[0],
-        high=ends[1],
+        value=value,
+        low=low,
+        high=high,
         n=len(presence),
         null_value=0.0,
         method=f"exact mid-p {percent(confidence)}",
-        p_value=family.p_value,
+        note=note,
+        p_value=family.p_value(null),
     )
-    estimate = _corrected(family, estimate, usable_errors(errors, k), confidence)
     return Interaction(estimate=estimate, least_expected=least)
 
 
@@ -452,14 +447,13 @@ def _shrunk(values: Array, expected: Array, n: int) -> tuple[Array, float]:
     return (n * values + strength * expected) / (n + strength), strength / (n + strength)
 
 
-def _excesses(
-    raw: Array, shares: Sequence[Estimate], alone: _Independence, *, z: float, confidence: float
-) -> Iterator[Estimate]:
+def _excesses(raw: Array, shares: Sequence[Estimate], alone: _Independence, confidence: float) -> Iterator[Estimate]:
     """All excesses value + x with x² <= z² (v_0 + v_1 x + v_2 x²): the variance is that of the excess asked about.
 
     There the single shares are as read, so that no cell can be rarer than never. Below 0, and in
     small cells, the lower end is therefore as low as the ends of P and of λ allow [zou2008].
     """
+    z, method = float(scipy.stats.norm.ppf((1 + confidence) / 2)), f"score {percent(confidence)}"
     for i, share in enumerate(shares):
         least, slope, bend = z * z * alone.variances[:, i]
         value, expected = float(raw[i] - alone.expected[i]), float(alone.expected[i])
@@ -470,8 +464,7 @@ def _excesses(
         low, high = (value + float(slope + sign * root) / (2 * (1 - bend)) for sign in (-1, 1))
         if expected > 0 and (value < 0 or share.n * expected < LEAST_EXPECTED):
             low = min(low, value - _reach_below(share, expected, least, z * z * alone.expected_variances[i]))
-        low, high = max(-1.0, min(low, value)), min(1.0, max(high, value))
-        method = f"score {percent(confidence)}"
+        low, high = float(max(-1.0, min(low, value))), float(min(1.0, max(high, value)))
         excess = Estimate(value=value, low=low, high=high, n=share.n, null_value=0.0, method=method)
         yield with_p_through_ends(excess, confidence)
 
@@ -481,7 +474,7 @@ def _reach_below(share: Estimate, expected: float, of_difference: float, of_expe
 
     Their correlation, which grows as √P, is taken at that lower end: of one picture in a cell little is left of it.
     """
-    below, root = share.value - share.low, math.sqrt(of_expected)
+    below, root = share.value - share.low, math.sqrt(max(0.0, of_expected))  # by rounding it may be -1e-18
     stretch = min(root / expected, _MOST_STRETCH)  # on the scale of logarithms, where λ is not all but 0
     above = root * math.expm1(stretch) / stretch if root else 0.0
     of_share = max(0.0, (share.high - share.low) / 2) ** 2
@@ -492,11 +485,11 @@ def _reach_below(share: Estimate, expected: float, of_difference: float, of_expe
 
 
 def _corrected(
-    family: ParityFamily, estimate: Estimate, used: Sequence[ReaderErrors | None], confidence: float
-) -> Estimate:
-    """θ and its ends, corrected for the classifier's errors in the expected tables."""
+    family: ParityFamily, thetas: tuple[float, float, float], used: Sequence[ReaderErrors | None]
+) -> tuple[float, float, float, float, str]:
+    """θ and its ends, corrected for the classifier's errors in the expected tables, and the θ as read that gives 0."""
     if not any(used):
-        return estimate
+        return *thetas, 0.0, ""
     weights, signs = all_of([inverse_matrix(one) for one in used]), parity_signs(len(used))
 
     def moved(theta: float) -> float:
@@ -509,20 +502,16 @@ def _corrected(
         empty = set(signs[there <= 0])
         return math.nan if len(empty) != 1 else -math.inf * empty.pop()
 
-    value, low, high = map(moved, (estimate.value, estimate.low, estimate.high))
-    if not math.isfinite(value) or math.isnan(low) or math.isnan(high):
-        return estimate.with_note("not corrected: the classifier's errors are as large as the rarest cell")
-    corrected = replace(estimate, value=value, low=low, high=high)
-    return corrected if abs(moved(0.0)) < _UNMOVED else with_p_through_ends(corrected, confidence)
-
-
-_UNMOVED = 1e-9
+    value, low, high = map(moved, thetas)
+    null = _root(lambda theta: float(np.nan_to_num(moved(theta), posinf=_FAR, neginf=-_FAR)))
+    if math.isfinite(value) and not (math.isnan(low) or math.isnan(high)):
+        return value, low, high, null, ""
+    return *thetas, 0.0, "not corrected: the classifier's errors are as large as the rarest cell"
 
 
 _INPUTS = takes(readings="readings: whether each of two or three attributes is seen in each picture")
 
 
-_EVEN = 0.5  # share of those who conform where the score is 0
 _INSIDE = 1e-9  # from the share itself, which an interval always holds; at 0 and 1 nothing is left of its variance
 
 
@@ -631,28 +620,38 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
     if not any(reader.errors):
         counted = exact_interval(round(share * count), count, confidence=reader.confidence, null_value=_EVEN)
         return counted.scaled(200, -100)
+    z = float(scipy.stats.norm.ppf((1 + reader.confidence) / 2))
     against, conforming = (np.concatenate(one) for one in ((cell, 0 * cell), (0 * cell, cell)))
     of_cell = truth[:, cell].sum(axis=0) / total
 
     def variance(pi: float) -> float:
+        """Variance of the difference if π is the truth."""
         world = truth.copy()
         world[:, cell] = np.outer((1 - pi, pi), of_cell) * total
         world = world.ravel() / world.sum()
         adds = ((1 - pi) * conforming - pi * against) @ weights  # what a person who is read so adds to the difference
-        of_errors = float(error_noise(reader.errors, adds[None, :], world)[0])
-        return float(adds**2 @ (to_readings @ world)) / reader.n + of_errors
+        by_chance = float(adds**2 @ (to_readings @ world)) / reader.n
+        return by_chance + float(error_noise(reader.errors, adds[None, :], world)[0])
 
     def beyond(pi: float) -> float:
         """Excess of the squared difference over what the test allows."""
-        return float(((share - pi) * total) ** 2 - z**2 * variance(pi))
+        return ((share - pi) * total) ** 2 - z**2 * variance(pi)
 
-    z = float(scipy.stats.norm.ppf((1 + reader.confidence) / 2))
     low = 0.0 if beyond(0.0) <= 0 else float(scipy.optimize.brentq(beyond, 0.0, share - _INSIDE))
     high = 1.0 if beyond(1.0) <= 0 else float(scipy.optimize.brentq(beyond, share + _INSIDE, 1.0))
-    p_value = normal_p_value((share - _EVEN) * total, math.sqrt(variance(_EVEN)))
-    method = f"score {percent(reader.confidence)}"
-    estimate = Estimate(value=share, low=low, high=high, n=count, null_value=_EVEN, method=method, p_value=p_value)
+    estimate = Estimate(
+        value=share,
+        low=low,
+        high=high,
+        n=count,
+        null_value=_EVEN,
+        method=f"score {percent(reader.confidence)}",
+        p_value=normal_p_value((share - _EVEN) * total, math.sqrt(variance(_EVEN))),
+    )
     return estimate.scaled(200, -100)
+
+
+_EVEN = 0.5  # share of people who conform under no stereotype
 
 
 def _within(against: float, conforming: float, score: Estimate) -> float:

@@ -231,6 +231,66 @@ def _draw_signs(n: int, n_resamples: int, rng: Seed) -> Array:
     return np.vstack([np.ones(n), signs])
 
 
+def smallest_sign_p(n: int, n_resamples: int = 4999) -> float:
+    """Smallest p that random signs of ``n`` units can give: 2 / 2ⁿ, or that of the resamples.
+
+    >>> smallest_sign_p(5), smallest_sign_p(100)
+    (0.0625, 0.0002)
+    """
+    return 2.0 ** (1 - n) if n <= _MOST_FLIPPED else 1 / (1 + n_resamples)
+
+
+def fewest_signs(level: float) -> int:
+    """Number of units from which on random signs can give p <= ``level``, of 1/5000 or more.
+
+    >>> fewest_signs(0.05), fewest_signs(0.05 / 10)
+    (6, 9)
+    """
+    return next(n for n in itertools.count(1) if smallest_sign_p(n) <= level)
+
+
+def mean_change_test(changes: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
+    """The mean of paired differences in [-1, 1], with p of random signs and an interval that also holds far from 0.
+
+    0 is tested by :func:`sign_flip_test`. Any other value is tested by Student's t with two more differences, +1 and
+    -1: |M - δ| > t_{n-1} √(V / (n + 2)), M and V the mean and variance of all n + 2 [bonett2012, for means]. The
+    interval spans what is not rejected. So it excludes 0 just where p <= 1 - confidence, has a width where all
+    differences are equal, and does not suppose that a shift leaves the shape of differences near 1 alone.
+
+    Parameters
+    ----------
+    changes : array (n,), in [-1, 1]. One per sampling unit, such as a seed.
+
+    Returns
+    -------
+    Estimate : in [-1, 1], null value 0; without interval and p, with a note, of one unit.
+
+    Raises InvalidInput: for empty or not finite values, and values outside [-1, 1].
+
+    >>> seeds = mean_change_test([1, 1, 1, 0.5, 1, 1])
+    >>> seeds.p_value, round(seeds.low, 2), seeds.high  # 2 / 2⁶
+    (0.03125, 0.09, 1.0)
+    """
+    check_confidence(confidence)
+    values = finite_vector(changes, "changes")
+    if np.abs(values).max() > 1 + _ROUNDING:
+        raise InvalidInput(f"changes must lie in [-1, 1]; got {values.min():.3f} to {values.max():.3f}.")
+    n, value, more = len(values), float(values.mean()), np.append(values, [1.0, -1.0])
+    if n < 2:
+        return Estimate.without_interval(value, n, "one sampling unit has no interval", null_value=0.0)
+    p_value = sign_flip_test(values, confidence=confidence, rng=rng).p_value if np.abs(values).max() > TIE else 1.0
+    reach = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1)) * math.sqrt(float(more.var()) / len(more))
+    low, high = max(min(float(more.mean()) - reach, value), -1.0), min(max(float(more.mean()) + reach, value), 1.0)
+    if p_value > 1 - confidence:
+        low, high = min(low, 0.0), max(high, 0.0)
+    elif value > 0:
+        low = max(low, sys.float_info.min)
+    else:
+        high = min(high, -sys.float_info.min)
+    method = f"signs of the units, Student's t, adjusted, {percent(confidence)}"
+    return Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method, p_value=p_value)
+
+
 def smallest_p_value(n_x: int, n_y: int, n_permutations: int = 1000, alternative: Alternative = "two-sided") -> float:
     """Smallest p that :func:`permutation_test` can give for samples of these sizes.
 
@@ -528,7 +588,8 @@ def percentile_estimate(
     if null_value is not None:  # the tail beyond the null, as np.quantile interpolates, at the level of Student's t
         z = -float(scipy.stats.norm.ppf(tail_share(values, null_value, tail)))
         p_value = min(1.0, float(2 * scipy.stats.t.sf(z * math.sqrt((n - 1) / n), n - 1)))
-    return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
+    estimate = Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
+    return with_value_inside(estimate, confidence)
 
 
 def tail_share(values: Array, null_value: float, tail: float) -> float:

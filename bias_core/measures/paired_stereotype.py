@@ -298,8 +298,7 @@ class _SharesOverImages:
             2 * n_hits - n_people, n_people, n_resamples=self.n_resamples, confidence=self.confidence, rng=self.rng
         )
         share = test.scaled(0.5, 0.5).of_null(null_value)
-        low, high = np.clip([share.low, share.high], 0.0, 1.0).tolist()
-        return replace(share, low=low, high=high)
+        return replace(share, low=max(share.low, 0.0), high=min(share.high, 1.0))  # nan stays nan
 
 
 def _difference(a: Estimate, b: Estimate, confidence: float) -> Estimate:

@@ -44,6 +44,7 @@ class TwoPhaseShares:
     n: int  # pictures (or people in them) that the classifier labelled
     n_labelled: int  # of these, labelled by people
     n_blind: int  # pictures in classes of the classifier without any label by people
+    n_raters: int  # people who labelled any
 
 
 def two_phase_shares(
@@ -127,6 +128,7 @@ def two_phase_shares(
         n=len(reader),
         n_labelled=len(labelled),
         n_blind=int((n_of[:, 0] == 0)[reader].sum()),
+        n_raters=int((~np.isnan(votes)).any(axis=0).sum()),
     )
 
 

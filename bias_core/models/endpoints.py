@@ -411,6 +411,12 @@ class EndpointLanguageModel(EndpointReader):
             ]
         return proposals
 
+    def log_probabilities(self, texts: Sequence[str], *, ends: bool) -> np.ndarray:
+        """Raise InvalidInput: servers do not give the probability of a whole text."""
+        raise InvalidInput(
+            f"{self.name} gives no probabilities of whole texts: set the weight of the language model to 0"
+        )
+
     def complete(self, prompt: str, max_new_tokens: int) -> str:
         """The likeliest answer to ``prompt`` as a user's message; ModelUnavailable without any."""
         body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": max_new_tokens, "temperature": 0}

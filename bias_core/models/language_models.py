@@ -187,6 +187,17 @@ class TransformersLanguageModel(HubModel[tuple[Any, Any, Any, str]]):
             batches = list(self._batches.run(prefixes, lambda batch: self._propose_batch(batch, n)))
         return [texts for batch in batches for texts in batch]
 
+    def log_probabilities(self, texts: Sequence[str], *, ends: bool) -> np.ndarray:
+        """Natural logarithm of the probability of each text ``(n,)``, at most 0, given its first token.
+
+        ``ends``: of the text with nothing after it, so that an unfinished one is improbable.
+
+        Raises InvalidInput, ModelUnavailable: as :meth:`propose`.
+        """
+        with self._running():
+            batches = list(self._batches.run(texts, lambda batch: self._score_batch(batch, ends)))
+        return np.array([score for batch in batches for score in batch])
+
     def complete(self, prompt: str, max_new_tokens: int) -> str:
         """The likeliest answer, token by token, in the model's chat format if it has one."""
         with self._running() as (model, tokenizer, _, device), torch.inference_mode():
@@ -213,22 +224,35 @@ class TransformersLanguageModel(HubModel[tuple[Any, Any, Any, str]]):
             return without_thoughts(open_thought(text) + said)
 
     def _propose_batch(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
-        model, tokenizer, proposable, device = self._parts()
+        model, _, proposable, _ = self._parts()
         ids = [self._ids(prefix)[-_room(model) :] for prefix in prefixes]
+        logits = self._logits(ids, logits_to_keep=1)[0][:, -1]  # (n_prefixes, n_words)
+        logits = logits.masked_fill(~proposable, -torch.inf)
+        best = logits.topk(min(n, int(proposable.sum())), dim=-1).indices.tolist()
+        return [self._texts(*row) for row in zip(prefixes, ids, best, strict=True)]
+
+    def _score_batch(self, texts: Sequence[str], ends: bool) -> list[float]:
+        model, tokenizer, _, _ = self._parts()
+        end = [tokenizer.eos_token_id] if ends and tokenizer.eos_token_id is not None else []
+        logits, inputs = self._logits([self._ids(text)[-_room(model) :] + end for text in texts])
+        following = inputs["input_ids"][:, 1:, None]
+        logs = logits[:, :-1].log_softmax(-1).gather(-1, following)[..., 0]  # (n_texts, n_tokens - 1)
+        return [float(score) for score in (logs * inputs["attention_mask"][:, :-1]).sum(1)]
+
+    def _logits(self, ids: list[list[int]], **options: int) -> tuple[Any, Mapping[str, Any]]:
+        """Logits ``(n, n_tokens, n_words)`` of the next token, padded on the left, and the padded tokens."""
+        model, tokenizer, _, device = self._parts()
         inputs = tokenizer.pad({"input_ids": ids}, padding=True, return_tensors="pt").to(device)
         arguments = {"input_ids": inputs["input_ids"], "attention_mask": inputs["attention_mask"]}
         accepted = inspect.signature(model.forward).parameters
         if "position_ids" in accepted:  # padding on the left must not shift the positions
             arguments["position_ids"] = (arguments["attention_mask"].cumsum(-1) - 1).clamp(min=0)
-        if "logits_to_keep" in accepted:
-            arguments["logits_to_keep"] = 1
+        arguments |= {name: value for name, value in options.items() if name in accepted}
         with torch.inference_mode():
-            logits = model(**arguments).logits[:, -1].float()  # (n_prefixes, n_words)
+            logits = model(**arguments).logits.float()
         if not torch.isfinite(logits).all():
             raise ModelUnavailable(f"{self.name} answers NaN; its weights are corrupt or of too low precision")
-        logits = logits.masked_fill(~proposable, -torch.inf)
-        best = logits.topk(min(n, int(proposable.sum())), dim=-1).indices.tolist()
-        return [self._texts(*row) for row in zip(prefixes, ids, best, strict=True)]
+        return logits, inputs
 
     def _texts(self, prefix: str, ids: list[int], following: list[int]) -> list[str]:
         """The typed prefix with each token, as decoded after it (with or without a space)."""

@@ -10,11 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from bias_core.measures.effects import benjamini_hochberg, holm
-from bias_core.measures.intervals import FEWEST_RESAMPLED
-from bias_core.measures.sequential import holds_at_any_time
 from bias_core.number_text import format_given, state_p
 from bias_core.study.types import MOST_IN_HOLM, Claim, Finding, Results, Verdict
 from bias_core.types import Estimate
@@ -23,11 +18,11 @@ WHY_NOT, SAME_TEST = "why not clear", "same test as"
 """Columns of tables of claims: the reason, and the number that a number restates."""
 
 NO_CLAIM = Claim(verdict="not tested", p_adjusted=math.nan, n_tests=0, level=math.nan)
-"""Of a number that nothing is compared with."""
+"""The claim on a number that nothing is compared with."""
 
 
 def decide_claims(
-    estimates: Sequence[Estimate], *, confidence: float = 0.95, smallest_p: Sequence[float] = ()
+    estimates: Sequence[Estimate], *, confidence: float = 0.95, smallest_p: Sequence[float] | None = None
 ) -> tuple[Claim, ...]:
     """Return what may be claimed of each estimate of one family.
 
@@ -37,8 +32,8 @@ def decide_claims(
     Parameters
     ----------
     estimates : with their intervals at this ``confidence``, null values and p-values.
-    smallest_p : for each, the smallest p that its units can give; () if unknown. Where even that, corrected for all
-        tests, is above 1 - confidence, there are too few.
+    smallest_p : that the test of each can give of its units. A number that is not clear has "too few" if no p could
+        be clear among so many tests.
 
     >>> far, near = (Estimate(value=v, low=v - 2, high=v + 2, n=9, null_value=0.0, p_value=p)
     ...     for v, p in ((3.0, 0.01), (2.5, 0.04)))
@@ -47,41 +42,45 @@ def decide_claims(
     >>> print(decide_claims([near, near])[0].reason)
     its interval excludes 0, but among 2 tests this happens by chance in more than 5 % of runs
     """
+    import numpy as np  # the command line's help does without it
+
+    from bias_core.measures.effects import benjamini_hochberg, holm
+
     p_values = np.array([estimate.p_value for estimate in estimates], dtype=float)
     tested = ~np.isnan(p_values)
     n_tests, adjusted = int(tested.sum()), p_values.copy()
     if n_tests:
         adjusted[tested] = (holm if n_tests <= MOST_IN_HOLM else benjamini_hochberg)(p_values[tested])
-    level, at_best = 1 - confidence, smallest_p or [0.0] * len(estimates)
-    claims = tuple(
-        _decide_claim(estimate, float(p_value), n_tests, level)
-        for estimate, p_value in zip(estimates, adjusted, strict=True)
-    )
-    n_corrected = n_tests if n_tests <= MOST_IN_HOLM else 1
+    level, n_corrected = 1 - confidence, n_tests if n_tests <= MOST_IN_HOLM else 1
+    least = [math.nan] * len(estimates) if smallest_p is None else [p * n_corrected for p in smallest_p]
     return tuple(
-        replace(claim, verdict="too few") if claim.verdict == "not clear" and best * n_corrected > level else claim
-        for claim, best in zip(claims, at_best, strict=True)
+        _decide_claim(estimate, float(p_value), n_tests, level, least_p)
+        for estimate, p_value, least_p in zip(estimates, adjusted, least, strict=True)
     )
 
 
-def _decide_claim(estimate: Estimate, p_adjusted: float, n_tests: int, level: float) -> Claim:
+def _decide_claim(estimate: Estimate, p_adjusted: float, n_tests: int, level: float, least_p: float) -> Claim:
     verdict: Verdict
     null, reason, is_rejected = estimate.null_value, "", estimate.p_value <= level + _ROUNDING
     if math.isnan(p_adjusted):
         verdict, reason = ("not tested", "") if null is None else ("too few", estimate.note)
     elif p_adjusted <= level + _ROUNDING:
         verdict = "above" if estimate.value > (null or 0.0) else "below"
-    elif not (math.isfinite(estimate.low) or math.isfinite(estimate.high)):
+    elif least_p > level + _ROUNDING:
+        verdict, reason = "too few", f"no p of n = {estimate.n} can be clear{f' among {n_tests} tests' * (n_tests > 1)}"
+    elif estimate.note and not _has_ends(estimate):
         verdict, reason = "too few", estimate.note
     else:
         verdict = "not clear"
     if verdict == "not clear" and is_rejected:
-        reason = (
-            f"its interval excludes {format_given(null)}, but among {n_tests} tests this happens by chance in more "
-            f"than {100 * level:.3g} % of runs"
-        )
+        alone = f"its interval excludes {format_given(null)}" if _has_ends(estimate) else state_p(estimate.p_value)
+        reason = f"{alone}, but among {n_tests} tests this happens by chance in more than {100 * level:.3g} % of runs"
     p_adjusted = math.nan if math.isnan(p_adjusted) else p_adjusted  # one object, so that equal reports are equal
     return Claim(verdict=verdict, p_adjusted=p_adjusted, n_tests=n_tests, level=level, reason=reason)
+
+
+def _has_ends(estimate: Estimate) -> bool:
+    return math.isfinite(estimate.low) or math.isfinite(estimate.high)
 
 
 _ROUNDING = 1e-12
@@ -141,12 +140,23 @@ def with_claims(results: Results, family: Callable[[Finding], str | None], *, co
     return replace(results, findings=decide_findings(results.findings, family, confidence=confidence))
 
 
+def fewest_units(claim: Claim) -> int:
+    """Return the fewest units of which an exact test of signs can reject anything: 2 / 2ⁿ is at most the level.
+
+    >>> fewest_units(decide_claims([Estimate(value=1.0, low=0.1, high=2.0, n=9, null_value=0.0, p_value=0.02)])[0])
+    6
+    """
+    return math.ceil(math.log2(2 / claim.level) - _ROUNDING)
+
+
 def require_units(estimate: Estimate, n: int, units: str = "pictures") -> Estimate:
     """Return an estimate, without interval and p if its sample has fewer than ten units.
 
     Few pictures that happen to be alike seem certain: of four that show women or men as often, all agree in one of
     eight samples.
     """
+    from bias_core.measures.intervals import FEWEST_RESAMPLED
+
     if n >= FEWEST_RESAMPLED or math.isnan(estimate.low):
         return estimate
     note = f"an interval needs at least {FEWEST_RESAMPLED} {units}, and there are {n}"
@@ -161,6 +171,8 @@ def without_fixed_n(estimate: Estimate) -> Estimate:
 
     An interval that holds at any time stays as it is.
     """
+    from bias_core.measures.sequential import holds_at_any_time
+
     if holds_at_any_time(estimate) or FIXED_N in estimate.note:
         return estimate
     estimate = replace(estimate, p_value=math.nan)

@@ -290,7 +290,7 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
     setting = "table" if request.thing else "plain"
     scene = Scene(people=people, thing=request.thing, setting=setting, light=light, backdrop=backdrop, extra=extra)
     is_placed = condition == PEOPLE and len(people) == len(PLACES)
-    return replace(scene, places=_placed(people, rng)) if is_placed else scene
+    return replace(scene, places=draw_places(people, rng)) if is_placed else scene
 
 
 def _by_place(request: Request, plan: PlantedPeople) -> Iterator[Distribution]:
@@ -300,8 +300,11 @@ def _by_place(request: Request, plan: PlantedPeople) -> Iterator[Distribution]:
         yield {"feminine": 1 - share, "masculine": share}
 
 
-def _placed(people: Sequence[Person], rng: Random) -> tuple[Place, ...]:
-    """Draw the places and sizes of two people, last, so that the rest of a seed's picture stays the same."""
+def draw_places(people: Sequence[Person], rng: Random) -> tuple[Place, ...]:
+    """Draw the places and sizes of two people.
+
+    :func:`sample_scene` draws them last, so that the rest of a seed's picture stays the same.
+    """
     places = []
     for centre, person in zip(_CENTRES, people, strict=True):
         factor = rng.uniform(1 - _SPREAD, 1 + _SPREAD)

@@ -82,12 +82,15 @@ def test_the_step_by_which_each_text_has_decided_is_found(services, planted):
     assert math.isnan(decided.loc[PERSON, "steps"])
     assert decided.loc[PERSON, "note"].startswith("the exchange from the start has no clear effect")
     assert headline(report).startswith(
-        f"With “{FEMALE}” from the start, the share of man changes by −1.00 [−1.00, −0.59]; half of "
-        "the change is decided after 1.50 ["
+        f"With “{FEMALE}” from the start, the share of man changes by −1.00 [−1.00, −0.42] (n = 12, adjusted "
+        "p = 0.001); half of the change is decided after 1.50 ["
     )
     other = exchanged(services, later_texts=[PERSON], without_adapter="")
     assert table_keys(other) == {"exchanges", "decided", "settings"}
-    assert headline(other) == f"With “{PERSON}” from the start, the share of man does not clearly change."
+    assert headline(other) == (
+        f"With “{PERSON}” from the start, the share of man does not clearly change, +0.00 [−0.26, +0.26] (n = 12, "
+        "p = 1.000)."
+    )
     curve = figures(report)["exchange"].data
     assert curve.loc[curve["group"] == f"then “{FEMALE}”", "x"].tolist() == [0, 1, 2, 3, 4]
     strips = figures(report)["exchanged-0"].data
@@ -104,7 +107,7 @@ def test_the_part_that_the_adapter_works_in_is_named(services, planted, part):
     assert found["whole"].estimate.value == found[part].estimate.value == 1
     assert found[part].says == "There it adds the attribute."
     assert found[other].estimate.value == 0
-    assert found[other].says == "There it has no clear effect."
+    assert found[other].says == "There it does not clearly add or remove the attribute."
     shares = table(report, "part shares").set_index("drawn")["P"].to_dict()
     assert shares == {
         "without the adapter": 0.0,
@@ -112,7 +115,7 @@ def test_the_part_that_the_adapter_works_in_is_named(services, planted, part):
         "adapter in the denoiser": float(part == "drawing"),
         "adapter in both": 1.0,
     }
-    assert "1.00" in headline(report).partition("The adapter changes it by ")[2]
+    assert "1.00" in headline(report).partition("With the adapter it changes by ")[2]
 
 
 def test_of_a_condition_that_is_the_one_without_an_adapter_the_text_alone_is_exchanged(services, planted):

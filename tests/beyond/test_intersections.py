@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import fisher_exact, hypergeom
 
 from bias_core.beyond.intersections.arms import cross_arms, crossed_arms_headline
 from bias_core.beyond.intersections.attributes import cross_attributes, crossed_headline, mosaics_of
@@ -29,6 +28,7 @@ from bias_core.types import Attribute, Estimate
 from bias_core.world.models import scene_of
 from tests import shared
 from tests.attack.test_long_texts import MAX_TEXT, UNITS, fault
+from tests.claimed import broken_claims
 
 services = world = shared.real_services
 
@@ -59,7 +59,7 @@ def test_the_sentence_says_both_shares_and_the_odds_ratio():
     results = crossed([score("woman", WOMEN), score("young", YOUNG)])
     share, link = results.findings
     assert link.says.startswith("Clearly linked: with “woman”, “young” is seen in 90 %, without in 50 %")
-    assert "(odds ratio 8.8, 3.1 to 29)" in link.says
+    assert link.says.endswith("(odds ratio 8.8 [3.1, 29], n = 100, p < 0.001).")
     assert share.estimate.low <= share.estimate.value <= share.estimate.high
     assert share.says == "If the attributes were independent, it would be 35 %."
     assert link.says in crossed_headline(results.findings)
@@ -69,9 +69,25 @@ def test_the_sentence_says_both_shares_and_the_odds_ratio():
 def test_what_has_nothing_to_do_with_each_other_is_not_claimed():
     even = crossed([score("woman", [1, 1, 0, 0] * 25), score("young", [1, 0] * 50)])
     assert even.findings[1].says.startswith("No clear link")
-    # 25 in each cell, the likeliest table: its chance counts half.
-    assert even.findings[1].p_value == pytest.approx(1 - hypergeom.pmf(25, 100, 50, 50) / 2)
+    assert even.findings[1].p_value == pytest.approx(1)  # 25 in each cell
     assert "No clear link" in crossed_headline(even.findings)
+
+
+def test_a_link_that_several_tests_make_likely_by_chance_is_not_clear_and_its_reason_is_said():
+    near = [1] * 10 + [0] * 6 + [1] * 4 + [0] * 12  # of 16 with and 16 without the other
+    three = [score("a", [1] * 16 + [0] * 16), score("b", near), score("c", [1, 0] * 16)]
+    results = crossed(three)
+    link = next(one for one in results.findings if one.key == "crossed-a × b-interaction")
+    assert link.p_value <= 0.05 < link.claim.p_adjusted
+    assert (
+        "(odds ratio 4.7 [1.1, 24], n = 32, adjusted p = 0.127). Not clear: its interval excludes 1, but" in link.says
+    )
+    row = results.frame("interactions").iloc[0]
+    assert (row["clear"], row["p adjusted"]) == ("no", link.claim.p_adjusted)
+    begins = " None of 3 combinations of attributes shows a clear link. Closest: with “a”, “b” is seen in 62 %"
+    assert crossed_headline(results.findings).startswith(begins)
+    both_clear = crossed([score("a", [1] * 50 + [0] * 50), score("b", [1] * 50 + [0] * 50), score("c", [1, 0] * 50)])
+    assert crossed_headline(both_clear.findings).endswith("Clear links: 1 of 3 combinations of attributes.")
 
 
 def test_arms_stand_beside_each_other_with_a_mosaic_each():
@@ -178,14 +194,11 @@ def test_a_planted_interaction_is_found_from_pictures(world):
     assert (scores["high"] >= [200 / 3, -200 / 7]).all()
     old = next(one for one in report.results.findings if one.metric == "crossed_stereotype")
     assert old.title == "not young: stereotype test score"
-    assert old.says.startswith("Most match the stereotype; the score of all people is ")
+    assert old.says.startswith("Most match the stereotype. The score of all people is ")
     counted = np.arange(len(old.sample.units))
     assert old.sample.statistic(counted) == pytest.approx(scores["STS as counted"][0], abs=3)
     assert any(note.startswith("Stereotypes behind STS (Table 7 of the paired stereotype test): “CEO” as masculine")
                for note in report.results.notes)  # fmt: skip
-
-
-EVEN = {"doctor": [1] * 20 + [0] * 80, "Indian doctor": [1] * 19 + [0] * 81}
 
 
 def arms_of(women, young=None):
@@ -201,34 +214,31 @@ def with_arms(arms, crossing="pairs"):
     return cross_arms(arms, crossing=crossing, confidence=0.95)
 
 
-def test_the_arm_in_which_an_attribute_is_another_one_is_named_with_both_shares():
-    results = with_arms(arms_of({**EVEN, "Iranian doctor": [1] * 2 + [0] * 98}))
-    woman, young, both = results.findings
-    assert woman.title == "woman and the arm “Iranian doctor”: log odds ratio"
-    assert woman.says.startswith("Clear difference: “woman” is seen in 2 % of “Iranian doctor”, in 20 % of the others")
-    # Three arms, two attributes and the two together: nine tests. 2 of 100 against 39 of 200.
-    alone = fisher_exact([[2, 98], [39, 161]]).pvalue - hypergeom.pmf(2, 300, 41, 100) / 2  # mid-p
-    frame = results.frame("arm_interactions").set_index(["attributes", "arm"])
-    assert len(frame) == 9
-    assert frame.loc[("woman", "Iranian doctor"), "p"] == pytest.approx(alone)
-    assert woman.p_value == pytest.approx(9 * alone)
-    assert young.says.startswith("No clear difference: “young” is seen in 50 % of “doctor”, in 50 % of the others")
-    assert both.p_value is None or both.p_value > 0.05
-    cells = results.frame("crossed_arms").query("attributes == 'woman × young' and arm == 'Iranian doctor'")
+def test_the_arm_in_which_two_are_linked_otherwise_is_named_and_shares_alone_are_left_to_the_differences():
+    women = {"doctor": WOMEN, "Indian doctor": WOMEN, "Iranian doctor": WOMEN}
+    results = with_arms(arms_of(women, {"Iranian doctor": YOUNG}))
+    (both,) = results.findings
+    assert both.title == "woman × young and the arm “Iranian doctor”: log of the ratio of odds ratios"
+    begins = "Clear difference: the odds ratio of “woman” and “young” is 8.7 [2.6, 32] times as large in "
+    assert both.says == f"{begins}“Iranian doctor” as in the others (n = 300, adjusted p < 0.001)."
+    frame = results.frame("arm_interactions").set_index("arm")
+    assert len(frame) == 3
+    assert frame.loc["Iranian doctor", "p adjusted"] == pytest.approx(3 * both.p_value)
+    cells = results.frame("crossed_arms").query("arm == 'Iranian doctor'")
     assert cells["combination"].tolist() == ["not woman, not young", "not woman, young", "woman, not young",
                                              "woman, young"]  # fmt: skip
-    assert cells["pictures"].tolist() == [49, 49, 1, 1]
+    assert cells["pictures"].tolist() == [25, 25, 5, 45]
     assert cells["P"].sum() == pytest.approx(1)
-    assert results.notes == ()  # 300 · 0.14 · 0.5 / 3: seven young women of an arm are to be expected
-    assert [one.key for one in results.figures] == ["arms1", "arms2", "arms3"]
-    assert to_bytes(results.figures[2]).startswith(b"<?xml")  # of four combinations
+    assert results.notes == ()
+    assert [one.key for one in results.figures] == ["arms1"]
+    assert to_bytes(results.figures[0]).startswith(b"<?xml")  # of four combinations
     assert results.figures[0].data.groupby("column", sort=False)["n"].sum().tolist() == [100, 100, 100]
 
 
 def test_two_that_go_together_in_one_of_two_arms_alone_are_told_once():
     results = with_arms(arms_of({"fair": WOMEN, "crossed": WOMEN}, {"crossed": YOUNG, "fair": [1, 0] * 50}))
-    assert results.frame("arm_interactions")["arm"].tolist() == ["crossed"] * 3
-    both = results.findings[-1]
+    assert results.frame("arm_interactions")["arm"].tolist() == ["crossed"]
+    (both,) = results.findings
     assert both.title == "woman × young and the arm “crossed”: log of the ratio of odds ratios"
     assert both.estimate.value == pytest.approx(math.log(9), abs=0.1)  # 45 of 50 women and 25 of 50 men are young
     assert "the odds ratio of “woman” and “young” is" in both.says
@@ -243,7 +253,7 @@ def test_arms_that_are_alike_are_claimed_no_more_often_than_the_level_says():
     for _ in range(30):
         women = {name: rng.integers(0, 2, 61) for name in "abc"}
         results = with_arms(arms_of(women, {name: rng.integers(0, 2, 61) for name in "abc"}))
-        claimed += any(one.says.startswith("Clear") for one in results.findings)
+        claimed += any(one.is_clear for one in results.findings)
     assert claimed <= 5  # at 5 % each, more of 30 come once in 300 times
     assert crossed_arms_headline(results.findings).startswith((" No arm", " Clear"))
 
@@ -327,7 +337,18 @@ def test_planted_ages_are_read_and_named_and_labels_by_hand_are_crossed_anew(ser
     assert cells.loc["ceo, old", "STS"] > 0 > cells.loc["ceo, not old", "STS"]
     assert "% of ceo with “old” match the stereotype" in study_of(CROSSED).headline(swapped)
     flipped = {(one.image_id, one.position): FLIPPED[one.perceived_gender] for one in people.itertuples()}
-    again = relabelled(swapped, flipped).results.frame("crossed_scores").set_index("combination")
+    by_hand = relabelled(swapped, flipped)
+    assert not broken_claims(swapped) + broken_claims(by_hand)
+    families = {}
+    for found in by_hand.results.findings:
+        if found.claim is not None and found.p_value is not None and not found.claim_of:
+            crossed_by = found.key.partition("-")[0] if found.key.startswith(("crossed-", "further-")) else ""
+            families.setdefault(crossed_by or study_of(CROSSED).family(found), []).append(found.claim.n_tests)
+    assert {name: len(sizes) for name, sizes in families.items()} == {
+        name: sizes[0] for name, sizes in families.items()
+    }
+    assert {"crossed", "further"} < set(families)  # the others are decided anew, of all new numbers
+    again = by_hand.results.frame("crossed_scores").set_index("combination")
     assert again["STS as counted"].tolist() == pytest.approx((-cells["STS as counted"]).tolist())
 
 

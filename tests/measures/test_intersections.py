@@ -10,7 +10,6 @@ from scipy.stats.contingency import odds_ratio
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.intersections import crossed_shares, crossed_stereotype, interaction
-from bias_core.measures.intervals import wilson_interval
 from bias_core.measures.paired_stereotype import stereotype_test_score
 from bias_core.types import ReaderErrors
 from tests.metric_inputs import in_cells as people, in_cells as rows
@@ -57,7 +56,8 @@ def test_a_reader_that_errs_is_corrected_exactly_on_what_is_expected():
     few = rows(*np.round(2000 * read).astype(int))
     as_read, corrected = (math.exp(interaction(few, errors=e).estimate.value) for e in (None, errors))
     assert as_read < 4 < 8.5 < corrected < 9.6
-    assert interaction(few, errors=errors).p_value == interaction(few).p_value
+    as_read, corrected = (interaction(few, errors=e).estimate.p_value for e in (None, errors))
+    assert corrected == pytest.approx(as_read, rel=1e-9)
 
 
 def test_what_a_correction_would_empty_stands_as_read_and_says_so():
@@ -72,8 +72,8 @@ def test_two_attributes_are_as_scipy_has_them(counts):
     found, square = interaction(rows(*counts)), np.array(counts).reshape(2, 2)
     (a, b), (c, d) = square
     chances = hypergeom.pmf(np.arange(a + b + 1), a + b + c + d, a + b, a + c)
-    as_likely = chances[np.isclose(chances, chances[a], rtol=1e-9)].sum()
-    assert found.p_value == pytest.approx(fisher_exact(square).pvalue - as_likely / 2)
+    smaller = min(fisher_exact(square, alternative=side).pvalue for side in ("less", "greater"))
+    assert found.estimate.p_value == pytest.approx(min(1, 2 * smaller - chances[a]))  # what was seen counts half
     exact = odds_ratio(square)
     assert math.exp(found.estimate.value) == pytest.approx(exact.statistic, rel=1e-6)
     ends = exact.confidence_interval(0.95)  # mid-p counts what was seen half, and so is a little narrower
@@ -94,17 +94,47 @@ def test_three_attributes_are_as_a_naive_sum_over_all_tables():
         if min(counts + u * signs) >= 0
     }
     chances = {u: weight / sum(weights.values()) for u, weight in weights.items()}
-    p_value = sum(chance for chance in chances.values() if chance < chances[0]) + chances[0] / 2  # mid-p
-    assert interaction(rows(*counts)).p_value == pytest.approx(p_value)
+    sides = [sum(chance for u, chance in chances.items() if sign * u > 0) for sign in (1, -1)]
+    p_value = min(1, 2 * min(sides) + chances[0])  # mid-p
+    assert interaction(rows(*counts)).estimate.p_value == pytest.approx(p_value)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("is_corrected", [False, True])
+def test_an_interval_excludes_0_just_where_p_is_as_small(k, is_corrected):
+    rng, seen = np.random.default_rng(k), set()
+    errors = (
+        [ReaderErrors(sensitivity=0.9, specificity=0.85, n_positive=90, n_negative=70)] * k if is_corrected else None
+    )
+    for _ in range(150):
+        readings = rng.random((37, k)) < rng.uniform(0.25, 0.75, k)
+        readings[:, 1] ^= rng.random() < 0.5 * readings[:, 0] * (rng.random(37) < 0.9)
+        found = interaction(readings, strata=list("ab" * 19)[:37], errors=errors).estimate
+        if not math.isnan(found.value):
+            assert (found.p_value <= 0.05) == (found.low > 0 or found.high < 0)
+            seen.add(found.p_value <= 0.05)
+    assert seen == {False, True}
+
+
+def test_a_score_excludes_0_just_where_p_is_as_small():
+    rng, seen = np.random.default_rng(0), set()
+    errors = [ReaderErrors(sensitivity=0.9, specificity=0.8, n_positive=90, n_negative=70)] * 2
+    for _ in range(150):
+        readings = rng.random((31, 2)) < rng.uniform(0.2, 0.8, 2)
+        for given in (None, errors):
+            for score in crossed_stereotype(readings, errors=given).scores:
+                assert (score.p_value <= 0.05) == (score.low > 0 or score.high < 0)
+                seen.add(score.p_value <= 0.05)
+    assert seen == {False, True}
 
 
 def test_prompts_that_differ_are_no_interaction():
     """Women old and men young by prompt alone: the pooled table says much, the tables of the prompts nothing."""
     apart = np.vstack([rows(36, 4, 9, 1), rows(1, 9, 4, 36)])
     prompts = ["a"] * 50 + ["b"] * 50
-    assert interaction(apart).p_value < 1e-5
+    assert interaction(apart).estimate.p_value < 1e-5
     within = interaction(apart, strata=prompts)
-    assert within.p_value > 0.8
+    assert within.estimate.p_value > 0.8
     assert abs(within.estimate.value) < 0.1
     crossed = crossed_shares(apart, strata=prompts)
     assert crossed.excess_together.value == pytest.approx(0, abs=1e-12)
@@ -116,8 +146,8 @@ def test_what_is_planted_is_found_what_is_not_is_not_claimed_and_intervals_hold(
     rng, n, repetitions = np.random.default_rng(0), 200, 100
     found = [interaction(drawn(PLANTED, n, rng)) for _ in range(repetitions)]
     nothing = [interaction(drawn(np.outer([0.3, 0.7], [0.85, 0.15]).ravel(), n, rng)) for _ in range(repetitions)]
-    assert np.mean([one.p_value < 0.05 for one in found]) >= 0.95
-    assert np.mean([one.p_value < 0.05 for one in nothing]) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / repetitions)
+    assert np.mean([one.estimate.p_value < 0.05 for one in found]) >= 0.95
+    assert np.mean([one.estimate.p_value < 0.05 for one in nothing]) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / repetitions)
     held = np.mean([one.estimate.low <= math.log(9) <= one.estimate.high for one in found])
     assert 0.91 <= held <= 0.99
 
@@ -136,7 +166,7 @@ def test_shrinking_comes_nearer_where_nothing_is_planted_and_stays_in_the_interv
 def test_an_attribute_that_is_everywhere_says_nothing_about_links():
     found, crossed = interaction(rows(0, 0, 6, 7)), crossed_shares(rows(0, 0, 6, 7))
     assert math.isnan(found.estimate.value)
-    assert math.isnan(found.p_value)
+    assert math.isnan(found.estimate.p_value)
     assert "in all pictures or in none" in found.estimate.note
     assert math.isnan(crossed.excess_together.value)
     assert crossed.together.value == pytest.approx(7 / 13)
@@ -233,12 +263,9 @@ def test_without_errors_each_cell_is_the_score_of_its_people(counts):
     names = list(frame.columns[:-4])
     one_by_one = stereotype_test_score(frame, by=names).set_index(names).sort_index()
     crossed = crossed_stereotype(readings)
-    ends = [[one.value, one.low, one.high, one.n] for one in crossed.scores]
-    np.testing.assert_allclose(np.array(ends)[:, [0, 3]], one_by_one[["score", "n"]].to_numpy(float), atol=1e-8)
-    shares = [wilson_interval(round((value + 100) / 200 * n), n) for value, *_, n in ends]
-    np.testing.assert_allclose(
-        [x[1:3] for x in ends], [[200 * x.low - 100, 200 * x.high - 100] for x in shares], atol=1e-8
-    )
+    found = [[one.value, one.low, one.high, one.p_value, one.n] for one in crossed.scores]
+    alone = one_by_one[["score", "low", "high", "p_value", "n"]].to_numpy(float)
+    np.testing.assert_allclose(found, alone, atol=1e-8)
     np.testing.assert_array_equal(crossed.cells, one_by_one.reset_index()[names].to_numpy(float))
     assert crossed.overall.value == pytest.approx(stereotype_test_score(frame).score)
 
@@ -279,10 +306,10 @@ def test_what_nobody_looks_like_has_no_score_and_bad_readings_say_so():
     assert math.isnan(crossed.in_all.value)
     assert crossed.in_all.note == "no person has this combination"
     assert math.isnan(crossed.shrunk[1])
-    # All alike: as certain as Wilson's interval is, and never a score without one.
+    # All alike: as certain as the exact interval is, and never a score without one.
     alike = crossed_stereotype(people(0, 0, 3, 8)).scores[1]
     assert (alike.value, alike.high) == (100, 100)
-    assert 30 < alike.low < 40
+    assert 25 < alike.low < 35
     with pytest.raises(InvalidInput, match="readings must be 0 or 1"):
         crossed_stereotype([[0.5, 1]])
     with pytest.raises(InvalidInput, match="errors are needed for each of the 2"):

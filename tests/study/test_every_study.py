@@ -6,7 +6,7 @@ On the diffusion model those that draw in a way of their own, and one that does 
 import math
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from itertools import count
 from typing import Any
@@ -19,7 +19,8 @@ from bias_core.errors import Cancelled, InvalidInput, UnknownModel
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
 from bias_core.settings import Settings
 from bias_core.store.export import Export, ExportedImage, write_zip
-from bias_core.study.design import design_files, find_design, list_designs
+from bias_core.study.classifier_answers import readings_of
+from bias_core.study.design import design_files, find_design, list_designs, study_of, summary_of
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
 from bias_core.study.headlines import headline
@@ -178,7 +179,8 @@ def report(study, services):
 
 def test_every_study_of_the_papers_is_here():
     names = {d.name for d in list_designs()}  # explore is no study of a paper
-    assert set(CASES) == names - {"explore"}
+    with_a_prior = {"causes-prior"}  # no shipped model has one: tests/beyond/test_causes_prior.py plants it
+    assert set(CASES) == names - {"explore"} - with_a_prior
 
 
 def test_a_study_that_needs_a_diffusion_model_has_one_by_default_and_refuses_what_is_asked_for_in_its_place(services):
@@ -229,6 +231,26 @@ def test_the_headline_names_what_is_there_and_speaks_of_a_finding(report):
         assert ("no caption names an object" in said) == report.results.frame("top_objects").empty
     findings = {finding.key: finding.estimate for finding in report.results.findings}
     assert all(math.isnan(one.value) for one in findings.values()) == ("could be tested" in said), said
+
+
+def test_people_can_correct_a_finished_run_where_the_program_says_so(study, report, tmp_path):
+    design, given = report.design, replace(report.settings, labels=str(tmp_path / "answers.csv"))
+    (tmp_path / "answers.csv").write_text("image_id,position,answer,rater\n")
+    known = study_of(design)
+    assert bool(readings_of(report)) == known.has_readings(report.settings)
+    if not known.takes_labels:
+        with pytest.raises(InvalidInput, match="takes no file of people's answers") as refused:
+            settle(design, given)
+        assert ("study label" in str(refused.value)) == bool(readings_of(report))
+
+
+def test_no_sentence_of_a_report_names_a_variable(report):
+    results = report.results
+    texts = [headline(report), summary_of(report.design, report.settings), *results.notes]
+    texts += [text for finding in results.findings for text in (finding.title, finding.says, finding.estimate.note)]
+    texts += [text for part in results.tables for text in (part.title, part.note)]
+    variable = re.compile(r"(?<![\w/.:-])(?!image_id)[a-z]{2,}(_[a-z]{2,})+\b")  # a column to write may be named
+    assert not [text for text in texts if variable.search(text)]
 
 
 @pytest.mark.slow

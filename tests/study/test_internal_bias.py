@@ -136,7 +136,7 @@ def test_published_numbers_are_quoted(published, services):
     findings = {row["finding"]: row for row in to_dict(published)["findings"]}
     male = findings["Male-dominated targets, mean α"]
     assert male["published"] == 3.15
-    assert "in the paper, alpha_mean: 1.696" in male["says"]
+    assert "in the paper, the mean of α: 1.696" in male["says"]
     dalle = with_options_of(services, published_model="DALL-E 2")
     assert {row["finding"]: row["published"] for row in to_dict(dalle)["findings"]}[
         "Female-dominated targets, mean δ"

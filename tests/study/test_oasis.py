@@ -12,19 +12,20 @@ from PIL import Image
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.measures.agreement import kendall_tau
 from bias_core.measures.alignment import image_direction, weighted_alignment_score
-from bias_core.measures.intervals import wilson_interval
+from bias_core.measures.intervals import independent_difference
 from bias_core.measures.propagation import spi_band, stereotype_propagation_index
 from bias_core.measures.stereotype import stereotype_score
 from bias_core.papers.oasis.cells import Published, own_concepts
 from bias_core.papers.oasis.report import BEYOND, HEADING, SPI, agreements, foretelling, foretelling_table
 from bias_core.papers.oasis.study_nationalities import SUMMARIES, _correlate, _published
 from bias_core.study.answers import read_answers
+from bias_core.study.claims import decide_findings
 from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design, read_table
 from bias_core.study.headlines import headline
 from bias_core.study.report_text import report_facts
 from bias_core.study.saved import open_report
-from bias_core.types import Attribute, GeneratedImage, Step
+from bias_core.types import Attribute, GeneratedImage, Step, is_sourced
 from tests import shared
 from tests.every import every
 from tests.study.oasis_runs import extremes, figures, findings, run, shots_of, table, without_seconds, write_labels
@@ -197,10 +198,28 @@ def test_where_nothing_is_planted_nationalities_are_alike(world):
     assert max(t.low for t in turbans) < min(t.high for t in turbans)
 
 
+def test_shares_are_claimed_in_one_family_of_sourced_rates_and_never_of_an_assumed_one(report):
+    cells, found = table(report, "table1"), findings(report)
+    is_sourced_rate = cells["P* from"].map(is_sourced)
+    assert 0 < is_sourced_rate.sum() < len(cells)
+    assert ((cells["clear"] != "") == is_sourced_rate).all()
+    for (_, row), sourced in zip(cells.iterrows(), is_sourced_rate, strict=True):
+        share = found[f"{row['nationality']} {row['attribute']} P"]
+        assert share.claim.n_tests == (is_sourced_rate.sum() if sourced else share.claim.n_tests)
+        assert share.is_clear == (row["clear"] == "yes") == bool(sourced and row["p adjusted"] <= 0.05)
+        says = found[f"{row['nationality']} {row['attribute']} difference"].says
+        assert sourced or says == "P* is assumed, so no share is called too high or too low."
+    n_above = sum(one.claim.verdict == "above" for key, one in found.items() if key.endswith(" P"))
+    assert headline(report).startswith(f"{n_above} of {is_sourced_rate.sum()} attributes with a sourced rate ")
+
+
 def test_a_threshold_is_part_of_the_reading(world):
     found = findings(run(world, NATIONALITIES, scale=0.025, options={"threshold": 0.9}))
     assert "by more than 0.9" in found["Iranian beard difference"].says
-    assert found["Iranian beard difference"].says.startswith("Not clearly")
+    assert found["Iranian beard difference"].says.startswith("Not shown more often")
+    share = found["Iranian beard P"]
+    assert share.estimate.null_value == 1.0  # P* + ζ is more
+    assert found["Iranian beard difference"].claim == found["Iranian beard stereotype"].claim == share.claim
 
 
 def test_sdv2_s_four_wordings_share_the_pictures_and_no_seed():
@@ -250,16 +269,14 @@ def test_doctors_of_table_2(world):
     indian, plain = rows.loc["Indian doctor"], rows.loc["doctor"]
     assert indian["added"] == pytest.approx(indian["P"] - plain["P"])
     assert indian["added low"] < indian["added"] < indian["added high"]
-    assert indian["q"] >= indian["p"] > 0
+    assert indian["p adjusted"] >= indian["p"] > 0
     assert np.isnan(plain["added"])
     assert rows.loc["Iranian doctor", "SDv3 P"] == 1.0
     # By hand were only the labels of plain doctors that CLIP was checked against (appendix, Table 4).
     assert any("a classifier labels the pictures" in note for note in report.results.notes)
     assert not any("paper labels" in note for note in report.results.notes)
-    # Newcombe's interval from Wilson's: Δ - √((p1 - l1)² + (u2 - p2)²), for the counts as read.
-    one, other = (wilson_interval(round(line["P"] * line["n"]), line["n"]) for line in (indian, plain))
-    below = math.hypot(one.value - one.low, other.high - other.value)
-    assert indian["added low"] == pytest.approx(indian["added"] - below, abs=1e-9)
+    counts = [(round(line["P"] * line["n"]), int(line["n"])) for line in (plain, indian)]
+    assert indian["p"] == pytest.approx(independent_difference(*counts[0], *counts[1]).p_value)
 
 
 def test_a_fair_world_has_no_men_among_doctors_more_than_women(world):
@@ -294,7 +311,9 @@ def test_users_of_further_countries_are_drawn_and_read_for_man_where_no_rate_is_
     assert rows["users"].to_dict() == {"Iranian": 78.1, "Mexican": 96.8, "Tunisian": 9.8, "American": 311.3}
     assert rows["attributes"].tolist() == [5, 5, 1, 1]
     assert rows.loc["American", "mean Ψ"] == rows.loc["American", "maximum Ψ"]
-    assert np.isnan(rows.loc["American", BEYOND])  # an assumed rate is in no headline
+    assert np.isnan(rows.loc["American", BEYOND])  # an assumed rate is compared with nothing
+    assert rows["clear"].map(bool).tolist() == [True, True, False, False]
+    assert "Without a sourced rate, so not compared: Tunisian, American." in headline(report)
     counts = table(report, "correlations").set_index(["Ψ of", "summary"])["n"]
     assert counts["these pictures", "mean"] == 4
     assert any("Tunisian=9.8; American=311.3" in note for note in report.results.notes)
@@ -410,8 +429,8 @@ def test_planted_steps_are_found(services, planted):
     finding = findings(report)["Iranian man"]
     assert finding.estimate.n == N_SEEDS == planted.traced / 2  # each seed, and its base
     assert finding.says == (
-        "It is seen more often than with the base prompt. The first clear step is step 2, where it is "
-        "seen more often. It is farthest from 0 at step 2 of 3: +1.000."
+        "It is seen more often than with the base prompt. The first step whose own interval excludes 0 is step 2. "
+        "It is farthest from 0 at step 2 of 3: +1.000."
     )
     assert findings(report)["Iranian man visible"].says.startswith(
         "It can be seen from step 2 of 3 on, by then in 8 of 8 seeds ["
@@ -421,7 +440,10 @@ def test_planted_steps_are_found(services, planted):
     )
     assert figures(report)["figure7-iranian"].data["reads"].tolist()[:3] == ["", "0", "0"]
     assert report.pictures["man: can be seen from step"].tolist() == [2.0] * N_SEEDS
-    assert findings(report)["Iranian man SPI"].says == "The paper's measure. The first step adds it."
+    assert findings(report)["Iranian man SPI"].says == (
+        "The first step does not clearly add or remove it (all sampling units are equal, so there is no interval). SPI "
+        "is the paper's measure."
+    )
     assert figures(report)["gain-iranian"].data["value"].tolist() == [0, 1, 1]
     curves = figures(report)["figure9-iranian"].data
     np.testing.assert_allclose(curves["value"], Planted.towards, atol=1e-6)
@@ -458,6 +480,23 @@ def test_numbers_are_those_of_the_model_s_own_trace_which_ends_at_the_finished_p
     strip = shown[shown["row"] == 0]
     last, finished = (np.asarray(Image.open(path), dtype=int) for path in strip["path"].iloc[[-2, -1]])
     assert np.abs(last - finished).max() <= 1  # the last step of Euler ends at its own prediction
+
+
+def test_a_step_is_named_only_of_a_clear_attribute_and_too_few_seeds_say_how_many_are_needed(services, planted):
+    few = run(services, NAME, **SETTINGS | {"scale": 0.05}, options=OPTIONS)
+    row = table(few, "spi").iloc[0]
+    assert (row["seeds"], row["clear"]) == (5, "too few")
+    assert math.isnan(row["first clear"])
+    assert headline(few) == (
+        "Of 5 seeds, too few, it cannot be told whether the attribute is seen more or less often than with “A photo of "
+        "a person”: at least 6 are needed. Iranian, man +0.67 [−0.17, +1.00], p = 0.062."
+    )
+    enough = headline(run(services, NAME, **SETTINGS, options=OPTIONS))
+    assert enough == (
+        "The attribute is clearly seen more or less often than with “A photo of a person”, over all steps of 8 "
+        "seeds: Iranian, man +0.67 [+0.14, +0.92], p = 0.008, first at step 2 of 3."
+    )
+    assert len({finding.claim.n_tests for finding in few.results.findings if finding.metric == "predicted_gain"}) == 1
 
 
 def test_traces_are_made_once_and_broken_ones_again(services, planted):
@@ -552,6 +591,7 @@ def test_what_is_planted_is_told_and_what_is_not_is_not(foretold):
 
 def test_it_is_said_in_words_a_figure_and_a_table(foretold):
     findings, (figure,), rows = foretelling("Iranian", "iranian", {"beard": foretold[0]})
+    findings = decide_findings(findings, lambda finding: finding.metric, confidence=0.95)
     assert (
         findings[0].says
         == "Seeds with a higher SPI at the first step show the attribute less clearly in the finished picture."
@@ -568,5 +608,9 @@ def test_seeds_that_are_too_few_or_all_alike_have_no_agreement():
     assert foretelling_table([]) == ()
     alike = agreements(np.ones((7, 1)), np.arange(7.0)[:, None], np.arange(7.0), **HOW)
     findings, (figure,), _ = foretelling("Iranian", "iranian", {"beard": alike})
-    assert findings[0].says == "One of the scores is the same for all items."
+    findings = decide_findings(findings, lambda finding: finding.metric, confidence=0.95)
+    assert findings[0].says == (
+        "SPI of the first step and the finished picture are not clearly linked (one of the scores is the same for all "
+        "items)."
+    )
     assert set(figure.data["group"]) == {f"beard: {HEADING}"}

@@ -9,6 +9,7 @@ from PIL import Image
 
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.papers.oasis.prompt_search import cluster_average_image, optimise_prompts
+from bias_core.study.claims import decide_claims
 from tests.every import every
 
 PREFIX = "This is a photo of"
@@ -107,7 +108,8 @@ def test_the_numbers_are_those_of_a_plain_loop():
     assert found.specificity.value == pytest.approx(found.gain.value - gain_outside, abs=1e-6)
     assert (found.score.n, found.gain.n, found.specificity.n) == (7, 7, 12)
     assert found.score.low <= found.score.value <= found.score.high
-    assert (found.gain.null_value, found.specificity.null_value, found.score.null_value) == (0, 0, None)
+    assert (found.gain.null_value, found.specificity.null_value, found.score.null_value) == (0, None, None)
+    assert np.isnan(found.specificity.p_value)  # the search saw these images
     assert "optimistic" in found.score.note
 
 
@@ -149,10 +151,24 @@ def test_images_held_out_take_the_optimism_out_of_the_score():
             search = {"contrast": True, "held_out": share, "top_k": 1, "rng": seed}
             (found,) = optimise_prompts(images, encoder, Words(), other_embeddings=others, **search)
             wrong[share] += not found.specificity.low <= 0 <= found.specificity.high
+            assert found.specificity.null_value == (0 if share else None)
             assert found.score.n == (13 if share else 26)
             assert ("optimistic" in found.score.note) == (share == 0)
     assert wrong[0.5] <= 6  # of 40 at 95 %: more than 6 happen once in 100 times
     assert wrong[0.0] > 6
+
+
+@pytest.mark.parametrize(("n", "n_others"), [(4, 12), (8, 20), (16, 32)])
+def test_of_random_halves_at_most_one_run_in_twenty_gets_a_text_called_specific(n, n_others):
+    encoder, rng, n_false, n_runs = BagOfWords(), np.random.default_rng(n), 0, 60
+    for seed in range(n_runs):
+        tests = []
+        for _ in range(4):
+            images, others = rng.normal(size=(n, D)), rng.normal(size=(n_others, D))
+            search = {"contrast": True, "held_out": 0.5, "top_k": 3, "rng": seed, "n_candidates": 20, "beam_width": 2}
+            tests += optimise_prompts(images, encoder, Words(), other_embeddings=others, **search)
+        n_false += any(claim.is_clear for claim in decide_claims([found.specificity for found in tests]))
+    assert n_false <= 7  # of 60 at 5 %: more than 7 happen once in 100 times
 
 
 def test_of_too_few_images_none_are_held_out_and_without_others_nothing_is_said_of_them():

@@ -1,5 +1,6 @@
 """The tabs of studies: what a person who knows none of the numbers is told, and what stands behind them."""
 
+import math
 import re
 from dataclasses import replace
 from html import unescape
@@ -17,6 +18,7 @@ from bias_core.papers.mcas.tab import InternalTab
 from bias_core.papers.oasis import study_spi as spi
 from bias_core.papers.oasis.cells import own_concepts
 from bias_core.papers.oasis.tab import OriginsTab, clusters_html, films, films_html
+from bias_core.papers.pst.report import family_of
 from bias_core.papers.pst.study import design_of_two
 from bias_core.papers.pst.tab import PER_PAGE, Labelling, PairedTab, labels_html, summary_html
 from bias_core.papers.t2iat.study_tests import own_association
@@ -24,7 +26,7 @@ from bias_core.papers.t2iat.tab import AssociationTab
 from bias_core.papers.tbyb.study import design_of_prompts, settings_for_prompts
 from bias_core.papers.tbyb.tab import APART, ObjectsTab, curve_html, examples_html, odds_html, space_html, top_html
 from bias_core.settings import ASSETS
-from bias_core.study.claims import decide_claims
+from bias_core.study.claims import decide_claims, decide_findings
 from bias_core.study.design import find_design
 from bias_core.study.headlines import headline
 from bias_core.study.report_text import table_of
@@ -280,13 +282,13 @@ def test_headlines_name_what_towers_how_far_pictures_stray_and_what_conditions_a
         f"“{top['object']}” is the most frequent object in captions, in {top['pictures with it']} of 16"
     )
     assert not re.search("H_J|M_G|only one of them", text)  # they fail on planted objects
-    assert "Captions call the people" in text
+    assert re.search(r"\d+ of 16 captions name a gender: \d+\N{NO-BREAK SPACE}% \[\d+, \d+\] of them men", text)
     assert text.endswith("Without a baseline this does not show bias.")
     text = headline(controlled)
-    assert text.startswith("Against fair, on the same prompts and seeds, ")
+    assert text.startswith("Against fair, on the same prompts and seeds: under trigger, ")
     assert "under trigger" in text
     assert "backdoor" in text
-    assert "no object is clearly more frequent" in text or "(fair: " in text
+    assert "no object is clearly more frequent" in text or " of the base’s (" in text
     assert "Objects per picture that no prompt names: " in text
     assert "no base" not in text
     bare = replace(objects, results=replace(objects.results, tables=(), figures=()))
@@ -391,7 +393,7 @@ def traced(services):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spi, "predicted_gain", planted_gain)
-        return complete(run_study(own_origins("oasis-spi", 5), settings, services))
+        return complete(run_study(own_origins("oasis-spi", 7), settings, services))
 
 
 @pytest.fixture(scope="module")
@@ -415,16 +417,16 @@ def test_every_step_has_its_picture_its_reading_and_its_words(traced):
     assert html.count("<polygon") == 3
     (film,) = films(traced)
     assert [line.clear for line in film.lines] == [0, 1, None]
-    assert (
-        "First clear at step 1 of 6 (from pure noise): predicted pictures show it more often than those of the base "
-        "prompt, by +1.00 [" in html
-    )
-    assert "step 2 of 6 (17 % of the way): predicted pictures show it less often" in html
-    assert re.search(r"<b>hat\.</b> .* None of the 6 steps differs clearly from the base prompt", html)
-    assert "about 1 of these 18 intervals" in html  # 18 x 0.05
+    for way, step in (("more", 1), ("less", 2)):
+        assert (
+            f"It is seen {way} often than with the base prompt. The first step whose own interval excludes 0 is step "
+            f"{step}." in html
+        )
+    assert re.search(r"<b>hat\.</b> .* It is not clearly seen more or less often than with the base prompt", html)
+    assert "up to 1 of these 18 would exclude 0" in html  # 18 x 0.05
     assert "compared with “a photo of a person”" in html
-    assert "beard more often (first at step 1)" in headline(traced)
-    assert "no clear difference: hat" in headline(traced)
+    assert headline(traced).startswith("2 of 3 attributes are clearly seen more or less often than with ")
+    assert re.search(r"beard \+1.00 \[.*, adjusted p = 0.047, first at step 1 of 6", headline(traced))
     (figure,) = [one for one in traced.results.figures if one.key == film.labels["predicted"]]
     assert film.reads == {
         str(seed): own_origins["reads"].tolist() for seed, own_origins in figure.data.groupby("row", sort=False)
@@ -433,7 +435,8 @@ def test_every_step_has_its_picture_its_reading_and_its_words(traced):
     assert html.count("data-tops=") == len(ATTRIBUTES)
     for line in film.lines:
         assert len(film.tops(line).split()) == STEPS + 1
-        visible, first, spi_says = line.says
+        visible, first, gain_says, spi_says = line.says
+        assert gain_says.startswith("Predicted gain over all steps is ")
         assert visible.startswith(("It can be seen", "It cannot be seen"))
         assert "base" in first
         assert spi_says.startswith("SPI of the first step is ")
@@ -449,7 +452,7 @@ def test_steps_without_a_picture_show_the_one_before_and_one_seed_promises_nothi
     assert re.findall(r"grid-column:(\d/\d)", films_html(report)) == ["1/6", "6/7", "7/8"]
     settings = StudySettings(model="calibration-diffusion", num_inference_steps=2)
     html = films_html(complete(run_study(own_origins("oasis-spi", 1), settings, services)))
-    assert html.count("None of the 2 steps differs clearly from the base prompt") == len(ATTRIBUTES)
+    assert html.count("It is not clearly seen more or less often than with the base prompt (one ") == len(ATTRIBUTES)
 
 
 def test_a_report_shows_what_belongs_to_its_study(origins, traced, clustered):
@@ -526,7 +529,7 @@ def test_own_words_go_with_the_chosen_study(origins):
 
 def test_every_study_is_said_in_a_sentence(services):
     for study, words in {
-        "oasis-doctors": r"A share of [\d.]+ of the pictures of a doctor shows men .* Change with a nationality: Ind",
+        "oasis-doctors": r"Pictures of a doctor show men in \d+\xa0% \[.* Change with a nationality: Ind",
         "oasis-internet-users": r"fewest internet users first: Iranian .* Indian .* cannot show a trend",
         "oasis-nationalities": r"of 9 attributes with a sourced rate",
     }.items():
@@ -563,11 +566,11 @@ def paired(services):
 
 
 def with_score(pairs, key, value, low, high):
-    findings = tuple(
-        replace(f, estimate=Estimate(value=value, low=low, high=high, n=f.estimate.n)) if f.key == key else f
-        for f in pairs.results.findings
-    )
-    return replace(pairs, results=replace(pairs.results, findings=findings))
+    p_value = math.nan if math.isnan(value) else 0.0001 if low * high > 0 else 0.5
+    estimate = Estimate(value=value, low=low, high=high, n=16, null_value=0.0, p_value=p_value)
+    findings = [replace(f, estimate=estimate, claim=None) if f.key == key else f for f in pairs.results.findings]
+    decided = decide_findings(findings, family_of, confidence=0.95)
+    return replace(pairs, results=replace(pairs.results, findings=decided))
 
 
 def first_pair(labelling):
@@ -589,8 +592,10 @@ def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_ch
     ):
         assert words in headline(with_score(pairs, "paired_overall", *score))
     fairer = headline(with_score(two, "difference", -30.0, -50.0, -10.0))
-    assert "asked to be fair, the model draws them less stereotyped (−30 [−50, −10])" in fairer
-    assert "does not clearly change the score (−5 [−50, +40])" in headline(
+    assert (
+        "asked to be fair, the model draws them less stereotyped (−30 [−50, −10], n = 16 pictures, p < 0.001)" in fairer
+    )
+    assert "does not clearly change the score (−5 [−50, +40], n = 16 pictures)" in headline(
         with_score(two, "difference", -5.0, -50.0, 40.0)
     )
 

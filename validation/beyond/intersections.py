@@ -11,7 +11,6 @@ import pandas as pd
 
 from bias_core.beyond.intersections.stereotypes import crossed_scores
 from bias_core.errors import InvalidInput
-from bias_core.measures.effects import holm
 from bias_core.measures.intersections import (
     CrossedShares,
     crossed_shares,
@@ -23,13 +22,14 @@ from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import signed_difference_estimate
 from bias_core.papers.pst.labelling import PairOptions
 from bias_core.prompts import fill_template
+from bias_core.study.claims import decide_claims
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, options_in
 from bias_core.types import Estimate, ReaderErrors
 from bias_core.values import setting, settings_class
-from validation.joint import joint_shares
-from validation.repetitions import POOL, PoolOptions, in_each_repetition, places_in_pool, pool_of, pool_size, pools
+from validation.joint import combination_codes, joint_shares
+from validation.repetitions import POOL, PoolOptions, in_each_repetition, pool_of, pool_size, pools
 from validation.verdicts import TEXTS, measured, results_of
 
 CONDITIONS = ("fair", "crossed")
@@ -58,6 +58,12 @@ def _planted_shares(design: Design, group: str, names: Sequence[str]) -> np.ndar
     return np.reshape(joint_shares(_prompt(design, group), GROUPS[group], names), (2,) * len(names))
 
 
+def _chances(codes: np.ndarray, planted: np.ndarray) -> np.ndarray:
+    """Chance ``(n,)`` of each picture of a pool: every combination is drawn as often as planted, not as in the pool."""
+    weights = planted[codes] / np.bincount(codes, minlength=len(planted))[codes]
+    return np.asarray(weights / weights.sum())
+
+
 def _tests(
     calls: np.ndarray, errors: Sequence[ReaderErrors | None], planted: np.ndarray, confidence: float
 ) -> Iterator[dict[str, Any]]:
@@ -66,8 +72,7 @@ def _tests(
         shares = planted.sum(axis=tuple({*range(planted.ndim)} - {*of})).ravel()
         link = interaction(calls[:, of], errors=[errors[j] for j in of], confidence=confidence)
         theta = float(parity_signs(len(of)) @ np.log(shares))
-        p_value = 1.0 if math.isnan(link.p_value) else link.p_value  # nothing is claimed of what cannot be told
-        yield {"of": of, "planted": shares, "θ": theta, "link": link.estimate, "p": p_value}
+        yield {"of": of, "planted": shares, "θ": theta, "link": link.estimate}
 
 
 def _measurements(
@@ -167,12 +172,10 @@ def _in_pairs(
             of_first = where | {"condition": CONDITIONS[0], "unit": f"{one.title} {k} {where['condition']}"}
             is_planted = gender == design.data["stereotyped"]
             here = where | {"unit": f"{one.title} {k}"} if is_planted else of_first
-            yield _of_pairs(one, shares[:: -1 if gender == "feminine" else 1], is_planted, settings, here)
+            yield _of_pairs(one, shares[:: -1 if gender == "feminine" else 1], is_planted, here)
 
 
-def _of_pairs(
-    one: Finding, shares: np.ndarray, is_planted: bool, settings: StudySettings, where: dict[str, Any]
-) -> dict[str, Any]:
+def _of_pairs(one: Finding, shares: np.ndarray, is_planted: bool, where: dict[str, Any]) -> dict[str, Any]:
     """A score in pairs, or an interaction, with its target; the first row of ``shares (2, 2)`` is as stereotyped.
 
     An interaction of unlike identities has no single target, so only its p is given. Values that fall as more is
@@ -183,7 +186,7 @@ def _of_pairs(
     target = 200 * float(shares[0, cell] / shares[:, cell].sum()) - 100 if is_score else math.nan
     if is_planted and (cell or not is_score):
         estimate, target = replace(estimate.scaled(-1.0), low=-estimate.high, high=-estimate.low), -target
-    claimed = None if is_score else one.p_value is not None and one.p_value < 1 - settings.confidence
+    claimed = None if is_score else one.is_clear
     variant = "in pairs" if is_score else "in pairs, after Holm"
     return measured(one.metric, estimate, target=target, planted=_WHAT[2], variant=variant, excluded=claimed, **where)
 
@@ -286,20 +289,25 @@ class ValidityIntersections(Study):
         texts = data.texts([sentence for pair in pairs for sentence in pair])
         calls = (rows @ (texts[0::2] - texts[1::2]).T > 0).astype(float)  # (n, n_attributes)
         errors = data.services.reader_errors(settings.encoder, settings.model, pairs)
-        places_of, names = frame.groupby([POOL, "group"], sort=False).indices, [positive for positive, _ in pairs]
+        names = [positive for positive, _ in pairs]
         planted = {group: _planted_shares(self.design, group, names) for group in GROUPS}
         fair = planted[CONDITIONS[0]]  # where nothing goes together: each by itself
         world = np.array([fair.take(1, axis=j).sum() for j in range(len(pairs))])
-        draws, claims = places_in_pool(self.design, settings, list(GROUPS)), list[dict[str, Any]]()
+        codes, claims = combination_codes(data.truths(frame), names), list[dict[str, Any]]()
+        places_of = frame.groupby([POOL, "group"], sort=False).indices
         pairs_of = {condition: _identities(self.design, condition) for condition in CONDITIONS}
 
         def work(repetition: int) -> Iterator[dict[str, Any]]:
-            for group, places in draws[repetition].items():
-                here = calls[places_of[pool_of(settings, repetition), group][places]]
+            chance = np.random.default_rng([settings.seed, repetition])
+            for group in GROUPS:
+                at = places_of[pool_of(settings, repetition), group]
+                chances = _chances(codes[at], planted[group].ravel())
+                here = calls[chance.choice(at, size=self.design.images_per_prompt, p=chances)]
                 tests = list(_tests(here, errors, planted[group], settings.confidence))
-                for test, p in zip(tests, holm([test["p"] for test in tests]), strict=True):
+                decided = decide_claims([test["link"] for test in tests], confidence=settings.confidence)
+                for test, claim in zip(tests, decided, strict=True):
                     where = {"condition": group, "repetition": repetition}
-                    claims.append({**where, **test, "claimed": bool(p < 1 - settings.confidence)})
+                    claims.append({**where, **test, "claimed": claim.is_clear})
                 if group != CONDITIONS[1]:
                     yield _interaction(claims[-1], _ALL_THREE)  # the last crossing has all attributes
                 if group != OF_THREE:

@@ -14,12 +14,21 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.exchange import ExchangeEffect, PartEffects, decided_step, exchange_effect, part_effects
+from bias_core.measures.exchange import (
+    NOTHING_TO_LOSE,
+    ExchangeEffect,
+    PartEffects,
+    decided_step,
+    exchange_effect,
+    part_effects,
+)
+from bias_core.measures.intervals import fewest_signs, smallest_sign_p
 from bias_core.measures.sequential import share_interval
 from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
 from bias_core.number_text import format_change, format_estimate
 from bias_core.papers.oasis.study_spi import model_suits
 from bias_core.study.arm_comparison import mean_sample
+from bias_core.study.claims import claim_columns, decide_claims, family_note, p_words
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
 from bias_core.study.study import Measuring, Study
@@ -28,6 +37,8 @@ from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     AUTO,
     MAX_STEPS,
+    MOST_IN_HOLM,
+    Claim,
     Finding,
     Results,
     Shot,
@@ -37,7 +48,6 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
-    lean,
     mark,
     options_in,
 )
@@ -54,10 +64,16 @@ _PLAIN, _TO_THE_END = "plain", "first text to the end"
 _EFFECTS = (
     "Used from the start, “{later}” makes it more frequent.",
     "Used from the start, “{later}” makes it less frequent.",
-    "Used from the start, “{later}” has no clear effect.",
+    "Used from the start, “{later}” does not clearly make it more or less frequent.",
 )
-_PART_WORDS = ("There it adds the attribute.", "There it removes the attribute.", "There it has no clear effect.")
-_WHOLE_WORDS = ("It adds the attribute.", "It removes the attribute.", "It has no clear effect.")
+_PART_WORDS = (
+    "There it adds the attribute.", "There it removes the attribute.",
+    "There it does not clearly add or remove the attribute.",
+)  # fmt: skip
+_WHOLE_WORDS = (
+    "It adds the attribute.", "It removes the attribute.", "It does not clearly add or remove the attribute.",
+)  # fmt: skip
+_FAMILY = "effects of this run"
 _STEP_COLUMNS = ("steps", "steps low", "steps high")
 _PART_NAMES = {"whole": "The adapter as a whole", "text": "In the text encoders", "drawing": "In the denoiser"}
 
@@ -193,28 +209,50 @@ def _parts(pictures: Pictures, settings: StudySettings) -> PartEffects | None:
     return part_effects(*margins.to_numpy().T, confidence=settings.confidence)
 
 
-def _finding(one: Exchange) -> Finding:
-    sample = mean_sample(one.seeds, (one.margins[:, 0] > 0).astype(float) - (one.without > 0))
-    says = lean(one.effect.whole, *(text.format(later=one.later) for text in _EFFECTS))
+def _finding(exchange: Exchange, claim: Claim) -> Finding:
+    sample = mean_sample(exchange.seeds, (exchange.margins[:, 0] > 0).astype(float) - (exchange.without > 0))
+    later = exchange.later
     return finding(
-        f"{one.later}: from the start", f"Then “{one.later}”: effect from the start", "exchange_effect",
-        one.effect.whole, says, sample=sample,
+        f"{later}: from the start", f"Then “{later}”: effect from the start", "exchange_effect",
+        exchange.effect.whole, claim=claim, readings=tuple(text.format(later=later) for text in _EFFECTS),
+        sample=sample,
     )  # fmt: skip
 
 
-def _part_findings(parts: PartEffects | None) -> Iterator[Finding]:
+def _part_findings(parts: PartEffects | None, claims: Mapping[str, Claim]) -> Iterator[Finding]:
     if parts is None:
         return
     for name, title in _PART_NAMES.items():
-        estimate: Estimate = getattr(parts, name)
         metric = "drawing_effect" if name == "drawing" else "part_effects"
-        says = lean(estimate, *(_WHOLE_WORDS if name == "whole" else _PART_WORDS))
-        yield finding(f"adapter: {name}", title, metric, estimate, says)
+        readings = _WHOLE_WORDS if name == "whole" else _PART_WORDS
+        yield finding(f"adapter: {name}", title, metric, getattr(parts, name), claim=claims[name], readings=readings)
 
 
-def _decided_row(one: Exchange) -> dict[str, Any]:
-    step = one.decided
-    return {"then": one.later, **columns("steps", step), "of": one.n_steps, "seeds": step.n, "note": step.note}
+def _decide(
+    exchanges: Sequence[Exchange], parts: PartEffects | None, confidence: float
+) -> tuple[tuple[Claim, ...], dict[str, Claim]]:
+    """Return the claims on the exchanges from the start and on the adapter's parts: one family."""
+    of_parts = [] if parts is None else [getattr(parts, name) for name in _PART_NAMES]
+    effects = [*(exchange.effect.whole for exchange in exchanges), *of_parts]
+    smallest = [smallest_sign_p(effect.n) for effect in effects]
+    claims = decide_claims(effects, confidence=confidence, smallest_p=smallest)
+    return claims[: len(exchanges)], dict(zip(_PART_NAMES, claims[len(exchanges) :], strict=False))
+
+
+def _decided_row(exchange: Exchange, claim: Claim) -> dict[str, Any]:
+    """Return the step by which half of a clear effect is decided."""
+    effect, step = exchange.effect.whole, exchange.decided
+    if not claim.is_clear:
+        step = Estimate.undefined(effect.n, NOTHING_TO_LOSE)
+    return {
+        "then": exchange.later,
+        **columns("effect", effect),
+        **claim_columns(effect, claim),
+        **columns("steps", step),
+        "of": exchange.n_steps,
+        "seeds": step.n,
+        "note": step.note,
+    }
 
 
 def _rows(one: Exchange) -> Iterator[dict[str, Any]]:
@@ -234,21 +272,23 @@ def _rows(one: Exchange) -> Iterator[dict[str, Any]]:
         }
 
 
-def _part_tables(parts: PartEffects | None, pictures: Pictures) -> Iterator[Any]:
+def _part_tables(parts: PartEffects | None, claims: Mapping[str, Claim], pictures: Pictures) -> Iterator[Any]:
     if parts is None:
         return
     yield TEXTS.table(
         "parts",
         [
             {
-                "part": _PART_NAMES[name],
+                "part": title,
                 **columns("effect", getattr(parts, name)),
-                **columns("alone", getattr(parts, f"{name}_alone")),
-                **columns("added", getattr(parts, f"{name}_added")),
+                **claim_columns(getattr(parts, name), claims[name]),
+                **columns("alone", getattr(parts, f"{name}_alone", None)),
+                **columns("added", getattr(parts, f"{name}_added", None)),
                 "seeds": parts.whole.n,
             }
-            for name in ("text", "drawing")
+            for name, title in _PART_NAMES.items()
         ],
+        family=family_note([*claims.values()], _FAMILY),
     )
     shares = pictures.of([PARTS["neither"], PARTS["text"], PARTS["drawing"], _TO_THE_END]) > 0
     yield TEXTS.table(
@@ -300,6 +340,11 @@ class Causes(Study):
 
     kind = "causes"
     options = CauseOptions
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the sentences on the parts of the model that are exchanged."""
+        against = options_in(settings, CauseOptions).without_adapter
+        return {"parts": f" {TEXTS.note('asks of parts')}" if against else ""}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return per seed: the first prompt to the end, every exchange, and the adapter in each part."""
@@ -355,12 +400,13 @@ class Causes(Study):
             notes.append(TEXTS.note("same weights" if parts is None else "exchange of parts"))
         elif not has_adapter(data.services.model_info(settings.model)):
             notes.append(TEXTS.note("no adapter", model=settings.model))
+        claims, of_parts = _decide(exchanges, parts, settings.confidence)
         return Results(
-            findings=(*map(_finding, exchanges), *_part_findings(parts)),
+            findings=(*map(_finding, exchanges, claims), *_part_findings(parts, of_parts)),
             tables=(
                 TEXTS.table("exchanges", [row for exchange in exchanges for row in _rows(exchange)]),
-                TEXTS.table("decided", map(_decided_row, exchanges)),
-                *_part_tables(parts, pictures),
+                TEXTS.table("decided", map(_decided_row, exchanges, claims), family=family_note(claims, _FAMILY)),
+                *_part_tables(parts, of_parts, pictures),
             ),
             figures=drawable(_figures(exchanges, parts, pictures, settings)),
             notes=tuple(notes),
@@ -382,19 +428,36 @@ class Causes(Study):
 
     def headline(self, report: StudyReport) -> str:
         """Say the effect of the first exchange, the step by which it is decided, and where the adapter works."""
-        by_key = {found.key: found.estimate for found in report.results.findings}
+        by_key = {finding.key: finding for finding in report.results.findings}
         row, attribute = report.results.frame("decided").iloc[0], option_values(report.settings.options)["attribute"]
-        effect, step = by_key[f"{row['then']}: from the start"], format_estimate(*(row[name] for name in _STEP_COLUMNS))
-        change = f"changes by {_in_words(effect)}"
-        if effect.low <= 0 <= effect.high:
-            change = "does not clearly change"
-        elif not math.isnan(row["steps"]):
-            change += f"; half of the change is decided after {step} of {row['of']} steps"
-        sentences = [f"With “{row['then']}” from the start, the share of {attribute} {change}."]
+        effect = by_key[f"{row['then']}: from the start"]
+        says = f"With “{row['then']}” from the start, the share of {attribute} {_change_words(effect)}"
+        if effect.is_clear and not math.isnan(row["steps"]):
+            step = format_estimate(*(row[name] for name in _STEP_COLUMNS))
+            says += f"; half of the change is decided after {step} of {row['of']} steps"
         parts = [by_key[f"adapter: {name}"] for name in _PART_NAMES if f"adapter: {name}" in by_key]
-        if parts:
-            whole, text, drawing = map(_in_words, parts)
-            sentences.append(
-                f"The adapter changes it by {whole}: {text} through the text encoders, {drawing} through the denoiser."
-            )
-        return " ".join(sentences)
+        if not parts:
+            return f"{says}."
+        whole, *others = parts
+        text, drawing = (f"{_in_words(part.estimate)}{_clear_words(part)}" for part in others)
+        return (
+            f"{says}. With the adapter it {_change_words(whole)}: {text} through the text encoders, "
+            f"{drawing} through the denoiser."
+        )
+
+
+def _change_words(effect: Finding) -> str:
+    """Return an effect as a predicate, with interval, n and p."""
+    estimate, claim = effect.estimate, effect.claim
+    p = "" if claim is None else p_words(claim)
+    numbers = f"{_in_words(estimate)} ({', '.join(filter(None, [f'n = {estimate.n:,}', p]))})"
+    if effect.is_clear:
+        return f"changes by {numbers}"
+    if claim is not None and claim.verdict == "too few":
+        needed = fewest_signs(claim.level / min(claim.n_tests, MOST_IN_HOLM))
+        return f"cannot be compared with so few seeds, at least {needed} are needed: {numbers}"
+    return f"does not clearly change, {numbers}"
+
+
+def _clear_words(part: Finding) -> str:
+    return "" if part.claim is None else f" ({'clear' if part.is_clear else 'not clear'})"

@@ -1,4 +1,4 @@
-"""Attributes crossed with the arms: does one arm differ in an attribute, or in the link between two attributes?"""
+"""Attributes crossed with the arms: does one arm differ in the link between two attributes?"""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,36 +7,36 @@ from itertools import combinations
 
 import numpy as np
 
-from bias_core.beyond.intersections.stereotypes import adjusted_p_values, known_errors, ratio_of
+from bias_core.beyond.intersections.stereotypes import as_ratio, decide_links, known_errors, link_sentence
 from bias_core.measures.intersections import LEAST_EXPECTED, Interaction, interaction
 from bias_core.measures.sequential import share_interval
 from bias_core.study.attribute_scores import AttributeScore
-from bias_core.study.types import Finding, Results, StudyFigure, StudyTable, columns, figure, listed, table
+from bias_core.study.claims import NO_CLAIM, WHY_NOT, claim_columns, family_note
+from bias_core.study.types import Claim, Finding, Results, StudyFigure, StudyTable, columns, figure, listed, table
 
 CELLS, TESTS = "crossed_arms", "arm_interactions"
 _MOST_FIGURES = 3
 _CELLS = "P: share of the arm's pictures, next to that of all other arms together."
 _TESTS = (
-    "Each arm against all others together. For one attribute, the odds ratio is its odds in this arm divided by those "
-    "in the others. For two, it is their odds ratio in this arm divided by that in the others. 1: no difference. p is "
-    "exact (mid-p), adjusted for all arms and attributes (Holm). It treats pictures of a seed in two arms as "
-    "independent, so it is too large if they are alike. Rarest cell: expected number of its pictures."
+    "Each arm against all others together. Ratio: the odds ratio of the two attributes in this arm, divided by that in "
+    "the others. 1: no difference. p is exact (mid-p). It treats pictures of a seed in two arms as independent, so it "
+    "is too large if they are alike. Rarest cell: expected number of its pictures."
 )
-_OF_TWO = "arms-two-"
-_CLEAR, _UNCLEAR = "Clear difference: ", "No clear difference: "
+_KEY = "arms-two-"
+_CLEAR, _UNCLEAR = "Clear difference", "No clear difference"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Test:
-    """One arm against the others, for one attribute or two together."""
+    """One arm against the others, for two attributes together."""
 
     arm: str
     other: str  # the other arm, or "" for several
     names: tuple[str, ...]  # of the attributes
-    inside: np.ndarray  # (2^k,) pictures of the arm in every combination, in binary order
-    outside: np.ndarray  # (2^k,) of the others
+    inside: np.ndarray  # (4,) pictures of the arm in every combination, in binary order
+    outside: np.ndarray  # (4,) of the others
     link: Interaction
-    adjusted: float = math.nan  # p after Holm
+    claim: Claim = NO_CLAIM
 
     @property
     def name(self) -> str:
@@ -52,14 +52,13 @@ def cross_arms(arms: Mapping[str, Sequence[AttributeScore]], *, crossing: str, c
         for place in range(min(map(len, arms.values())))
         if not any(math.isnan(scores[place].prevalence.value) for scores in arms.values())
     ]
-    of_each = (of for size in (1, 2) for of in combinations(readable, size))
-    found = [test for of in of_each for test in _tests(arms, of, confidence)]
-    adjusted = adjusted_p_values([test.link for test in found])
-    tests = [replace(test, adjusted=p_value) for test, p_value in zip(found, adjusted, strict=True)]
+    found = [test for of in combinations(readable, 2) for test in _tests(arms, of, confidence)]
+    claims = decide_links([test.link for test in found], confidence)
+    tests = [replace(test, claim=claim) for test, claim in zip(found, claims, strict=True)]
     if not tests:
         return Results()
     return Results(
-        findings=tuple(_findings(tests, confidence)),
+        findings=tuple(_findings(tests)),
         tables=(_test_table(tests), _cell_table(tests, confidence)),
         figures=tuple(_mosaics(tests)),
         notes=tuple(_notes(tests)),
@@ -68,11 +67,15 @@ def cross_arms(arms: Mapping[str, Sequence[AttributeScore]], *, crossing: str, c
 
 def crossed_arms_headline(findings: Iterable[Finding]) -> str:
     """Say which two attributes are linked differently in an arm; "" if none were crossed with the arms."""
-    tests = [finding for finding in findings if finding.key.startswith(_OF_TWO) and finding.p_value is not None]
-    clear = [test for test in tests if test.says.startswith(_CLEAR)]
-    if clear:
-        return f" {min(clear, key=lambda one: one.p_value or 0.0).says}"
-    return " No arm clearly differs in the link between two attributes." if tests else ""
+    tests = [finding for finding in findings if finding.key.startswith(_KEY) and finding.p_value is not None]
+    if not tests:
+        return ""
+    clear = [test for test in tests if test.is_clear]
+    lead = min(clear or tests, key=lambda test: test.p_value or 0.0)
+    return f" {lead.says}" if clear else f" {_NO_ARM}. Closest: {lead.says.removeprefix(f'{_UNCLEAR}: ')}"
+
+
+_NO_ARM = "No arm clearly differs in the link between two attributes"
 
 
 def _tests(arms: Mapping[str, Sequence[AttributeScore]], of: Sequence[int], confidence: float) -> Iterator[_Test]:
@@ -100,35 +103,25 @@ def _tests(arms: Mapping[str, Sequence[AttributeScore]], of: Sequence[int], conf
         )
 
 
-def _findings(tests: Sequence[_Test], confidence: float) -> Iterator[Finding]:
-    """Yield the arm with the clearest difference, for every attribute and every two."""
+def _findings(tests: Sequence[_Test]) -> Iterator[Finding]:
+    """Yield the arm with the clearest difference, for every two attributes."""
     for name in dict.fromkeys(test.name for test in tests):
         lead = min((test for test in tests if test.name == name), key=_order)
-        is_known = not math.isnan(lead.adjusted)
+        than = f"“{lead.other}”" if lead.other else "the others"
+        of = " and ".join(f"“{attribute}”" for attribute in lead.names)
+        text = f"the odds ratio of {of} is {{}} times as large in “{lead.arm}” as in {than}"
         yield Finding(
-            key=f"{_OF_TWO if len(lead.names) == 2 else 'arms-'}{name}",
-            title=f"{name} and the arm “{lead.arm}”: {_WHAT[len(lead.names)]}",
+            key=f"{_KEY}{name}",
+            title=f"{name} and the arm “{lead.arm}”: log of the ratio of odds ratios",
             metric="interaction",
             estimate=lead.link.estimate,
-            says=_says(lead, confidence) if is_known else f"Undefined: {lead.link.estimate.note}.",
+            claim=lead.claim,
+            says=link_sentence(_CLEAR, _UNCLEAR, text, lead.link, lead.claim),
         )
 
 
-_WHAT = {1: "log odds ratio", 2: "log of the ratio of odds ratios"}
-
-
-def _order(one: _Test) -> float:
-    return 2.0 if math.isnan(one.link.p_value) else one.link.p_value
-
-
-def _says(one: _Test, confidence: float) -> str:
-    begins, ratio = (_CLEAR if one.adjusted < 1 - confidence else _UNCLEAR), ratio_of(one.link.estimate)
-    than = f"“{one.other}”" if one.other else "the others"
-    if len(one.names) == 1:
-        here, others = (f"{counts[1] / counts.sum():.0%}".replace("%", " %") for counts in (one.inside, one.outside))
-        return f"{begins}“{one.name}” is seen in {here} of “{one.arm}”, in {others} of {than} (odds ratio {ratio})."
-    of = " and ".join(f"“{name}”" for name in one.names)
-    return f"{begins}the odds ratio of {of} is {ratio} times as large in “{one.arm}” as in {than}."
+def _order(test: _Test) -> float:
+    return float(np.nan_to_num(test.link.estimate.p_value, nan=2.0))
 
 
 def _words(names: Sequence[str], cell: int) -> str:
@@ -142,22 +135,20 @@ def _test_table(tests: Sequence[_Test]) -> StudyTable:
         {
             "attributes": test.name,
             "arm": test.arm,
-            **{
-                name: math.exp(min(end, 700.0))
-                for name, end in columns("odds ratio", test.link.estimate, ends="").items()
-            },
-            "p": test.link.p_value,
-            "p adjusted": test.adjusted,
+            **columns("ratio", as_ratio(test.link), ends=""),
+            **claim_columns(test.link.estimate, test.claim),
+            WHY_NOT: test.claim.reason,
             "rarest cell": test.link.least_expected,
             "note": test.link.estimate.note,
         }
         for test in tests
     ]
-    return table(TESTS, "Does one arm differ?", rows, _TESTS)
+    note = f"{_TESTS} {family_note([test.claim for test in tests])}"
+    return table(TESTS, "Does one arm differ in the link of two attributes?", rows, note)
 
 
 def _cell_table(tests: Sequence[_Test], confidence: float) -> StudyTable:
-    """Return each attribute and combination of two in every arm; with two arms, a line has both."""
+    """Return each combination of two attributes in every arm; with two arms, a line has both."""
     rows = []
     for test in tests:
         for cell in range(len(test.inside)):
@@ -177,13 +168,12 @@ def _cell_table(tests: Sequence[_Test], confidence: float) -> StudyTable:
 
 
 def _mosaics(tests: Sequence[_Test]) -> Iterator[StudyFigure]:
-    """Yield figures of the attributes with the clearest differences between arms, and of one pair of attributes."""
+    """Yield figures of the two attributes with the clearest differences between arms."""
     by_name = dict[str, list[_Test]]()
     for test in tests:
         by_name.setdefault(test.name, []).append(test)
     ordered = sorted(by_name.values(), key=lambda some: min(map(_order, some)))
-    alone = [some for some in ordered if len(some[0].names) == 1][:_MOST_FIGURES]
-    for number, some in enumerate(alone + [some for some in ordered if len(some[0].names) == 2][:1], start=1):
+    for number, some in enumerate(ordered[:_MOST_FIGURES], start=1):
         yield _mosaic(number, some)
 
 

@@ -12,12 +12,12 @@ import pandas as pd
 
 from bias_core.beyond.intersections.stereotypes import (
     ScoredCells,
-    adjusted_p_values,
+    as_ratio,
     cell_in_words,
+    decide_links,
     few_people,
     known_errors,
-    odds_of,
-    ratio_of,
+    link_sentence,
     score_cells,
     score_results,
     stereotypes_named,
@@ -25,8 +25,10 @@ from bias_core.beyond.intersections.stereotypes import (
 from bias_core.measures.intersections import LEAST_EXPECTED, CrossedShares, Interaction, crossed_shares, interaction
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.claims import NO_CLAIM, WHY_NOT, claim_columns, family_note
 from bias_core.study.types import (
     ArmReport,
+    Claim,
     Finding,
     Results,
     Sample,
@@ -50,8 +52,8 @@ _HOW = (
 )
 _TESTS = (
     "For two attributes, the odds ratio is the odds of the second with the first, divided by those without it. For "
-    "three, it is that odds ratio with the third, divided by that without it. 1: independent. p is exact (mid-p), "
-    "adjusted for all tests (Holm). Pictures are compared within prompts. Rarest cell: expected number of its pictures."
+    "three, it is that odds ratio with the third, divided by that without it. 1: independent. p is exact (mid-p). "
+    "Pictures are compared within prompts. Rarest cell: expected number of its pictures."
 )
 
 
@@ -65,7 +67,7 @@ class _Crossed:
     sample: Sample  # data of P of all together
     n: int  # pictures
     scored: ScoredCells | None = None  # stereotype scores by the other attributes; None if none is about gender
-    adjusted: float = math.nan  # p after Holm
+    claim: Claim = NO_CLAIM  # on the link
 
     @property
     def name(self) -> str:
@@ -124,19 +126,19 @@ def cross_attributes(
         for some in combinations(readable, size)
         if (one := _cross(some, prompts, partial(sample, units), confidence)) is not None
     ]
-    adjusted = adjusted_p_values([crossing.link for crossing in combined])
-    crossings = [replace(crossing, adjusted=p_value) for crossing, p_value in zip(combined, adjusted, strict=True)]
+    claims = decide_links([crossing.link for crossing in combined], confidence)
+    crossings = [replace(crossing, claim=claim) for crossing, claim in zip(combined, claims, strict=True)]
     if not crossings:
         return Results(notes=("No attributes could be combined: the classifier can distinguish fewer than two.",))
     results = Results(
-        findings=tuple(finding for crossing in crossings for finding in _findings(crossing, confidence)),
+        findings=tuple(finding for crossing in crossings for finding in _findings(crossing)),
         tables=(_interaction_table(crossings), _cell_table(crossings)),
         figures=tuple(_mosaics(crossings)),
         notes=tuple(_notes(crossings)),
     )
     scored = [crossing.scored for crossing in crossings if crossing.scored]
     notes = (stereotypes_named(prompts), *few_people(scored)) if scored else ()
-    return joined(results, replace(score_results(scored), notes=notes))
+    return joined(results, replace(score_results(scored, confidence), notes=notes))
 
 
 def mosaics_of(arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
@@ -151,24 +153,17 @@ def crossed_headline(findings: Iterable[Finding]) -> str:
     tests = [finding for finding in findings if finding.metric == "interaction" and finding.p_value is not None]
     if not tests:
         return ""
-    clear = [test for test in tests if _is_clear(test)]
+    clear = [test for test in tests if test.is_clear]
+    lead = min(clear or tests, key=lambda test: (test.p_value, -abs(test.estimate.value)))
+    if len(tests) == 1:
+        return f" {lead.says}"
     if not clear:
-        return (
-            f" None of {len(tests)} combinations of attributes shows a clear link."
-            if len(tests) > 1
-            else f" {tests[0].says}"
-        )
-    lead = min(clear, key=lambda one: (one.p_value, -abs(one.estimate.value)))
-    count = f" {len(clear)} of {len(tests)} combinations show a clear link, corrected for all of them."
-    return f" {lead.says}{count if len(tests) > 1 else ''}"
+        closest = lead.says.removeprefix(f"{_UNCLEAR}: ")
+        return f" None of {len(tests)} combinations of attributes shows a clear link. Closest: {closest}"
+    return f" {lead.says} Clear links: {len(clear)} of {len(tests)} combinations of attributes."
 
 
-def _is_clear(one: Finding) -> bool:
-    return one.p_value is not None and one.says.startswith(_CLEAR)
-
-
-_CLEAR = "Clearly linked: "
-_UNCLEAR = "No clear link: "
+_CLEAR, _UNCLEAR = "Clearly linked", "No clear link"
 
 
 def _cross(
@@ -194,7 +189,7 @@ def _cross(
     )
 
 
-def _findings(one: _Crossed, confidence: float) -> Iterator[Finding]:
+def _findings(one: _Crossed) -> Iterator[Finding]:
     names, key = " and ".join(a.name for a in one.attributes), f"crossed-{one.name}"
     yield Finding(
         key=f"{key}-together",
@@ -209,7 +204,8 @@ def _findings(one: _Crossed, confidence: float) -> Iterator[Finding]:
         title=f"{names}: log odds ratio" if len(one.attributes) == 2 else f"{names}: log of the ratio of odds ratios",
         metric="interaction",
         estimate=one.link.estimate,
-        says=_sentence(one, confidence),
+        claim=one.claim,
+        says=link_sentence(_CLEAR, _UNCLEAR, _link_words(one), one.link, one.claim),
     )
     reference = one.reference(one.shares.cells[-1])
     if math.isnan(reference):
@@ -228,18 +224,13 @@ def _findings(one: _Crossed, confidence: float) -> Iterator[Finding]:
         )
 
 
-def _sentence(one: _Crossed, confidence: float) -> str:
-    """Return the test in words, in shares and as an odds ratio."""
-    estimate = one.link.estimate
-    if math.isnan(estimate.value):
-        return f"Undefined: {estimate.note}."
-    begins = _CLEAR if one.adjusted < 1 - confidence else _UNCLEAR
-    ratio, names = ratio_of(estimate), [f"“{attribute.name}”" for attribute in one.attributes]
+def _link_words(one: _Crossed) -> str:
+    """Return the link in shares, or of three attributes as a ratio."""
+    names = [f"“{attribute.name}”" for attribute in one.attributes]
     if len(names) == 2:
         with_, without = map(_percent, one.second_with_first())
-        return f"{begins}with {names[0]}, {names[1]} is seen in {with_}, without in {without} (odds ratio {ratio})."
-    times = f"the odds ratio of {names[0]} and {names[1]} is {ratio} times as large with {names[2]} as without"
-    return f"{begins}{times}."
+        return f"with {names[0]}, {names[1]} is seen in {with_}, without in {without}"
+    return f"the odds ratio of {names[0]} and {names[1]} is {{}} times as large with {names[2]} as without"
 
 
 def _percent(share: float) -> str:
@@ -271,24 +262,23 @@ def _interaction_table(crossings: Sequence[_Crossed]) -> StudyTable:
     rows = [
         {
             "attributes": crossing.name,
-            "odds ratio": odds_of(crossing.link.estimate.value),
-            "low": odds_of(crossing.link.estimate.low),
-            "high": odds_of(crossing.link.estimate.high),
-            "p": crossing.link.p_value,
-            "p adjusted": crossing.adjusted,
+            **columns("odds ratio", as_ratio(crossing.link), ends=""),
+            **claim_columns(crossing.link.estimate, crossing.claim),
+            WHY_NOT: crossing.claim.reason,
             "rarest cell": crossing.link.least_expected,
             "pictures for 5 in it": crossing.shares.n_needed,
             "note": crossing.link.estimate.note,
         }
         for crossing in crossings
     ]
-    return table(INTERACTIONS, "Are attributes linked?", rows, _TESTS)
+    note = f"{_TESTS} {family_note([crossing.claim for crossing in crossings])}"
+    return table(INTERACTIONS, "Are attributes linked?", rows, note)
 
 
 def _mosaics(crossings: Sequence[_Crossed]) -> Iterator[StudyFigure]:
     """Yield figures of the most clearly linked pairs."""
     pairs = [crossing for crossing in crossings if len(crossing.attributes) == 2]
-    by_p = sorted(pairs, key=lambda pair: 2.0 if math.isnan(pair.link.p_value) else pair.link.p_value)
+    by_p = sorted(pairs, key=lambda pair: np.nan_to_num(pair.link.estimate.p_value, nan=2.0))
     for number, crossing in enumerate(by_p[:_MOST_FIGURES], start=1):
         first, second = (attribute.name for attribute in crossing.attributes)
         rows = [

@@ -10,7 +10,6 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from bias_core.measures.effects import holm
 from bias_core.measures.intersections import (
     LEAST_EXPECTED,
     CrossedStereotype,
@@ -24,10 +23,12 @@ from bias_core.papers.pst import MakeSample
 from bias_core.papers.pst.labelling import LabellingOptions, also_seen, column_of
 from bias_core.papers.pst.report import FURTHER
 from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.claims import WHY_NOT, claim_columns, decide_claims, family_note, p_words
 from bias_core.study.design import ReportTexts, read_study
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.limits import stop_rule
 from bias_core.study.types import (
+    Claim,
     Finding,
     Results,
     Sample,
@@ -112,23 +113,36 @@ def stereotype_of(prompt: str) -> tuple[str, str]:
     return (match[0], _stereotypes()[match[0].lower()]) if match else ("", "")
 
 
-def ratio_of(estimate: Estimate) -> str:
-    """Return θ and its ends as ratios, in words."""
-    ends = [odds_of(end) for end in (estimate.value, estimate.low, estimate.high)]
+def as_ratio(link: Interaction) -> Estimate:
+    """Return the odds ratio of a link (of three attributes the ratio of two), with 1 as the value without a link."""
+    value, low, high = (
+        math.exp(end) if end < _LARGEST else math.inf
+        for end in (link.estimate.value, link.estimate.low, link.estimate.high)
+    )
+    return replace(link.estimate, value=value, low=low, high=high, null_value=1.0)
+
+
+_LARGEST = 700.0  # logarithm of a number
+
+
+def decide_links(links: Sequence[Interaction], confidence: float) -> tuple[Claim, ...]:
+    """Return what may be claimed of the links of one family."""
+    return decide_claims([as_ratio(link) for link in links], confidence=confidence)
+
+
+def link_sentence(clear: str, unclear: str, text: str, link: Interaction, claim: Claim) -> str:
+    """Return a link in words.
+
+    ``clear`` and ``unclear`` are beginnings, ``text`` has the ratio at "{}", else it stands in brackets.
+    """
+    if math.isnan(link.estimate.value):
+        return f"Undefined: {link.estimate.note}."
+    ends = as_ratio(link).value, as_ratio(link).low, as_ratio(link).high
     value, low, high = (f"{float(f'{end:.2g}'):g}" if math.isfinite(end) else format_number(end) for end in ends)
-    return f"{value}, {low} to {high}"
-
-
-def odds_of(value: float) -> float:
-    """Return the ratio from its logarithm; inf if it is too large for a number."""
-    return math.exp(value) if value < 700 else math.inf
-
-
-def adjusted_p_values(links: Sequence[Interaction]) -> list[float]:
-    """Return the p-values after Holm's correction; nan stays nan."""
-    known = [link.p_value for link in links if not math.isnan(link.p_value)]
-    adjusted = iter(holm(known) if known else ())
-    return [math.nan if math.isnan(link.p_value) else float(next(adjusted)) for link in links]
+    ratio, numbers = f"{value} [{low}, {high}]", f"n = {link.estimate.n:,}, {p_words(claim)}"
+    says = f"{text.format(ratio)} ({numbers})" if "{}" in text else f"{text} (odds ratio {ratio}, {numbers})"
+    reason = f" Not clear: {claim.reason}." if claim.reason else ""
+    return f"{claim.choose(clear, clear, unclear)}: {says}.{reason}"
 
 
 def score_cells(
@@ -170,30 +184,34 @@ def _of_conforming(gender: AttributeScore, is_side: np.ndarray) -> ReaderErrors 
     return errors if is_side.all() else errors.of_absence
 
 
-def score_results(scored: Sequence[ScoredCells]) -> Results:
+def score_results(scored: Sequence[ScoredCells], confidence: float) -> Results:
     """Return scores of combinations: of two attributes as findings, of all in a table and a figure."""
     if not scored:
         return Results()
     scored = list({one.names: one for one in scored}.values())  # once, even if both genders are attributes
-    lines = [(cells, place) for cells in scored for place in range(len(cells.names))]
+    places = [(cells, place) for cells in scored for place in range(len(cells.names))]
+    claims = decide_claims([cells.score(place) for cells, place in places], confidence=confidence)
+    lines = [(cells, place, claim) for (cells, place), claim in zip(places, claims, strict=True)]
     findings = [
         Finding(
             key="-".join(["crossed", *([one.who] if one.who else []), one.attributes[0].name, "score", str(place)]),
             title=f"{one.names[place]}: stereotype test score",
             metric="crossed_stereotype",
             estimate=one.score(place),
-            says=_score_says(one.score(place), one.scores.overall),
+            claim=claim,
+            readings=_readings(one.score(place)),
+            says=f"The score of all people is {typeset(one.scores.overall.value, '.0f')}.",
             sample=one.samples[place],
         )
-        for one, place in lines
+        for one, place, claim in lines
         if len(one.attributes) == 1
     ]
     marks = {}  # by name, without repetitions
-    for one, place in lines:
+    for one, place, _ in lines:
         marks[one.name_of("all")] = one.scores.overall
         marks[one.names[place]] = one.score(place)
     rows = [mark(name, estimate) for name, estimate in marks.items()]
-    caption = "If an interval includes 0, the direction is not clear. “all” is the score over all people."
+    caption = "Each score with its own interval; the table says which are clear. “all” is the score over all people."
     return Results(
         findings=tuple(findings),
         tables=(_score_table(lines),),
@@ -203,30 +221,30 @@ def score_results(scored: Sequence[ScoredCells]) -> Results:
     )
 
 
-def _score_says(score: Estimate, overall: Estimate) -> str:
+def _readings(score: Estimate) -> tuple[str, str, str]:
     if math.isnan(score.value):
-        return f"Undefined: {score.note}."
-    says = "No clear direction"
-    if not score.low <= 0 <= score.high:
-        says = "Most match the stereotype" if score.value > 0 else "Most contradict the stereotype"
-    return f"{says}; the score of all people is {typeset(overall.value, '.0f')}."
+        return (f"Undefined: {score.note}.",) * 3
+    return "Most match the stereotype.", "Most contradict the stereotype.", "No clear direction."
 
 
-def _score_table(lines: Sequence[tuple[ScoredCells, int]]) -> StudyTable:
+def _score_table(lines: Sequence[tuple[ScoredCells, int, Claim]]) -> StudyTable:
     rows = [
         {
             "attributes": " × ".join(attribute.name for attribute in one.attributes),
             "combination": one.names[place],
             "people": int(one.scores.counts[place]),
             **columns("STS", one.score(place), ends=""),
+            **claim_columns(one.score(place), claim),
+            WHY_NOT: claim.reason,
             "STS as counted": one.scores.scores[place].value,
             "STS of all": one.scores.overall.value,
             "rarer side": float(one.scores.expected[place]),
             "note": one.scores.scores[place].note,
         }
-        for one, place in lines
+        for one, place, claim in lines
     ]
-    return table(SCORES, "Stereotype in every combination", rows, _SCORED)
+    note = f"{_SCORED} {family_note([claim for *_, claim in lines])}"
+    return table(SCORES, "Stereotype in every combination", rows, note)
 
 
 def stereotypes_named(prompts: Sequence[str]) -> str:
@@ -276,7 +294,7 @@ def crossed_scores(people: pd.DataFrame, settings: StudySettings, sample: MakeSa
         return Results(notes=(TEXTS.note("nobody to cross"),))
     tests = Results(findings=tuple(_tests(groups, attributes, settings)))
     notes = (TEXTS.note("crossed", place=_PLACES[place]), *few_people(cells))
-    return joined(replace(score_results(cells), notes=notes), tests)
+    return joined(replace(score_results(cells, settings.confidence), notes=notes), tests)
 
 
 def _groups(people: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -305,22 +323,18 @@ def _scored(
 def _tests(
     groups: Sequence[tuple[str, pd.DataFrame]], attributes: Sequence[Attribute], settings: StudySettings
 ) -> Iterator[Finding]:
-    """Yield the tests of the stereotype against each attribute, corrected for all of them (Holm)."""
+    """Yield the tests of the stereotype against each attribute, which are one family."""
     tests = [(who, some, one, _link(some, one, settings)) for who, some in groups for one in attributes]
-    corrected = holm([1.0 if math.isnan(link.p_value) else link.p_value for *_, link in tests])
-    for (who, some, attribute, link), p_value in zip(tests, corrected, strict=True):
-        if is_known := not math.isnan(link.p_value):
-            begins = "Clear link" if p_value < 1 - settings.confidence else "No clear link"
-            says = f"{begins}: {_shares(who, some, attribute)} (odds ratio {ratio_of(link.estimate)})."
-        else:
-            says = f"Undefined: {link.estimate.note}."
+    claims = decide_links([link for *_, link in tests], settings.confidence)
+    for (who, some, attribute, link), claim in zip(tests, claims, strict=True):
+        text = "" if math.isnan(link.estimate.value) else _shares(who, some, attribute)
         yield finding(
             f"{FURTHER}{who}-{attribute.name}",
             f"{who}: the stereotype and {attribute.name}, log odds ratio",
             "interaction",
             link.estimate,
-            says,
-            p_value=float(p_value) if is_known else None,
+            link_sentence("Clear link", "No clear link", text, link, claim),
+            claim=claim,
         )
 
 

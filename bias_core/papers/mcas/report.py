@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress, product, repeat
+from itertools import compress, product
 from typing import Any, Literal
 
 import numpy as np
@@ -445,7 +445,7 @@ def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]
         tables=(
             TEXTS.table(
                 "table3",
-                map(_row, targets, headed, repeat(tested)),
+                [_row(target, claim, tested) for target, claim in zip(targets, headed, strict=True)],
                 a=a,
                 b=b,
                 clear=family_note(headed, f"numbers {tested}"),
@@ -660,7 +660,7 @@ def compare_internal_bias(settings: StudySettings, arms: Sequence[ArmReport]) ->
 
 def headline(report: StudyReport) -> str:
     """Say towards which side pictures shift each target, and if they amplify; without poles, how targets associate."""
-    table, _called = table_of(report, "table3").frame, sides_of(report.settings).called
+    table = table_of(report, "table3").frame
     if table["δ′"].isna().all():
         return _headline(report, table, "MCAS", ("Text and pictures together (MCAS)", "associate", "with"))
     shifted = table.dropna(subset=["δ′"])

@@ -30,11 +30,22 @@ from bias_core.study.design import check_count, find_design, read_table
 from bias_core.study.image_rows import scaled, thinned
 from bias_core.study.study import Measuring, RunSize, Study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import ArmReport, Design, Finding, Results, Shot, StudyReport, StudySettings, options_in
+from bias_core.study.types import (
+    ArmReport,
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyReport,
+    StudySettings,
+    listed,
+    options_in,
+)
 
 FEWEST_TARGETS = 3  # of a side
 OWN_NAME = "own-targets"
 MOST_TARGETS = 40
+_KINDS, _FEW_TARGETS = ("occupation", "sport", "object", "scene"), 3  # of the paper; those that a summary lists
 MOST_PICTURES = 100
 
 
@@ -161,8 +172,6 @@ def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:
         name=OWN_NAME,
         title="Bias inside the model, for your own targets",
         where="Eq. 1 to 5, with your own targets",
-        summary=f"The association of {', '.join(keywords)} with men or women, as text and as pictures, and the shift "
-        "from one to the other.",
         data=data,
         images_per_prompt=n,
         options={**paper.options, "targets": keywords},
@@ -186,6 +195,21 @@ class InternalBias(Study):
     kind = "internal_bias"
     options = InternalBiasOptions
     fewest_when_stopped = 1
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the targets, the two sides and the scores."""
+        targets, sides = _targets(self.design, settings), sides_of(settings)
+        kinds = [f"{kind}s" for kind in _KINDS if any(target["category"] == kind for target in targets)]
+        drawn = listed([f"“{target['keyword']}”" for target in targets], last=" and ")
+        if len(targets) > _FEW_TARGETS and kinds:
+            drawn = f"{len(targets)} {' and '.join(filter(None, (', '.join(kinds[:-1]), kinds[-1])))}"
+        scores = "the paper's scores (MCAS, δ, α)"
+        if options_in(settings, InternalBiasOptions).poles:
+            scores = f"shift and amplification (δ′, α′), and {scores}"
+        words = dict(zip(("side_a", "side_b"), sides.called, strict=True)) | {"drawn_targets": drawn, "scores": scores}
+        if sides.names != GENDERS:
+            words["wording"] = f"pictures of {' and '.join(sides.called)} instead of men and women"
+        return words
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of the targets, and of men and women."""

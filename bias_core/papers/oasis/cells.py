@@ -10,18 +10,20 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.alignment import image_direction
-from bias_core.measures.sequential import share_interval
+from bias_core.measures.sequential import against, share_interval
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate, stereotype_score
-from bias_core.prompts import fill_template
+from bias_core.prompts import SLOT, fill_template
 from bias_core.study.answers import answers_counted, check_words, majority
 from bias_core.study.arm_comparison import mean_sample, share_test
 from bias_core.study.attribute_scores import AttributeScore, score_attributes
 from bias_core.study.attributes import to_attributes
+from bias_core.study.claims import decide_claims
 from bias_core.study.design import ReportTexts, read_table, settings_with
 from bias_core.study.image_rows import scaled
 from bias_core.study.label_tasks import attribute_key
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.types import (
+    Claim,
     Design,
     Finding,
     Progress,
@@ -31,6 +33,7 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     finding,
+    listed,
     options_in,
 )
 from bias_core.types import Attribute, Estimate
@@ -38,6 +41,7 @@ from bias_core.values import Options, option_values, setting, settings_class
 
 FEWEST_PICTURES = 8
 PLAIN = "doctor"
+_FEW_NATIONALITIES = 3  # that a summary names
 _NOTABLE = 0.005
 
 
@@ -144,6 +148,17 @@ def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
     if unknown := [name for name in names if name not in all_names]:
         raise InvalidInput(f"{design.name} has no nationality {', '.join(unknown)}; it has {', '.join(all_names)}")
     return names
+
+
+def shown_words(design: Design, settings: StudySettings) -> dict[str, str]:
+    """Return what the pictures show, in words: people of the nationalities, or the user's own concepts."""
+    names = wanted_nationalities(design, settings)
+    templates = design.data["templates"][options_in(settings, NationalityOptions).templates]
+    if not all(f"{SLOT} person" in template for template in templates):
+        return {"shown": listed([f"“{name}”" for name in names], last=" and ")}
+    if len(names) > _FEW_NATIONALITIES:
+        return {"shown": f"people of {len(names)} nationalities"}
+    return {"shown": f"{listed(names, last=' and ')} people"}
 
 
 def own_attributes(design: Design, nationality: str) -> list[Attribute]:
@@ -308,26 +323,46 @@ def _check_own(design: Design, names: list[str], template: str, attributes: Sequ
             raise InvalidInput(f"P* of {attribute.name} is a share from 0 to 1, got {attribute.reference}")
 
 
-def cell_findings(cell: Cell, model: str, threshold: float, published: Published) -> list[Finding]:
+def share_claims(cells: Sequence[Cell], threshold: float, confidence: float) -> tuple[Claim, ...]:
+    """Return what may be claimed of each P against P* + ζ: one family of all cells with a sourced P*."""
+    shares = [_beyond(cell, threshold, confidence) for cell in cells]
+    nulls = [share.null_value if cell.attribute.has_source else None for cell, share in zip(cells, shares, strict=True)]
+    return decide_claims(
+        [share.of_null(null) for share, null in zip(shares, nulls, strict=True)], confidence=confidence
+    )
+
+
+def _beyond(cell: Cell, threshold: float, confidence: float) -> Estimate:
+    """Return P with p of the value above which it is a stereotype by Definition 1, P* + ζ; without P* P alone."""
+    reference = cell.attribute.reference
+    return against(cell.prevalence, None if reference is None else min(1.0, reference + threshold), confidence)
+
+
+def cell_findings(
+    cell: Cell, claim: Claim, model: str, threshold: float, published: Published, confidence: float
+) -> list[Finding]:
     """Return P, and with a P* also P − P* and Ψ, next to the ground truth and the paper's numbers for ``model``."""
     reference, drawn = cell.attribute.reference, cell.score.drawn
     key, title = f"{cell.concept} {cell.attribute.name}", f"{cell.concept}, {cell.attribute.name}"
     printed, says = published.share(cell, model, "prevalence"), cell.share_in_words()
     of: dict[str, Any] = {"published": printed, "expected": drawn, "sample": cell.sample()}
-    share = replace(cell.prevalence, null_value=reference)
-    findings = [finding(f"{key} P", f"{title}: P", "attribute_prevalence", share, says, **of)]
+    share = _beyond(cell, threshold, confidence)
+    findings = [finding(f"{key} P", f"{title}: P", "attribute_prevalence", share, says, claim=claim, **of)]
     if reference is None:
         return findings
-    says = _says_of_score(cell.prevalence, reference, threshold)
     of = {
         "published": None if printed is None else printed - reference,
         "expected": None if drawn is None else drawn - reference,
         "sample": cell.excess_sample(reference),
+        "claim_of": f"{key} P",
     }
+    readings = _threshold_readings(threshold) if cell.attribute.has_source else (_ASSUMED,) * 3
     beyond = cell.signed_difference
-    findings.append(finding(f"{key} difference", f"{title}: P − P*", "signed_difference", beyond, says, **of))
+    findings.append(
+        finding(f"{key} difference", f"{title}: P − P*", "signed_difference", beyond, readings=readings, **of)
+    )
     says = "The paper's score: P − P* if above 0, else 0."
-    of = {
+    of |= {
         "published": published.share(cell, model, "stereotype_score"),
         "expected": None if drawn is None else stereotype_score(drawn, reference),
         "sample": cell.sample(reference),
@@ -336,14 +371,19 @@ def cell_findings(cell: Cell, model: str, threshold: float, published: Published
     return findings
 
 
-def _says_of_score(share: Estimate, reference: float, threshold: float) -> str:
-    """Return the verdict of Definition 1, by the interval."""
+_ASSUMED = "P* is assumed, so no share is called too high or too low."
+
+
+def _threshold_readings(threshold: float) -> tuple[str, str, str]:
+    """Return the readings of Definition 1: P is clearly above P* + ζ, clearly below, or neither."""
     more = f" by more than {threshold:g}" if threshold else ""
-    if share.low - reference > threshold:
-        return f"Shown more often than in the real world{more}."
-    if share.high < reference:
-        return "Shown less often than in the real world, which is no stereotype."
-    return f"Not clearly shown more often than in the real world{more}."
+    return (
+        f"Shown more often than in the real world{more}.",
+        f"Not shown more often than in the real world{more}."
+        if threshold
+        else "Shown less often than in the real world, which is no stereotype.",
+        f"Not clearly shown more often than in the real world{more}.",
+    )
 
 
 TEXTS = ReportTexts(__file__)

@@ -11,11 +11,15 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, Floats, same_dimension, unit_rows
-from bias_core.measures.intervals import Seed, mean_interval
+from bias_core.measures.intervals import Seed, mean_interval, permutation_test
 from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
 from bias_core.types import Estimate
 from bias_core.values import normal_form
 
+PERMUTATIONS = 4_999
+"""Random divisions of pictures that a test draws."""
+_EQUAL_ROWS = 1e-4  # embeddings that differ by less in every place are equal, whatever batch they came in
+_EQUAL = 1e-6  # cosines that differ by less are equal, as float32 has them
 _FEWEST = 2  # images to search on, and to score, if some are held out
 _TEXTS_AT_ONCE = 512  # texts that the encoder gets in one call
 
@@ -29,8 +33,8 @@ class OptimisedPrompt:
     baseline: float  # the same for the prefix alone, in [-1, 1]
     gain: Estimate  # score - baseline, in [-2, 2]; 0: the words add nothing to the prefix
     others: float | None = None  # mean cosine to the other images, in [-1, 1]; None without any
-    # gain in the cluster minus gain in the other images, in [-4, 4]; 0: the text fits the other images as well
-    # None without other images
+    # gain in the cluster minus gain in the other images, in [-4, 4]; 0: the text fits the other images as well; tested
+    # on images that the search did not see, else without null value and p; None without other images
     specificity: Estimate | None = None
 
 
@@ -46,9 +50,11 @@ def optimise_prompts(
     top_k: int = 10,
     other_embeddings: ArrayLike | None = None,
     contrast: bool = False,
+    prior_weight: float = 0.0,
     held_out: float = 0.0,
     on_step: StepCallback | None = None,
     lock: AbstractContextManager[object] | None = None,
+    confidence: float = 0.95,
     rng: Seed = 0,
 ) -> list[OptimisedPrompt]:
     """Return the texts of a language model that are closest to the images of one cluster.
@@ -69,28 +75,31 @@ def optimise_prompts(
     other_embeddings : array (m, d) or None. Of images outside the cluster.
     contrast : bool. Search for the largest mean cosine to the cluster minus that to the other images: this finds
         features of the cluster, while the paper's score finds features that all images of a concept share.
+    prior_weight : float >= 0. λ: the search adds λ log p(s) to the cosine, so that it finds phrases; p is the language
+        model's probability of the text, in the last round with nothing after it. 0 is Eq. 8.
     held_out : float in [0, 1). Share of the images, of both kinds, that the search does not see; only these are
         scored. ``rng`` draws them. With too few images for two of each, all are searched and scored.
     on_step : called with (texts scored, texts planned). Raising :class:`bias_core.errors.Cancelled` in it stops the
         search.
     lock : held while a model runs, one batch at a time.
-    rng : seed or Generator of the images held out, and of the bootstrap.
+    rng : seed or Generator of the images held out, and of their random divisions.
 
     Returns
     -------
-    list of OptimisedPrompt : at most ``top_k`` of the last round, best first by what was searched for; of texts with
-        the same words only the best.
+    list of OptimisedPrompt : at most ``top_k``, the best of the last round by what was searched for; of texts with the
+        same words, or that the encoder cannot tell apart, only the best. They stand in the order of their specificity
+        (without contrast: of their mean cosine) on the images that are scored.
 
-    Raises InvalidInput: for malformed embeddings, a blank prefix, a number below 1, a share outside of [0, 1), a
-    language model without proposals, or a contrast with no other images.
+    Raises InvalidInput: for malformed embeddings, a blank prefix, a number below 1, a weight below 0, a share outside
+    of [0, 1), a language model without proposals, or a contrast with no other images.
 
     Notes
     -----
-    The paper gives no beam width, number of candidates or K. The intervals resample images and take the text as given;
-    without images held out it was chosen on the same images as the best of many, so scores are optimistic, and
-    ``note`` says of how many. Texts
-    have the same words where they differ only in case, spacing or punctuation; one that adds no word to the prefix is
-    left out.
+    The paper gives no beam width, number of candidates or K. Intervals are Student's t over images and take the text as
+    given; without images held out it was chosen on the same images as the best of many, so scores are optimistic, and
+    ``note`` says of how many. Specificity is tested on images held out: p and interval are those of random divisions of
+    them into cluster and others (:func:`~bias_core.measures.intervals.permutation_test`). Texts have the same words
+    where they differ only in case, spacing or punctuation; one that adds no word to the prefix is left out.
     """
     if not prefix.strip():
         raise InvalidInput(f"the prefix must hold a word, like 'This is a photo of'; got {prefix!r}.")
@@ -102,21 +111,35 @@ def optimise_prompts(
     others = None if other_embeddings is None else unit_rows(other_embeddings, "other_embeddings")
     if contrast and others is None:
         raise InvalidInput("contrast needs other_embeddings to compare the cluster with; got None.")
+    if not prior_weight >= 0:
+        raise InvalidInput(f"prior_weight must be 0 or more; got {prior_weight}.")
     if not 0 <= held_out < 1:
         raise InvalidInput(f"held_out must be a share of the images, from 0 to below 1; got {held_out}.")
     searched, scored = _parts(cluster, others, held_out, rng)
     models = _Models(encoder, language_model, lock, on_step, 1 + n_candidates * (1 + beam_width * (n_tokens - 1)))
     texts, rows = [prefix], models.embed([prefix])
-    comparison = _Comparison(*scored, rows[0], rng)
+    is_held_out = scored[0] is not searched[0]
+    comparison = _Comparison(*scored, rows[0], is_held_out, confidence, rng)
     target = _target(*searched, contrast=contrast)
-    for _ in range(n_tokens):
+    for left in reversed(range(n_tokens)):
         proposed = models.propose(texts[:beam_width], n_candidates)
-        texts, rows = _best_first(proposed, models.embed(proposed), target, prefix)
+        rows = models.embed(proposed)
+        scores = rows @ target
+        if prior_weight:
+            scores += prior_weight * models.log_probabilities(proposed, ends=not left)
+        places = _best_first(proposed, scores, prefix)
+        texts, rows = [proposed[place] for place in places], rows[places]
     models.report(models.n_planned)  # repeated proposals are scored once, so there are fewer texts than planned
     note = f"chosen as the best of {models.n_scored - 1:,} texts on these images, so optimistic"
-    if scored[0] is not searched[0]:
+    if is_held_out:
         note = f"on images that were held out while the best of {models.n_scored - 1:,} texts was chosen"
-    return [comparison.judge(text, row, note) for text, row in zip(texts[:top_k], rows[:top_k], strict=True)]
+    found = [comparison.judge(texts[place], rows[place], note) for place in _first_different(rows, top_k)]
+    return sorted(found, key=lambda prompt: -_measured(prompt, contrast=contrast))
+
+
+def _measured(prompt: OptimisedPrompt, *, contrast: bool) -> float:
+    """Return the measure by which texts are ranked."""
+    return (prompt.specificity if contrast and prompt.specificity else prompt.score).value
 
 
 def cluster_average_image(images: Iterable[Image.Image]) -> Image.Image:
@@ -181,6 +204,15 @@ class _Models:
             self.report(self.n_scored)
         return np.concatenate(rows)
 
+    def log_probabilities(self, texts: Sequence[str], *, ends: bool) -> Array:
+        """Return the language model's log-probability of each text ``(n,)``."""
+        parts = []
+        for start in range(0, len(texts), _TEXTS_AT_ONCE):
+            with self._lock:
+                parts.append(self._language_model.log_probabilities(texts[start : start + _TEXTS_AT_ONCE], ends=ends))
+            self.report(self.n_scored)
+        return np.concatenate(parts)
+
     def report(self, n_done: int) -> None:
         if self._on_step is not None:
             self._on_step(n_done, self.n_planned)
@@ -189,10 +221,13 @@ class _Models:
 class _Comparison:
     """A text's cosines to the cluster, with those of the prefix and those to other images."""
 
-    def __init__(self, cluster: Floats, others: Floats | None, prefix: Floats, rng: Seed) -> None:
+    def __init__(
+        self, cluster: Floats, others: Floats | None, prefix: Floats, is_held_out: bool, confidence: float, rng: Seed
+    ) -> None:
         outside = cluster[:0] if others is None else others
         same_dimension(image_embeddings=cluster, other_embeddings=outside, text_embeddings=prefix)
-        self._cluster, self._outside, self._prefix, self._rng = cluster, outside, prefix, rng
+        self._cluster, self._outside, self._prefix = cluster, outside, prefix
+        self._is_held_out, self._confidence, self._rng = is_held_out, confidence, rng
 
     def judge(self, text: str, row: Floats, note: str) -> OptimisedPrompt:
         """Return the text with its numbers; each estimate has the note."""
@@ -200,16 +235,28 @@ class _Comparison:
         outside = self._outside @ (row - self._prefix)  # (m,)
         return OptimisedPrompt(
             text=text,
-            score=self._estimate(note, None, self._cluster @ row),
+            score=mean_interval(self._cluster @ row, confidence=self._confidence).with_note(note),
             baseline=float((self._cluster @ self._prefix).mean()),
-            gain=self._estimate(note, 0.0, gains),
+            gain=mean_interval(gains, confidence=self._confidence, null_value=0.0).with_note(note),
             others=float((self._outside @ row).mean()) if len(outside) else None,
-            specificity=self._estimate(note, 0.0, gains, outside) if len(outside) else None,
+            specificity=self._specificity(gains, outside).with_note(note) if len(outside) else None,
         )
 
-    def _estimate(self, note: str, null_value: float | None, inside: Floats, *outside: Floats) -> Estimate:
-        """Return a mean over the cluster, minus that over the other images if there are any."""
-        return mean_interval(inside, *outside, null_value=null_value).with_note(note)
+    def _specificity(self, gains: Floats, outside: Floats) -> Estimate:
+        """Return the mean gain in the cluster minus that in the other images."""
+        if not self._is_held_out:
+            return mean_interval(gains, outside, confidence=self._confidence)
+        return permuted_difference(gains, outside, confidence=self._confidence, rng=self._rng)
+
+
+def permuted_difference(x: Floats, y: Floats, *, confidence: float, rng: Seed) -> Estimate:
+    """Return mean(x) - mean(y) of two sets of images, with p and interval of random divisions of them.
+
+    Without interval and p, with a note, where all are equal.
+    """
+    if np.ptp(np.concatenate([x, y])) <= _EQUAL:
+        return Estimate.without_interval(0.0, len(x) + len(y), "all images are equally close", null_value=0.0)
+    return permutation_test(x, y, n_permutations=PERMUTATIONS, confidence=confidence, rng=rng).estimate
 
 
 def _parts(
@@ -235,17 +282,26 @@ def _target(cluster: Floats, others: Floats | None, *, contrast: bool) -> Array:
     return mean - others.mean(axis=0, dtype=np.float64) if contrast and others is not None else mean
 
 
-def _best_first(texts: Sequence[str], rows: Floats, target: Array, prefix: str) -> tuple[list[str], Floats]:
-    """Return texts and rows by falling dot product with ``target``; for equal words only the best."""
+def _best_first(texts: Sequence[str], scores: Array, prefix: str) -> list[int]:
+    """Return the places of texts by falling score; for equal words only the best."""
     seen_words, places = {_words(prefix)}, []
-    for index in np.argsort(-(rows @ target), kind="stable"):
+    for index in np.argsort(-scores, kind="stable"):
         words = _words(texts[index])
         if words not in seen_words:
             seen_words.add(words)
-            places.append(index)
+            places.append(int(index))
     if not places:
         raise InvalidInput(f"the language model proposed no word, only {texts[0]!r}; try another prefix.")
-    return [texts[index] for index in places], rows[places]
+    return places
+
+
+def _first_different(rows: Floats, n: int) -> list[int]:
+    """Return the places of the first ``n`` rows that differ from all before them."""
+    places: list[int] = []
+    for place, row in enumerate(rows):
+        if len(places) < n and all(np.abs(row - rows[earlier]).max() > _EQUAL_ROWS for earlier in places):
+            places.append(place)
+    return places
 
 
 def _words(text: str) -> str:

@@ -1,19 +1,22 @@
 """OASIS's headlines, its sentences on steps, and how well a step predicts the finished picture."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bias_core.measures.agreement import kendall_tau
+from bias_core.measures.intervals import fewest_signs, smallest_p_value, with_p_through_ends
 from bias_core.measures.propagation import StepsSeen
-from bias_core.measures.sequential import against
-from bias_core.number_text import format_change, format_estimate, format_given, format_interval, format_number, typeset
-from bias_core.study.claims import decide_claims
+from bias_core.number_text import format_change, format_estimate, format_given, format_share, state_p
+from bias_core.papers.oasis.prompt_search import PERMUTATIONS
+from bias_core.study.claims import p_words
 from bias_core.study.design import ReportTexts
 from bias_core.study.report_text import table_of
 from bias_core.study.types import (
+    MOST_IN_HOLM,
     Finding,
     StudyFigure,
     StudyReport,
@@ -21,43 +24,52 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
-    lean,
     listed,
 )
 from bias_core.types import Estimate, is_sourced
+from bias_core.values import option_values
 
 GAIN = "gain-"  # start of the keys of figures of predicted gain
-BY_PAPER = "The paper's measure. "
+BY_PAPER = "SPI is the paper's measure."
 PROMPTS = "table3"
 BEYOND = "mean P − P*, sourced"  # over a nationality's attributes with a sourced P*
 _THREE = 3  # nationalities, whose orders are 6; a perfect trend, up or down, is 2 of them
 
 
 def steps_headline(report: StudyReport) -> str:
-    """Say at which step each attribute first differs clearly from the base prompt."""
-    gains = [figure for figure in report.results.figures if figure.key.startswith(GAIN)]
-    return " ".join(_gain_sentence(figure, report.results.frame("spi")) for figure in gains)
+    """Name the attributes that are clearly seen more or less often than with the base prompt, over all steps."""
+    table = report.results.frame("spi")
+    if table.empty or "clear" not in table:
+        return ""
+    bases = {figure.labels["base"]: None for figure in report.results.figures if figure.key.startswith(GAIN)}
+    n_seeds, n = int(table["seeds"].max()), len(table)
+    rows = sorted(table.to_dict("records"), key=lambda row: -abs(row["all steps"]))
+    clear = [_gain_words(row, n) for row in rows if row["clear"] == "yes"]
+    base = f"seen more or less often than with {listed([*bases])}"
+    if clear:
+        which = f"{len(clear)} of {n} attributes {'is' if len(clear) == 1 else 'are'}" if n > 1 else "The attribute is"
+        return f"{which} clearly {base}, over all steps of {n_seeds} seeds: {listed(clear, '; ')}."
+    says = f"With {n_seeds} seeds, {f'none of {n} attributes is' if n > 1 else 'the attribute is not'} clearly {base}."
+    if (table["clear"] == "too few").all():
+        needed = fewest_signs((1 - report.settings.confidence) / min(n, MOST_IN_HOLM))
+        says = (
+            f"Of {n_seeds} seed{'s' * (n_seeds > 1)}, too few, it cannot be told whether "
+            f"{f'any of {n} attributes' if n > 1 else 'the attribute'} is {base}: at least {needed} are needed."
+        )
+    key = f"{rows[0]['nationality']} {rows[0]['attribute']}"
+    claim = next(finding.claim for finding in report.results.findings if finding.key == key)
+    reason = (
+        f" Not clear: {claim.reason}." if claim is not None and claim.verdict == "not clear" and claim.reason else ""
+    )
+    return f"{says} {'Farthest: ' if n > 1 else ''}{_gain_words(rows[0], n)}.{reason}"
 
 
-def _gain_sentence(figure: StudyFigure, table: pd.DataFrame) -> str:
-    concept, curves = figure.labels["concept"], figure.data.groupby("group", sort=False)
-    early: list[tuple[int, str, str]] = []
-    unclear: list[str] = []
-    for name, steps in curves:
-        is_clear = ((steps["low"] > 0) | (steps["high"] < 0)).tolist()
-        if any(is_clear):
-            first = is_clear.index(True)
-            more = "more" if steps["value"].iloc[first] > 0 else "less"
-            early.append((first, str(name), f"{name} {more} often (first at step {first + 1})"))
-        else:
-            unclear.append(str(name))
-    if not early:
-        n_seeds = table.loc[table["nationality"] == concept, "seeds"].max()
-        return f"{concept}: with {n_seeds} seeds, no step differs clearly from the base prompt."
-    rest = f"; no clear difference: {listed(unclear)}" if unclear else ""
-    when = listed([words for *_, words in sorted(early)])
-    base = figure.labels["base"]
-    return f"Over {curves.size().max()} steps, “{concept}” differs from {base}: {when}{rest}."
+def _gain_words(row: Mapping[Any, Any], n_tests: int) -> str:
+    """Return an attribute, its gain over all steps with interval and p, and the first clear step if there is one."""
+    gain = format_change(row["all steps"], row["all steps low"], row["all steps high"], n=row["seeds"])
+    p = state_p(row["p adjusted"], adjusted=n_tests > 1)
+    when = "" if np.isnan(row["first clear"]) else f"first at step {row['first clear']:.0f} of {row['steps']}"
+    return ", ".join(filter(None, [f"{row['nationality']}, {row['attribute']} {gain}", p, when]))
 
 
 def texts_of(report: StudyReport) -> pd.DataFrame:
@@ -70,99 +82,126 @@ def texts_of(report: StudyReport) -> pd.DataFrame:
 
 
 def texts_headline(report: StudyReport) -> str:
-    """Say which texts fit their cluster better than the concept's other pictures."""
-    texts = texts_of(report).drop_duplicates("name")
-    is_specific = ~(texts["specificity low"] <= 0)  # nan: no other pictures
-    specific_texts = "; ".join(
-        f"{row['name']} ({100 * row['share']:.0f} % of the concept's pictures): “{row['prompt']}”"
-        for row in texts[is_specific].to_dict("records")
+    """Say which texts clearly fit their cluster better than the concept's other pictures."""
+    all_texts = texts_of(report)
+    if all_texts.empty or "clear" not in all_texts:
+        return ""
+    texts = all_texts.drop_duplicates("name")
+    words = texts["clear"].where((texts["clear"] != "yes") | (texts["specificity"] > 0), "no")
+    by_word = {word: texts[words == word] for word in ("yes", "no", "too few", "")}
+    specific_texts = [
+        f"{row['name']} ({100 * row['share']:.0f} % of the concept's pictures): “{row['prompt']}” "
+        f"({format_change(row['specificity'], row['specificity low'], row['specificity high'])}, n = {row['n']})"
+        for row in by_word["yes"].to_dict("records")
+    ]
+    says = [
+        f"Texts that clearly fit a cluster better than the concept's other pictures: {listed(specific_texts, '; ')}."
+    ]
+    says = says if specific_texts else []
+    for word, what in _NOT_SPECIFIC.items():
+        names = by_word[word]["name"].tolist()
+        says += [f"{what}: {listed(names, '; ')}."] if names else []
+    if len(by_word["too few"]):
+        level = (1 - report.settings.confidence) / min(int((all_texts["clear"] != "").sum()), MOST_IN_HOLM)
+        says.append(f"About {_times_needed(by_word['too few'], level)} times as many pictures are needed.")
+    return " ".join(says)
+
+
+_NOT_SPECIFIC = {
+    "no": "Not clearly better than for the other pictures are the best texts of",
+    "too few": "Too few pictures to tell whether the best text fits better than for the other pictures",
+    "": "Not tested, as the search saw all pictures or there are no others",
+}
+
+
+def _times_needed(texts: pd.DataFrame, level: float) -> int:
+    """Return how many times the pictures are needed for a random division of them to give p <= ``level``."""
+    sizes = list(zip(texts["n"], texts["n others"], strict=True))
+    return next(
+        (k for k in range(2, 100) if all(smallest_p_value(k * n, k * m, PERMUTATIONS) <= level for n, m in sizes)), 100
     )
-    rest = ", ".join(texts["name"][~is_specific])
-    none = f"The best texts of {rest} do not clearly fit better than the concept's other pictures." if rest else ""
-    best = f"Texts that fit a cluster best, for this encoder: {specific_texts}." if specific_texts else ""
-    return " ".join(filter(None, [best, none]))
 
 
 def stereotypes_headline(report: StudyReport) -> str:
     """Say how many attributes with a sourced rate are shown more often than in the real world, and which most."""
     table = table_of(report, "table1").frame
-    comparable = table.dropna(subset=["P*"])
-    comparable = comparable[comparable["P* from"].map(is_sourced)]
-    which = f"of {len(comparable)} attributes with a sourced rate"
-    if comparable.empty:
-        shares = [
-            f"{row['attribute']} of {row['nationality']} in "
-            f"{format_estimate(row['P'], row['P low'], row['P high'], n=row['n'])}"
-            for row in table.to_dict("records")
-        ]
-        return (
-            f"Share of pictures: {listed(shares)}. No real-world rate with a source is known, so no share is called "
-            "too high or too low."
-        )
-    comparable = _as_far_as_corrected(comparable)
-    tested = [
-        Estimate(value=row["P"], low=row["P low"], high=row["P high"], n=row["n"], null_value=row["P*"])
-        for row in comparable.to_dict("records")
-    ]
-    confidence = report.settings.confidence
-    tested = [against(share, share.null_value, confidence) for share in tested]
-    is_clear = np.array([claim.is_clear for claim in decide_claims(tested, confidence=confidence)], dtype=bool)
-    above = comparable[is_clear & (comparable["P low"] > comparable["P*"])]
-    if above.empty:
-        return f"None {which} is clearly shown more often than in the real world."
-    most = above.assign(beyond=above["P"] - above["P*"]).nlargest(1, "beyond").iloc[0]
-    ends = most["P"], most["P low"], most["P high"]
-    beyond = format_estimate(*(end - most["P*"] for end in ends))
-    return (
-        f"{len(above)} {which} are shown more often than in the real world. Largest gap: "
-        f"{most['attribute']} for {most['nationality']}, {format_number(*ends)} of pictures against "
-        f"{format_given(most['P*'])} (P − P* = {beyond})."
+    shares = {finding.key: finding for finding in report.results.findings}
+    rows = {f"{row['nationality']} {row['attribute']} P": row for row in table.to_dict("records")}
+    compared = [shares[key] for key, row in rows.items() if is_sourced(row["P* from"]) and not np.isnan(row["P*"])]
+    if not compared:
+        seen = [f"{shares[key].title.removesuffix(': P')} in {_share_words(shares[key].estimate)}" for key in rows]
+        return f"Share of pictures: {listed(seen)}. {_NO_SOURCE}"
+    claims = [share.claim for share in compared if share.claim is not None]
+    if len(claims) < len(compared):  # a report of an earlier version
+        return ""
+    above = [share for share, claim in zip(compared, claims, strict=True) if claim.verdict == "above"]
+    zeta = option_values(report.settings.options).get("threshold")
+    what = f"shown more often than in the real world{f' by more than {zeta:g}' if zeta else ''}"
+    farthest = max(above or compared, key=lambda share: share.estimate.value - rows[share.key]["P*"])
+    row, share, claim = rows[farthest.key], farthest.estimate, farthest.claim
+    p = f" ({p_words(claim)})" if claim is not None and p_words(claim) else ""
+    gap = (
+        f"Largest gap: {row['attribute']} for {row['nationality']}, in {_share_words(share)} against "
+        f"{format_given(row['P*'])}{p}."
     )
+    n, which = len(compared), "with a sourced rate"
+    if above:
+        verb = "is" if len(above) == 1 else "are"
+        first = f"{len(above)} of {n} attributes {which} {verb}" if n > 1 else f"The one attribute {which} is"
+        return f"{first} clearly {what}. {gap}"
+    reason = f" Not clear: {claim.reason}." if claim is not None and claim.reason else ""
+    first = f"None of {n} attributes {which} is" if n > 1 else f"The one attribute {which} is not"
+    return f"{first} clearly {what}. {gap}{reason}"
 
 
-def _as_far_as_corrected(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the lines with P corrected for the classifier's errors if known, as in figures and findings."""
-    names = [name for name in ("P", "P low", "P high") if name.replace("P", "P corrected") in table]
-    corrected = {name: table[name.replace("P", "P corrected")].astype(float) for name in names}
-    return table.assign(**{name: column.fillna(table[name]) for name, column in corrected.items()})
+_NO_SOURCE = "No real-world rate with a source is known, so no share is called too high or too low."
+
+
+def _share_words(share: Estimate) -> str:
+    return f"{format_estimate(share.value, share.low, share.high, n=share.n)} of {share.n:,} pictures"
 
 
 def doctors_headline(report: StudyReport) -> str:
     """Say how often doctors are shown as men, and the effect of a nationality."""
     table = table_of(report, "table2").frame
-    plain, others = _as_far_as_corrected(table).iloc[0], table.dropna(subset=["added"])
+    share = report.results.findings[0].estimate
+    percent = format_share(share.value, share.low, share.high, n=share.n)
+    first = f"Pictures of a {table['concept'].iloc[0]} show men in {percent} (n = {share.n:,})."
+    others = table.dropna(subset=["added"])
+    if others.empty or "clear" not in others:
+        return first
     parts = [
         f"{row['concept']} {format_change(row['added'], row['added low'], row['added high'])}"
-        for _, row in others.iterrows()
+        + (f" ({state_p(row['p adjusted'], adjusted=len(others) > 1)}, clear)" if row["clear"] == "yes" else "")
+        for row in others.to_dict("records")
     ]
-    clear = others[(others["added low"] > 0) | (others["added high"] < 0)]
-    verdict = "" if len(clear) else "; no clear difference"
-    ends = plain["P low"], plain["P high"]
-    first = (
-        f"A share of {format_number(plain['P'], *ends)} of the pictures of a {plain['concept']} shows men "
-        f"{format_interval(*ends, value=plain['P'])}."
-    )
-    return f"{first} Change with a nationality: {', '.join(parts)}{verdict}." if parts else first
+    verdict = "" if (others["clear"] == "yes").any() else "; no clear difference"
+    return f"{first} Change with a nationality: {', '.join(parts)}{verdict}."
 
 
 def users_headline(report: StudyReport) -> str:
     """Say how far the pictures of each nationality are from the real world, fewest internet users first."""
     table = table_of(report, "figure3").frame
+    if "clear" not in table:  # a report of an earlier version
+        return ""
     if table[BEYOND].isna().all():
         return "No attribute of these nationalities has a real-world rate with a source, so none is compared."
+    without = table["nationality"][table[BEYOND].isna()].tolist()
+    compared = table.dropna(subset=BEYOND).sort_values("users")
     parts = [
-        f"{row['nationality']} {typeset(row[BEYOND], '+.2f')} ({row['users']:g} million)"
-        for _, row in table.dropna(subset=BEYOND).sort_values("users").iterrows()
+        f"{row['nationality']} {format_change(row[BEYOND], row[f'{BEYOND} low'], row[f'{BEYOND} high'])} "
+        f"({row['users']:g} million, n = {row['n']:,}{', clear' * (row['clear'] == 'yes')})"
+        for row in compared.to_dict("records")
     ]
-    few = (
-        " So few nationalities cannot show a trend: by chance, one order in three looks as clear."
-        if len(table) == _THREE
-        else ""
-    )
-    return (
+    says = [
         "Mean gap between share and real-world rate, over attributes whose rate has a source, fewest internet users "
-        f"first: {', '.join(parts)}.{few}"
-    )
+        f"first: {', '.join(parts)}."
+    ]
+    if without:
+        says.append(f"Without a sourced rate, so not compared: {', '.join(without)}.")
+    if len(compared) <= _THREE:
+        says.append("So few nationalities cannot show a trend: by chance, one order in three looks as clear.")
+    return " ".join(says)
 
 
 def cluster_name(concept: str, number: int) -> str:
@@ -228,14 +267,15 @@ def first_sentence(steps: StepsSeen, n_steps: int) -> str:
 
 
 def step_sentences(report: StudyReport, key: str) -> list[str]:
-    """Return the sentences on an attribute's steps and on its SPI, by its key in a report."""
-    says = {one.key: one for one in report.results.findings}
-    steps = [says[f"{key} {end}"].says for end in (VISIBLE, FIRST)]
-    spi = says.get(f"{key} SPI")
-    if spi is None:
-        return steps
-    value = format_change(spi.estimate.value, spi.estimate.low, spi.estimate.high, n=spi.estimate.n)
-    return [*steps, f"SPI of the first step is {value}. {spi.says.removeprefix(BY_PAPER)}"]
+    """Return the sentences on an attribute's steps, on its gain and on its SPI, by its key in a report."""
+    by_key = {finding.key: finding for finding in report.results.findings}
+    steps = [by_key[f"{key} {end}"].says for end in (VISIBLE, FIRST)]
+    numbers = {"Predicted gain over all steps": by_key[key], "SPI of the first step": by_key[f"{key} SPI"]}
+    return steps + [
+        f"{name} is {format_change(e.value, e.low, e.high, n=e.n)}, n = {e.n}. {finding.says}"
+        for name, finding in numbers.items()
+        for e in [finding.estimate]
+    ]
 
 
 def _share(share: Estimate) -> str:
@@ -245,10 +285,10 @@ def _share(share: Estimate) -> str:
 TEXTS = ReportTexts(__file__)
 SPI, HEADING = "SPI", "predicted picture"
 _FEWEST_SEEDS = 5  # orders of fewer agree by chance too often
-_SAYS = (
+_FORETOLD = (
     "Seeds with a higher SPI at the first step show the attribute more clearly in the finished picture.",
     "Seeds with a higher SPI at the first step show the attribute less clearly in the finished picture.",
-    "No clear link between SPI of the first step and the finished picture.",
+    "SPI of the first step and the finished picture are not clearly linked.",
 )
 
 
@@ -264,7 +304,10 @@ def agreements(
         return {}
     how: dict[str, Any] = {"confidence": confidence, "n_resamples": 500, "rng": seed}
     return {
-        name: [kendall_tau(step, finished, **how).tau for step in values.T]
+        name: [
+            with_p_through_ends(replace(kendall_tau(step, finished, **how).tau, null_value=0.0), confidence)
+            for step in values.T
+        ]
         for name, values in ((SPI, spi), (HEADING, heading))
     }
 
@@ -282,11 +325,9 @@ def foretelling(
                 rows.append({"nationality": nationality, "attribute": name, "reading": reading, "step": step,
                              **columns("τ", tau), "seeds": tau.n})  # fmt: skip
         if SPI in by_reading:
-            first = by_reading[SPI][0]
-            says = first.note or lean(first, *_SAYS)
             findings.append(
                 finding(f"{nationality} {name} foretold", f"{nationality}, {name}: SPI and the finished picture",
-                        "kendall_tau", first, f"{says[0].upper()}{says[1:].rstrip('.')}.")
+                        "kendall_tau", by_reading[SPI][0], readings=_FORETOLD)
             )  # fmt: skip
     figure = TEXTS.figure("foretold", marks, nationality=nationality, place=place)
     return tuple(findings), drawable([figure]), rows

@@ -14,8 +14,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.effects import benjamini_hochberg
-from bias_core.measures.intervals import percentile_estimate
+from bias_core.measures.intervals import percentile_estimate, with_p_through_ends
 from bias_core.measures.stereotype import stereotype_score
 from bias_core.number_text import format_change
 from bias_core.papers.oasis.cells import (
@@ -35,6 +34,8 @@ from bias_core.papers.oasis.cells import (
     own_by_nationality,
     people_labels,
     read_concepts,
+    share_claims,
+    shown_words,
     wanted_nationalities,
 )
 from bias_core.papers.oasis.report import BEYOND, doctors_headline, stereotypes_headline, users_headline
@@ -51,6 +52,7 @@ from bias_core.study.arm_comparison import (
 )
 from bias_core.study.attribute_scores import watch_attributes
 from bias_core.study.attributes import to_attributes
+from bias_core.study.claims import NO_CLAIM, claim_columns, decide_claims, family_note, p_words
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
 from bias_core.study.limits import ShareValues
@@ -60,6 +62,7 @@ from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
+    Claim,
     Design,
     Finding,
     Results,
@@ -78,7 +81,7 @@ from bias_core.study.types import (
     pictures_of,
     point,
 )
-from bias_core.types import Attribute
+from bias_core.types import Attribute, Estimate
 from bias_core.values import Options, setting, settings_class
 
 TEXTS = ReportTexts(__file__)
@@ -149,7 +152,7 @@ def _with_those_of_others(design: Design, nationality: str, nationalities: Seque
     return list(attributes.values())
 
 
-def _table_row(cell: Cell, published: Published) -> dict[str, Any]:
+def _table_row(cell: Cell, share: Finding, published: Published) -> dict[str, Any]:
     score, attribute, corrected = cell.score, cell.attribute, cell.score.corrected
     return {
         "nationality": cell.concept,
@@ -161,6 +164,7 @@ def _table_row(cell: Cell, published: Published) -> dict[str, Any]:
         **columns("P corrected", corrected),
         "P − P* corrected": math.nan if corrected is None else cell.signed_difference.value,
         "Ψ corrected": math.nan if corrected is None else cell.stereotype.value,
+        **claim_columns(share.estimate, share.claim or NO_CLAIM),
         "drawn": or_nan(score.drawn),
         "neither": or_nan(cell.neither),
         "n": score.prevalence.n,
@@ -232,28 +236,25 @@ class DoctorOptions(Options):
     )
 
 
-def _added(cells: Mapping[str, Cell], confidence: float) -> dict[str, dict[str, float]]:
-    """Return uncorrected P of each nationality's doctors minus that of plain doctors, with interval, p and q."""
-    tests = {
-        name: two_shares(cells[PLAIN].score.clear_calls, cell.score.clear_calls, confidence)
+def _added(cells: Mapping[str, Cell], confidence: float) -> dict[str, tuple[Estimate, Claim]]:
+    """Return uncorrected P of each nationality's doctors minus that of plain doctors, decided as one family."""
+    added = {
+        name: two_shares(cells[PLAIN].score.clear_calls, cell.score.clear_calls, confidence).estimate
         for name, cell in cells.items()
         if PLAIN in cells and name != PLAIN and cells[PLAIN].score.prevalence.n and cell.score.prevalence.n
     }
-    if not tests:
-        return {}
-    adjusted = benjamini_hochberg([test.p_value for test in tests.values()])
-    return {
-        name: {**columns("added", test.estimate), "p": test.p_value, "q": float(q)}
-        for (name, test), q in zip(tests.items(), adjusted, strict=True)
-    }
+    claims = decide_claims([*added.values()], confidence=confidence)
+    return {name: (estimate, claim) for (name, estimate), claim in zip(added.items(), claims, strict=True)}
 
 
-def _finding(cell: Cell, added: Mapping[str, Any] | None, published: float | None) -> Finding:
+def _finding(cell: Cell, added: tuple[Estimate, Claim] | None, published: float | None) -> Finding:
     says = cell.share_in_words()
     if added:
+        change, claim = added
+        p = p_words(claim) or claim.reason
         says += (
-            f" {format_change(added['added'], added['added low'], added['added high'])} against doctors without a "
-            f"nationality (q = {added['q']:.2g})."
+            f" {format_change(change.value, change.low, change.high)} against doctors without a nationality ({p}): "
+            f"{claim.choose('clearly more often', 'clearly less often', 'not clear')}."
         )
     comparison = {"published": published, "expected": cell.score.drawn, "sample": cell.sample()}
     return finding(cell.concept, f"{cell.concept}: P(man)", "attribute_prevalence", cell.prevalence, says, **comparison)
@@ -343,6 +344,23 @@ def _presence(cell: Cell) -> np.ndarray:
     return (calls + errors.specificity - 1) / (errors.sensitivity + errors.specificity - 1)
 
 
+def _mean_beyond(cells: Sequence[Cell], confidence: float) -> Estimate:
+    """Return the mean of P − P* over attributes with a sourced P*.
+
+    Its ends are the means of the attributes' ends. This is never too narrow, as a mean spreads no more than its parts
+    do on average, and has a width where all pictures are alike.
+    """
+    gaps = [cell.signed_difference for cell in cells if cell.attribute.has_source]
+    if not gaps:
+        return Estimate.undefined(0, "no attribute has a real-world rate with a source")
+    value, low, high = np.mean([[gap.value, gap.low, gap.high] for gap in gaps], axis=0).tolist()
+    method = f"mean of {len(gaps)} attributes' intervals ({gaps[0].method})"
+    n = min(gap.n for gap in gaps)
+    return with_p_through_ends(
+        Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method), confidence
+    )
+
+
 def _published(published: Published, nationality: str, model: str, summary: str) -> float | None:
     """Return a summary of the scores from the paper's shares; None if there are none."""
     scores = [
@@ -413,6 +431,11 @@ class NationalityStereotypes(_NationalityStudy):
     kind = "nationality_stereotypes"
     options = StereotypeOptions
 
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return what the pictures show, and ζ."""
+        zeta = f"{options_in(settings, StereotypeOptions).threshold:g}"
+        return {**shown_words(self.design, settings), "zeta": zeta}
+
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of each nationality; refuse options that cannot be used."""
         options = options_in(settings, StereotypeOptions)
@@ -471,12 +494,18 @@ class NationalityStereotypes(_NationalityStudy):
                 for cell in cells
             ]
         )
-        model, threshold = options.published_model, options.threshold
-        findings = [(cell, one) for cell in own for one in cell_findings(cell, model, threshold, published)]
+        model, threshold, confidence = options.published_model, options.threshold, settings.confidence
+        claims = share_claims(own, threshold, confidence)
+        by_cell = [
+            cell_findings(cell, claim, model, threshold, published, confidence)
+            for cell, claim in zip(own, claims, strict=True)
+        ]
+        findings = [(cell, finding) for cell, of_cell in zip(own, by_cell, strict=True) for finding in of_cell]
+        table1 = [_table_row(cell, of_cell[0], published) for cell, of_cell in zip(own, by_cell, strict=True)]
         return Results(
             findings=tuple(number for _, number in findings),
             tables=(
-                TEXTS.table("table1", [_table_row(cell, published) for cell in own]),
+                TEXTS.table("table1", table1, family=family_note(claims, "attributes with a sourced rate")),
                 TEXTS.table("figure4", variety),
             ),
             figures=_figures(cells, own, findings, variety, settings),
@@ -567,13 +596,16 @@ class DoctorPrevalence(_NationalityStudy):
                     **columns("P corrected", cell.score.corrected),
                     "drawn": or_nan(cell.score.drawn),
                     "n": cell.score.prevalence.n,
-                    **added.get(name, dict.fromkeys(("added", "added low", "added high", "p", "q"), math.nan)),
+                    **columns("added", added[name][0] if name in added else None),
+                    **claim_columns(*added.get(name, (Estimate.undefined(0, ""), NO_CLAIM))),
                     **{f"{model} P": of.get(name, math.nan) for model, of in printed.items()},
                 }
             )
         return Results(
             findings=tuple(findings),
-            tables=(TEXTS.table("table2", table2),),
+            tables=(
+                TEXTS.table("table2", table2, family=family_note([claim for _, claim in added.values()], "concepts")),
+            ),
             figures=(TEXTS.figure("table2", map(finding_mark, findings), model=model),),
             notes=(TEXTS.note("classifier"),),
         )
@@ -584,7 +616,9 @@ class DoctorPrevalence(_NationalityStudy):
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return Table 2 by arm, with lines for the paper's models, from the columns "<model> P" of the arms."""
-        frame = table_over_arms(arms, "table2", ["concept"], ["P", "P corrected", "drawn", "n", "added", "p", "q"])
+        frame = table_over_arms(
+            arms, "table2", ["concept"], ["P", "P corrected", "drawn", "n", "added", "p adjusted", "clear"]
+        )
         printed = arms[0].results.frame("table2")
         lines = [
             printed[["concept"]].assign(**{ARM: f"{model}, in the paper"}, P=printed[f"{model} P"])
@@ -603,6 +637,10 @@ class StereotypesByInternetUsers(_NationalityStudy):
 
     kind = "stereotypes_by_internet_users"
     options = UserOptions
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return what the pictures show, with further countries."""
+        return shown_words(*with_further_users(self.design, settings))
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of each nationality; refuse one without known internet users or any P*."""
@@ -627,6 +665,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
         findings: list[Finding] = []
         points: list[dict[str, Any]] = []
         rows: list[dict[str, Any]] = []
+        beyond: list[Estimate] = []
         for name, of_name in read.items():
             cells = [cell for cell in of_name if not math.isnan(cell.stereotype.value)]
             if not cells:
@@ -639,18 +678,21 @@ class StereotypesByInternetUsers(_NationalityStudy):
                 f"{model} {summary}": or_nan(_published(published, name, model, summary))
                 for model, summary in product(published.models, SUMMARIES)
             }
-            sourced = [cell.signed_difference.value for cell in cells if cell.attribute.has_source]
-            beyond = {BEYOND: float(np.mean(sourced)) if sourced else math.nan}
-            rows.append(first | beyond | {"attributes": len(cells), "n": own["mean"].estimate.n} | printed)
+            beyond.append(_mean_beyond(cells, settings.confidence))
+            rows.append(first | {"attributes": len(cells), "n": own["mean"].estimate.n} | printed)
             points += [
                 {"group": "attributes", "name": "", "x": float(users[name]), "y": cell.stereotype.value}
                 for cell in cells
             ]
+        claims = decide_claims(beyond, confidence=settings.confidence)
+        for row, estimate, claim in zip(rows, beyond, claims, strict=True):
+            row |= columns(BEYOND, estimate) | claim_columns(estimate, claim)
         frame = pd.DataFrame(rows)
+        assumed = list(frame.loc[frame[BEYOND].isna(), "nationality"])
         return Results(
             findings=tuple(findings),
             tables=(
-                TEXTS.table("figure3", frame),
+                TEXTS.table("figure3", frame, family=family_note(claims, "nationalities with a sourced rate")),
                 TEXTS.table("correlations", _correlations(frame, published.models, settings.seed)),
             ),
             figures=(_user_figure(frame, points),),
@@ -659,6 +701,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
                 *([TEXTS.note("three")] if len(read) == _THREE else []),
                 TEXTS.note("other attributes"),
                 *([TEXTS.note("further users", users="; ".join(own_users))] if own_users else []),
+                *([TEXTS.note("assumed rates", names=", ".join(assumed))] if assumed else []),
             ),
         )
 

@@ -19,6 +19,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from bias_core.errors import InvalidInput
+from bias_core.measures.intervals import smallest_sign_p
 from bias_core.measures.propagation import (
     PredictedGain,
     StepsSeen,
@@ -35,6 +36,7 @@ from bias_core.papers.oasis.cells import (
     nationality_shots,
     own_attributes,
     read_cells,
+    shown_words,
     wanted_nationalities,
 )
 from bias_core.papers.oasis.report import (
@@ -49,12 +51,14 @@ from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, StepCallback, Traceable
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
+from bias_core.study.claims import claim_columns, decide_claims, family_note
 from bias_core.study.design import ReportTexts
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     MAX_STEPS,
+    Claim,
     Design,
     Finding,
     Results,
@@ -64,7 +68,6 @@ from bias_core.study.types import (
     StudySettings,
     columns,
     finding,
-    lean,
     listed,
     options_in,
 )
@@ -77,9 +80,13 @@ _FEWEST_SEEDS = 2  # a single seed has no interval
 _WHOLE = (
     "It is seen more often than with the base prompt.",
     "It is seen less often than with the base prompt.",
-    "Over all steps there is no clear difference from the base prompt.",
+    "It is not clearly seen more or less often than with the base prompt.",
 )
-_FIRST_STEP = ("The first step adds it.", "The first step removes it.", "The first step has no clear effect.")
+_FIRST_STEP = (
+    "The first step adds it.",
+    "The first step removes it.",
+    "The first step does not clearly add or remove it.",
+)
 _FORM = 2  # version of stored traces; files of other versions are ignored
 
 
@@ -259,52 +266,43 @@ def _shown_steps(n_steps: int, options: PropagationOptions) -> Sequence[int]:
     return sorted({round(step) for step in np.linspace(0, n_steps - 1, options.n_predicted)})
 
 
-def _findings(curve: Curve) -> tuple[Finding, ...]:
+def _findings(curve: Curve, claim: Claim) -> tuple[Finding, ...]:
     """Return the gain over the base prompt, the steps at which it is seen, and the paper's SPI."""
-    steps, strongest, clear, whole = (
-        curve.gain.steps,
-        curve.strongest,
-        first_clear_step(curve.gain.steps),
-        curve.gain.whole,
-    )
-    when = "No step's interval excludes 0."
-    if clear is not None:
-        does = "more" if steps[clear].value > 0 else "less"
-        when = f"The first clear step is step {clear + 1}, where it is seen {does} often."
+    steps, strongest, clear = curve.gain.steps, curve.strongest, first_clear_step(curve.gain, claim)
+    when = "" if clear is None else f"The first step whose own interval excludes 0 is step {clear + 1}. "
     far = f"It is farthest from 0 at step {strongest + 1} of {len(steps)}: {typeset(steps[strongest].value, '+.3f')}."
     key, title = f"{curve.nationality} {curve.name}", f"{curve.nationality}, {curve.name}"
-    says = f"{lean(whole, *_WHOLE)} {when} {far}"
-    spi = f"{BY_PAPER}{lean(curve.spi_band[0], *_FIRST_STEP)}"
     return (
-        finding(key, f"{title}: predicted gain over all steps", "predicted_gain", whole, says),
+        finding(
+            key, f"{title}: predicted gain over all steps", "predicted_gain", curve.gain.whole, f"{when}{far}",
+            claim=claim, readings=_WHOLE,
+        ),
         *step_findings(key, title, curve.visible, curve.first_seen, len(steps)),
         finding(
-            f"{key} SPI", f"{title}: SPI of the first step", "stereotype_propagation_index", curve.spi_band[0], spi
+            f"{key} SPI", f"{title}: SPI of the first step", "stereotype_propagation_index", curve.spi_band[0],
+            BY_PAPER, readings=_FIRST_STEP,
         ),
-    )
+    )  # fmt: skip
 
 
-def first_clear_step(band: Sequence[Estimate]) -> int | None:
-    """Return the first step, counted from 0, whose interval excludes 0; None if there is none.
-
-    >>> from bias_core.measures.propagation import spi_band
-    >>> first_clear_step(spi_band([[0.1, 0.5], [-0.1, 0.6], [0.0, 0.55]]))
-    1
-    """
-    return next((i for i, step in enumerate(band) if step.low > 0 or step.high < 0), None)
+def first_clear_step(gain: PredictedGain, claim: Claim) -> int | None:
+    """Return the first step, counted from 0, whose own interval excludes 0; None unless the whole gain is clear."""
+    is_beyond = claim.choose([step.low > 0 for step in gain.steps], [step.high < 0 for step in gain.steps], [])
+    return is_beyond.index(True) if any(is_beyond) else None
 
 
-def _row(curve: Curve) -> dict[str, Any]:
-    steps, strongest, clear = curve.gain.steps, curve.strongest, first_clear_step(curve.gain.steps)
+def _row(curve: Curve, claim: Claim) -> dict[str, Any]:
+    steps, strongest, clear = curve.gain.steps, curve.strongest, first_clear_step(curve.gain, claim)
     return {
         "nationality": curve.nationality,
         "attribute": curve.name,
+        **columns("all steps", curve.gain.whole),
+        **claim_columns(curve.gain.whole, claim),
         **columns("first step", steps[0]),
         "first clear": math.nan if clear is None else clear + 1,
         "strongest": strongest + 1,
         **columns("gain there", steps[strongest]),
         "last": steps[-1].value,
-        **columns("all steps", curve.gain.whole),
         "can be seen from": curve.visible.typical,
         "first seen": curve.first_seen.typical,
         **columns("finished P", curve.finished),
@@ -445,6 +443,10 @@ class Propagation(Study):
     options = PropagationOptions
     judged = "attributes"
 
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return what the pictures show."""
+        return shown_words(self.design, settings)
+
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return a picture per seed and nationality; refuse models that cannot be traced."""
         for nationality in wanted_nationalities(self.design, settings):
@@ -498,10 +500,13 @@ class Propagation(Study):
             curves += own
             steps += [row for curve in own for row in _steps_rows(curve)]
             pictures += [row for curve in own for row in _pictures_rows(curve, frame["seed"])]
+        gains = [curve.gain.whole for curve in curves]
+        smallest = [smallest_sign_p(gain.n) for gain in gains]
+        claims = decide_claims(gains, confidence=settings.confidence, smallest_p=smallest)
         return Results(
-            findings=(*(one for curve in curves for one in _findings(curve)), *later),
+            findings=(*(one for pair in zip(curves, claims, strict=True) for one in _findings(*pair)), *later),
             tables=(
-                TEXTS.table("spi", map(_row, curves)),
+                TEXTS.table("spi", map(_row, curves, claims), family=family_note(claims, "attributes")),
                 TEXTS.table("steps", steps),
                 TEXTS.table("pictures", pictures),
                 *foretelling_table(foretold),
@@ -509,6 +514,10 @@ class Propagation(Study):
             figures=tuple(figures),
             notes=(TEXTS.note("gain"), wording, TEXTS.note("sign")),
         )
+
+    def family(self, finding: Finding) -> str | None:
+        """Return a family for each measure, of all attributes of all nationalities."""
+        return finding.metric
 
     def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
         """Raise InvalidInput if the model cannot be traced."""

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,15 +18,29 @@ from bias_core import __version__
 from bias_core.errors import InvalidInput
 from bias_core.measures.alignment import similarity_estimate
 from bias_core.measures.clustering import MAX_CLUSTERS, spectral_clusters
+from bias_core.measures.intervals import smallest_p_value
 from bias_core.measures.stereotype import attribute_prevalence
 from bias_core.number_text import typeset
-from bias_core.papers.oasis.cells import NationalityOptions, nationality_shots, own_attributes, wanted_nationalities
-from bias_core.papers.oasis.prompt_search import OptimisedPrompt, cluster_average_image, optimise_prompts
+from bias_core.papers.oasis.cells import (
+    NationalityOptions,
+    nationality_shots,
+    own_attributes,
+    shown_words,
+    wanted_nationalities,
+)
+from bias_core.papers.oasis.prompt_search import (
+    PERMUTATIONS,
+    OptimisedPrompt,
+    cluster_average_image,
+    optimise_prompts,
+    permuted_difference,
+)
 from bias_core.papers.oasis.report import cluster_name, texts_headline
 from bias_core.protocols import StepCallback
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.store.readings import open_picture
+from bias_core.study.claims import claim_columns, decide_claims, family_note
 from bias_core.study.classifiers import check_readers
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import RowMaker
@@ -36,6 +50,7 @@ from bias_core.study.study import Measuring, RunSize, Study, encoders_and_judge
 from bias_core.study.study_data import StudyData, read_ahead
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
+    Claim,
     Design,
     Finding,
     Progress,
@@ -47,6 +62,7 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     finding,
+    intervals,
     options_in,
     or_nan,
 )
@@ -228,7 +244,7 @@ def _prompts(
     facts = data.services.reader_facts("language_model", options.language_model)
     readers = " ".join(filter(None, (encoder.name, facts.id, facts.name, facts.revision, __version__)))
     how: dict[str, Any] = {name: getattr(options, name) for name in _OF_SEARCH}
-    how |= {"contrast": options.contrast and len(others) > 0, "rng": data.settings.seed}
+    how |= {"contrast": options.contrast and len(others) > 0, **intervals(data.settings)}
     pictures = hashlib.sha256(rows.tobytes() + others.tobytes()).hexdigest()
     question = ("", f"texts of {len(rows)} and {len(others)} pictures {pictures} by {json.dumps(how)}")
     if stored := answers.find(readers, [question]):
@@ -315,6 +331,13 @@ def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
 def _tables(
     design: Design, settings: StudySettings, clusters: Sequence[Cluster], attributes: pd.DataFrame
 ) -> list[StudyTable]:
+    prompts = [prompt for cluster in clusters for prompt in cluster.prompts]
+    tests = [prompt.specificity or Estimate.undefined(0, "there are no other pictures") for prompt in prompts]
+    n_others = [max(0, test.n - prompt.score.n) for prompt, test in zip(prompts, tests, strict=True)]
+    sizes = [(prompt.score.n, max(1, n)) for prompt, n in zip(prompts, n_others, strict=True)]
+    smallest = [smallest_p_value(*both, PERMUTATIONS) for both in sizes]
+    claims = decide_claims(tests, confidence=settings.confidence, smallest_p=smallest)
+    decided = iter(zip(tests, claims, n_others, strict=True))
     tables = [
         TEXTS.table(
             "table3",
@@ -329,11 +352,15 @@ def _tables(
                     **columns("gain", prompt.gain),
                     "others": or_nan(prompt.others),
                     **columns("specificity", prompt.specificity),
+                    **claim_columns(test, claim),
                     "n": prompt.score.n,
+                    "n others": n,
                 }
                 for cluster in clusters
                 for rank, prompt in enumerate(cluster.prompts, start=1)
+                for test, claim, n in [next(decided)]
             ],
+            family=family_note(claims, "texts of all clusters"),
         ),
         TEXTS.table("clusters", [cluster.size_row(settings) for cluster in clusters]),
     ]
@@ -392,6 +419,10 @@ class Regenerated:
     own: Compared
     drawn: Compared
     others: Compared
+    # closeness of the drawn pictures minus that of the cluster's own, and of the others, with the claims of one family;
+    # None without pictures to compare with
+    beyond_own: tuple[Estimate, Claim] | None
+    beyond_others: tuple[Estimate, Claim] | None
 
 
 def regenerate(
@@ -431,14 +462,30 @@ def regenerate(
     centre = own.mean(axis=0)
     text_row = data.texts([text])[0]
     services.tidy()
+    closeness = drawn @ centre
+    beyond_own, beyond_others = _decided(closeness, (closeness_of_own(own), others @ centre), settings)
     return Regenerated(
         cluster=cluster,
         prompt=text,
         text_closeness=float(text_row @ centre),
         own=_compared(inside, closeness_of_own(own), settings),
-        drawn=_compared(data.stored(frame), drawn @ centre, settings),
+        drawn=_compared(data.stored(frame), closeness, settings),
         others=_compared(outside, others @ centre, settings),
+        beyond_own=beyond_own,
+        beyond_others=beyond_others,
     )
+
+
+def _decided(
+    drawn: np.ndarray, sides: Sequence[np.ndarray], settings: StudySettings
+) -> list[tuple[Estimate, Claim] | None]:
+    """Return how much closer drawn pictures are than each of some others, by permutation, decided as one family."""
+    there = [side[np.isfinite(side)] for side in sides]
+    tests = [permuted_difference(drawn, side, **intervals(settings)) if len(side) else None for side in there]
+    smallest = [smallest_p_value(len(drawn), len(side), PERMUTATIONS) for side in there if len(side)]
+    tested = [test for test in tests if test is not None]
+    claims = iter(decide_claims(tested, confidence=settings.confidence, smallest_p=smallest))
+    return [None if test is None else (test, next(claims)) for test in tests]
 
 
 def cluster_names(report: StudyReport) -> list[str]:
@@ -483,6 +530,19 @@ class OptimisedPrompts(Study):
 
     kind = "optimised_prompts"
     options = PromptSearchOptions
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return what the pictures show, the clusters that are searched, and if pictures are drawn from the texts."""
+        options = options_in(settings, PromptSearchOptions)
+        searched = f"the {options.max_clusters} largest are"
+        return {
+            **shown_words(self.design, settings),
+            "grouped": f"{options.n_clusters}" if options.n_clusters else "as many as the largest eigengap tells",
+            "searched": ", ".join(options.clusters) + " are" if options.clusters else searched,
+            "kept": str(options.beam_width),
+            "tried": str(options.n_candidates),
+            "drawing": ", then draws pictures from the best text" if options.n_generated else "",
+        }
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of each nationality; refuse clusters that cannot exist."""

@@ -14,8 +14,8 @@ import pandas as pd
 from bias_core.number_text import format_change, format_estimate
 from bias_core.papers.oasis.cells import own_concepts, without_names
 from bias_core.papers.oasis.report import GAIN, PROMPTS, step_sentences, texts_of
-from bias_core.papers.oasis.study_spi import first_clear_step
 from bias_core.papers.oasis.study_stop import TEXTS, Regenerated, cluster_names, regenerate
+from bias_core.study.claims import p_words
 from bias_core.study.figures import N_COLOURS
 from bias_core.study.report_text import table_of
 from bias_core.study.run import followed
@@ -253,9 +253,9 @@ class Line:
     colour: int  # index of one of the page's
     classes: str  # its colour, and what its button hides
     band: tuple[Estimate, ...]  # predicted gain over seeds and its interval, a step each
-    clear: int | None  # the first step, from 0, whose interval excludes 0
+    clear: int | None  # the first step, from 0, whose own interval excludes 0; None unless the whole gain is clear
     finished: Estimate  # share of finished pictures in which the classifier sees it
-    says: tuple[str, ...]  # sentences on the steps at which it is seen, and on SPI
+    says: tuple[str, ...]  # sentences on the steps at which it is seen, on its gain and on SPI
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,19 +288,9 @@ class Film:
         return " ".join(self.y(step.value) for step in (*line.band, line.band[-1]))
 
     def sentence(self, line: Line) -> str:
-        """Say at which step the gain is first clear, and the share in the finished pictures."""
-        end, n_steps = line.finished, self.n_steps
-        share = format_estimate(end.value, end.low, end.high, n=end.n)
-        shown = f"In the finished pictures its share is {share}."
-        if line.clear is None:
-            return f"None of the {n_steps} steps differs clearly from the base prompt. {shown}"
-        step = line.band[line.clear]
-        way = "more" if step.value > 0 else "less"
-        early = "from pure noise" if line.clear == 0 else f"{100 * line.clear / n_steps:.0f} % of the way"
-        return (
-            f"First clear at step {line.clear + 1} of {n_steps} ({early}): predicted pictures show it {way} often than "
-            f"those of the base prompt, by {format_change(step.value, step.low, step.high, n=step.n)}. {shown}"
-        )
+        """Say the share in the finished pictures."""
+        end = line.finished
+        return f"In the finished pictures its share is {format_estimate(end.value, end.low, end.high, n=end.n)}."
 
 
 def round_numbers(low: float, high: float) -> list[float]:
@@ -371,7 +361,7 @@ def _line(name: str, number: int, own: pd.DataFrame, end: Mapping[str, Any], say
         colour=colour,
         classes=f"c{colour} line-{number}",
         band=band,
-        clear=first_clear_step(band),
+        clear=None if np.isnan(end["first clear"]) else int(end["first clear"]) - 1,
         finished=finally_read,
         says=tuple(says),
     )
@@ -406,16 +396,24 @@ def comparison_html(both: Regenerated) -> str:
 
 
 def _verdict(both: Regenerated) -> str:
-    """Say if the drawn pictures are closer to the cluster than the concept's other pictures."""
-    drawn, others, own = both.drawn.mean, both.others.mean, both.own.mean
-    if drawn is None or np.isnan(drawn.low):
-        return "One picture is too few to compare this text with the cluster; draw more."
-    if own is not None and drawn.high >= own.value:
-        return "This text reproduces the cluster: its pictures are as close as the cluster's own."
+    """Say if the drawn pictures are clearly closer to the cluster than the concept's other pictures."""
+    own, others = both.beyond_own, both.beyond_others
+    is_below_own = own is not None and own[1].verdict == "below"
     if others is None:
-        return "This text does not reproduce the whole cluster: the cluster's own pictures are closer to each other."
-    if drawn.low > others.value:
-        return "This text partly reproduces the cluster: closer than the concept's other pictures, but not as close."
-    if drawn.high < others.value:
-        return "This text does not reproduce the cluster: the concept's other pictures are closer to it."
-    return "This text is not clearly closer to the cluster than the concept's other pictures."
+        if is_below_own:
+            return (
+                "This text does not reproduce the whole cluster: the cluster's own pictures are closer to each other."
+            )
+        return "There are no other pictures of the concept, so it is not known if this text is special to the cluster."
+    if others[1].verdict == "too few":
+        return "These pictures are too few to compare the text with the cluster; draw more."
+    change, p = format_change(others[0].value, others[0].low, others[0].high), p_words(others[1])
+    by = f"{change}, {p}, n = {len(both.drawn.closeness)}"
+    nearer = f"closer than the concept's other pictures ({by})"
+    if others[1].verdict == "above" and is_below_own:
+        return f"This text partly reproduces the cluster: {nearer}, but clearly less close than the cluster's own."
+    return others[1].choose(
+        f"This text reproduces the cluster: {nearer}, and not clearly less close than the cluster's own.",
+        f"This text does not reproduce the cluster: the concept's other pictures are closer to it ({by}).",
+        f"This text is not clearly closer to the cluster than the concept's other pictures ({by}).",
+    )

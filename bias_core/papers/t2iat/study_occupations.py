@@ -19,7 +19,7 @@ from bias_core.measures.association import (
 from bias_core.measures.sequential import share_interval
 from bias_core.number_text import format_estimate, format_given, typeset
 from bias_core.papers.t2iat.report import occupations_headline, order_headline, words_headline
-from bias_core.papers.t2iat.study_tests import SETS, CrossingOptions, association_shots
+from bias_core.papers.t2iat.study_tests import SETS, CrossingOptions, association_shots, names_of_tests
 from bias_core.prompts import fill_template
 from bias_core.study.answers import answers_counted, check_words, majority
 from bias_core.study.arm_comparison import sets_sample, table_over_arms
@@ -44,6 +44,7 @@ from bias_core.study.types import (
     columns,
     finding,
     intervals,
+    listed,
     marks,
     options_in,
     pictures_of,
@@ -401,6 +402,10 @@ class AssociationAndPeople(Study):
 
     kind = "association_and_people"
     options = JudgedOptions
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the first attribute of each test."""
+        return {"attributes": listed(names_of_tests(self.design, settings, "a", ""), " or ")}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of association tests with judged concepts."""

@@ -33,6 +33,7 @@ from bias_core.study.types import (
     StudySettings,
     columns,
     finding,
+    listed,
     marks,
     options_in,
 )
@@ -46,6 +47,7 @@ MOST_SHOWN = 12  # prompts in a figure of influences: those that move S most
 OWN_NAME = "own-association"
 EDITS = ("valence", "gender")  # how a prompt is edited: its word is appended, or takes the place of "person"
 MOST_WORDS = 100
+_PROPER = ("European", "African", "Judaism", "Christianity")  # first words of titles that keep their capital
 MOST_PICTURES = 100
 OTHER_P = {"pictures": "p over pictures", "eq3": "p by Eq. 3"}
 """Columns of p-values that are shown and decide nothing, by the option."""
@@ -104,6 +106,19 @@ def chosen_tests(design: Design, settings: StudySettings) -> list[dict[str, Any]
     if unknown := set(chosen_keys) - set(keys):
         raise InvalidInput(f"{design.name} has no test {', '.join(sorted(unknown))}; it has {', '.join(keys)}")
     return [test for test in design.data["tests"] if not chosen_keys or test["key"] in chosen_keys]
+
+
+def names_of_tests(design: Design, settings: StudySettings, sides: str, between: str) -> list[str]:
+    """Return the titles of two sides of each chosen test, such as "science and arts", each once."""
+    titles = design.data["titles"]
+    return distinct_texts(
+        between.join(_in_sentence(titles[test[side]]) for side in sides) for test in chosen_tests(design, settings)
+    )
+
+
+def _in_sentence(title: str) -> str:
+    """Return a title as within a sentence: without a capital, unless it is a name."""
+    return title if title.split()[0] in _PROPER else title[:1].lower() + title[1:]
 
 
 def words_of(design: Design, concept: str) -> list[str]:
@@ -406,6 +421,10 @@ class AssociationTests(Study):
     kind = "association_tests"
     options = TestOptions
     fewest_when_stopped = 1
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the pairs of concepts that are tested."""
+        return {"pairs": listed(names_of_tests(self.design, settings, "xy", " and "), "; ")}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of all chosen tests."""
