@@ -210,9 +210,7 @@ def test_a_side_is_named_where_the_claim_is_clear(flow, internal):
     clear = {"clear": ["yes", "no", "yes"], "p adjusted": [0.01, 0.5, 0.02]}
     ends = {"δ′ low": [-0.3, -0.1, 0.2], "δ′ high": [-0.1, 0.1, 0.4]}
     sides = changed(flow, "table3", **{"δ′": [-0.2, 0.0, 0.3]} | ends | clear)
-    moved = (
-        "Compared with their prompts (δ′), pictures clearly shift man towards men, and woman towards women; no clear"
-    )
+    moved = "Compared with their prompts (δ′), pictures clearly shift man towards men, and woman towards "
     largest = "Largest: man, {} = 0.30 [0.20, 0.40], n = 6 pictures, adjusted p = 0.020."
     assert headline(sides).startswith(f"{moved}women; no clear direction for the other 1 of 3. {largest.format('δ′')}")
     ends = {"MCAS low": [-0.3, -0.1, 0.2], "MCAS high": [-0.1, 0.1, 0.4]}
