@@ -27,7 +27,19 @@ from bias_core.measures.object_distribution import chao_shen_entropy, object_cou
 from bias_core.number_text import format_change
 from bias_core.study.claims import NO_CLAIM, claim_columns, decide_claims, family_note, fewest_units, p_words
 from bias_core.study.design import ReportTexts
-from bias_core.study.types import Claim, Finding, Shot, StudyFigure, StudySettings, StudyTable, columns, finding, listed
+from bias_core.study.limits import stop_rule
+from bias_core.study.types import (
+    ArmReport,
+    Claim,
+    Finding,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    StudyTable,
+    columns,
+    finding,
+    listed,
+)
 from bias_core.types import Estimate
 
 TEXTS = ReportTexts(__file__)
@@ -174,6 +186,29 @@ def compare_sets(
         if len(base) and not set(base["scene"]).isdisjoint(part["scene"])
     }
     return decide_objects(compared, settings.confidence)
+
+
+def compare_objects_of_arms(arms: Sequence[ArmReport], settings: StudySettings) -> dict[str, AgainstBase]:
+    """Compare the pictures of each arm with those of the first, unit by unit; arms that share none are left out.
+
+    Empty without captions, which saved runs do not keep, and if the number of pictures was not fixed beforehand.
+    """
+    frames = [arm.results.scored for arm in arms]
+    if stop_rule(settings) is not None or not all(isinstance(frame, pd.DataFrame) for frame in frames):
+        return {}
+    first, *others = [
+        frame.assign(**frame["unit"].str.split(":", n=1, expand=True).set_axis([*_UNIT], axis=1)) for frame in frames
+    ]
+    compared = {
+        arm.name: against_base(frame, first, settings, name=f"“{arms[0].name}”", on=_UNIT)
+        for arm, frame in zip(arms[1:], others, strict=True)
+        if not set(first["unit"]).isdisjoint(frame["unit"])
+    }
+    return decide_objects(compared, settings.confidence)
+
+
+_UNIT = ("place", "number")
+"""Parts of a unit: the prompt's place in the list, and the number of the picture."""
 
 
 def decide_objects(sets: Mapping[str, AgainstBase], confidence: float) -> dict[str, AgainstBase]:
