@@ -725,6 +725,12 @@ def swap_test(
     Estimate : null value 0; the interval has the shifts, by as much for each swap, that the test does not reject.
         ``n`` counts targets, in the smaller of two unpaired arms. No interval, with a note, for too few seeds.
 
+    Raises InvalidInput: for sets of another number or dimension in either arm, empty ones, values that are not finite,
+        and paired sets of different lengths.
+
+    Raises InvalidInput: for sets of other numbers or dimensions than in the first arm, empty ones, values that are not
+        finite, and seeds that are not paired.
+
     >>> x, y = np.array([[0.0]] * 6), np.arange(1.0, 7.0)[:, None]
     >>> estimate = swap_test([x], [y], lambda means: means[0][:, 0])
     >>> estimate.value, estimate.p_value  # 2 / 2⁶
@@ -732,6 +738,7 @@ def swap_test(
     """
     check_confidence(confidence)
     arms = [[np.asarray(rows, dtype=np.float64) for rows in sets] for sets in (first, second)]
+    _check_sets(arms, paired=paired)
     n = min(len(sets[0]) for sets in arms)
     pooled, generator = [np.concatenate(both) for both in zip(*arms, strict=True)], np.random.default_rng(rng)
     moved, kept = (_swaps if paired else _splits)(arms, n_resamples, generator)
@@ -748,9 +755,19 @@ def swap_test(
     if not math.isfinite(value):
         return Estimate.undefined(n, "the number is undefined in an arm", null_value=0.0)
     if not np.nanmax(np.abs(permuted - value)) > TIE:
-        return Estimate.without_interval(value, n, "no picture differs, so there is no interval", null_value=0.0)
+        return Estimate.without_interval(0.0, n, "no picture differs, so there is no interval", null_value=0.0)
     permuted = np.where(np.isfinite(permuted), permuted, math.inf)  # an undefined one counts as large
     return inverted_test(value, permuted, kept, n=n, confidence=confidence, method="pictures of each seed swapped")
+
+
+def _check_sets(arms: Sequence[Sequence[Array]], *, paired: bool) -> None:
+    shapes = [[rows.shape for rows in sets] for sets in arms]
+    alike = [[shape[not paired :] for shape in of_arm] for of_arm in shapes]
+    is_malformed = any(len(shape) != 2 or not shape[0] for of_arm in shapes for shape in of_arm)
+    if not arms[0] or is_malformed or alike[0] != alike[1]:
+        raise InvalidInput(f"both arms need the same sets of pictures, (n, d) each; got the shapes {shapes}.")
+    if not all(np.isfinite(rows).all() for sets in arms for rows in sets):
+        raise InvalidInput("the pictures of the arms must have finite values.")
 
 
 _BLOCK = 500  # swaps at a time
@@ -758,9 +775,9 @@ _MOST_SWAPPED = 12  # seeds up to which all swaps are counted
 
 
 def _swaps(arms: Sequence[Sequence[Array]], n_resamples: int, rng: np.random.Generator) -> tuple[list[Array], Array]:
-    """Which pictures of both arms make up the second, ``(n_swaps, 2 n)`` for each set: at first the observed order.
+    """Return the pictures of both arms in the second arm after each swap, ``(n_swaps, 2 n)`` for each set.
 
-    And from 1 to -1, how much of a shift of the second arm each swap keeps.
+    The first is the observed order. Also, from 1 to -1, how much of a shift of the second arm each swap keeps.
     """
     differ = [(np.abs(x - y) > TIE).any(axis=1) for x, y in zip(*arms, strict=True)]
     n = int(sum(map(np.sum, differ)))

@@ -18,6 +18,7 @@ from bias_core.measures.association import (
     leave_one_out,
     mean_association,
     repooled_permutation_test,
+    swap_test,
 )
 from bias_core.measures.intervals import mean_interval
 
@@ -580,3 +581,59 @@ def test_sets_of_unequal_size_are_no_pairs():
     rng = np.random.default_rng(8)
     with pytest.raises(InvalidInput, match=r"first 5.*second 7"):
         association_difference_test(neutral(rng, 5, 3), neutral(rng, 7, 3))
+
+
+def mcas_of_means(means):
+    x, a, b = means
+    return ((x + 0.3) * (a - b)).sum(axis=1)
+
+
+def three_sets(rng, n, m=4):
+    """Targets of which half are near A and half near B, and pictures of A and of B."""
+    signs = rng.choice([-1.0, 1.0], size=(n, 1))
+    return [rng.normal(size=(k, D)) * 0.3 + lean for k, lean in ((n, signs), (m, 1.0), (m, -1.0))]
+
+
+def test_arms_are_told_apart_by_all_swaps_of_the_seeds_that_differ():
+    rng = np.random.default_rng(9)
+    first = three_sets(rng, 6)
+    second = [three_sets(rng, 6)[0], *first[1:]]  # attribute pictures are shared, and one target as well
+    second[0][2] = first[0][2]
+    found = swap_test(first, second, mcas_of_means)
+    # By hand: each of five pairs changes places or not.
+    gains = []
+    for signs in np.array(np.meshgrid(*[[0, 1]] * 5)).reshape(5, -1).T:
+        swapped = np.insert(signs, 2, 0)[:, None]
+        x, y = (np.where(swapped == arm, first[0], second[0]).mean(axis=0) for arm in (0, 1))
+        gains.append((y - x) @ (first[1].mean(axis=0) - first[2].mean(axis=0)))
+    observed = gains[0]
+    assert found.value == pytest.approx(observed)
+    assert found.p_value == pytest.approx(np.mean(np.abs(gains) >= abs(observed) - 1e-12))
+    assert found.n == 6
+    assert math.isnan(found.low)  # 2 / 2⁵ at best
+    assert "too few" in found.note
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_arms_without_a_difference_are_told_apart_in_five_percent_and_planted_ones_more_often(paired):
+    rng = np.random.default_rng(10)
+    p_values, planted = [], []
+    for _ in range(300):
+        sets = three_sets(rng, 10), three_sets(rng, 10)
+        found = swap_test(*sets, mcas_of_means, paired=paired, n_resamples=199, rng=rng)
+        assert (found.p_value <= 0.05) == (not found.low <= 0 <= found.high)
+        p_values.append(found.p_value)
+        sets[1][0] += 1.5
+        planted.append(swap_test(*sets, mcas_of_means, paired=paired, n_resamples=199, rng=rng).p_value)
+    assert np.mean(np.array(p_values) <= 0.05) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 300)
+    assert np.mean(np.array(planted) <= 0.05) > 0.5
+
+
+def test_arms_of_equal_pictures_differ_by_nothing_and_other_sets_are_refused():
+    sets = three_sets(np.random.default_rng(11), 5)
+    same = swap_test(sets, sets, mcas_of_means)
+    assert (same.value, same.note) == (0, "no picture differs, so there is no interval")
+    assert math.isnan(swap_test(sets, sets, lambda means: means[0][:, 0] * math.nan).value)
+    for wrong in (sets[:2], [sets[0][:3], *sets[1:]], [sets[0] * math.nan, *sets[1:]]):
+        with pytest.raises(InvalidInput, match=r"same sets|finite"):
+            swap_test(sets, wrong, mcas_of_means)

@@ -22,13 +22,13 @@ from bias_core.papers.tbyb.report import headline
 from bias_core.papers.tbyb.study import WITH_TRIGGER, WITHOUT_TRIGGER, changes_of
 from bias_core.settings import Settings
 from bias_core.store.export import Export, ExportedImage, write_zip
-from bias_core.study.design import find_design
+from bias_core.study.design import find_design, study_of
 from bias_core.study.documents import to_markdown
 from bias_core.study.plan import plan_study, settle
 from bias_core.study.report_text import finding_rows, table_of
 from bias_core.study.run import complete, run_study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import StudySettings
+from bias_core.study.types import Arm, StudySettings
 from bias_core.world.grammar import parse
 from bias_core.world.planted import planted_object_rate, sample_scene
 from tests.claimed import broken_claims, stray_numbers
@@ -689,3 +689,19 @@ def test_pictures_of_the_base_are_not_watched(beside_pixels):
     data = drawn(design, StudySettings(scale=0.02, options={"triggers": ["coffee"]}), beside_pixels)
     watched = complete(watch_captions(data.settings, data, data.frame))
     assert {len(share.values) for share in watched} == {len(data.frame) // 2}
+
+
+def test_arms_are_compared_object_by_object_and_no_measure_that_fails_is_named(beside_pixels):
+    arms = tuple(Arm(condition=condition) for condition in ("fair", "trigger"))
+    settings = StudySettings(scale=0.04, arms=arms, options={"triggers": ["burger"], "base": False})
+    report = complete(run_study(find_design("tbyb-task"), settings, beside_pixels))
+    text = study_of(report.design).arms_headline(report)
+    row = table_of(report, "log_odds").frame.query("object == 'sign'").iloc[0]
+    assert (row["arm"], row["n"], row["clear"]) == ("trigger", report.n_images // 2, "yes")
+    counts = f"“sign” is in {row['pictures with it']} of {row['n']} pictures"
+    assert text.startswith(f"Against “fair”, on the same seeds: in “trigger”, {counts}")
+    assert not re.search(r"B_D|H_J|M_G|Gini|entropy", text)
+    assert not broken_claims(report)
+    assert not stray_numbers(report)
+    apart = replace(report, results=replace(report.results, tables=()))
+    assert "of which nothing is claimed" in study_of(report.design).arms_headline(apart)

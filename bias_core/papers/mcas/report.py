@@ -416,8 +416,8 @@ def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]
     shifts = iter(_decide([places.difference for places in placed], settings, fixed_n=fixed_n))
     claims = [NO_CLAIM if one.places is None else next(shifts) for one in targets]
     of_mcas = _decide([one.scores.mcas_interval for one in targets], settings, fixed_n=fixed_n)
-    by_place = any(claim.n_tests for claim in claims) or bool(placed)
-    headed, tested = (claims, "δ′") if by_place else (of_mcas, "MCAS")
+    has_shift = any(not math.isnan(places.difference.value) for places in placed)
+    headed, tested = (claims, "δ′") if has_shift else (of_mcas, "MCAS")
     repaired = [one for _, findings in summaries for one in findings if one.key.split()[0] in REPAIRED]
     return Results(
         findings=(
@@ -443,7 +443,13 @@ def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]
             *(one for _, findings in summaries for one in findings if one not in repaired),
         ),
         tables=(
-            TEXTS.table("table3", map(_row, targets, headed), a=a, b=b, clear=family_note(headed, f"numbers {tested}")),
+            TEXTS.table(
+                "table3",
+                [_row(target, claim, tested) for target, claim in zip(targets, headed, strict=True)],
+                a=a,
+                b=b,
+                clear=family_note(headed, f"numbers {tested}"),
+            ),
             TEXTS.table("scores", [row for target in targets for row in _score_rows(target, f"{a} and {b}")]),
             TEXTS.table("table4", [*(row for row, _ in summaries), *_printed_rows(design, sides.names)]),
         ),
@@ -464,17 +470,18 @@ def _mcas(target: Target, model: str) -> float | None:
     return target.published.get(model, {}).get("mcas")
 
 
-def _row(target: Target, claim: Claim) -> dict[str, Any]:
-    """Return the line of Table 3 of a target, with the claim on δ′, or without poles on MCAS."""
+def _row(target: Target, claim: Claim, tested: str) -> dict[str, Any]:
+    """Return the line of Table 3 of a target, with the claim on the ``tested`` number, δ′ or MCAS."""
     scores, bias = target.scores, target.bias
-    tested = target.scores.mcas_interval if target.places is None else target.places.difference
+    shift = None if target.places is None else target.places.difference
+    number = scores.mcas_interval if tested == "MCAS" or shift is None else shift
     row: dict[str, Any] = {
         "type": target.category,
         "target": target.keyword,
         "dominated": target.dominated,
         **place_columns(target.places),
         **columns("MCAS", scores.mcas_interval),
-        **claim_columns(tested, claim),
+        **claim_columns(number, claim),
         **columns("δ", bias.diffusion_bias),
         **columns("α", bias.bias_amplification),
         "why no α": bias.bias_amplification.note if math.isnan(bias.bias_amplification.value) else "",

@@ -27,7 +27,19 @@ from bias_core.measures.object_distribution import chao_shen_entropy, object_cou
 from bias_core.number_text import format_change
 from bias_core.study.claims import NO_CLAIM, claim_columns, decide_claims, family_note, fewest_units, p_words
 from bias_core.study.design import ReportTexts
-from bias_core.study.types import Claim, Finding, Shot, StudyFigure, StudySettings, StudyTable, columns, finding, listed
+from bias_core.study.limits import stop_rule
+from bias_core.study.types import (
+    ArmReport,
+    Claim,
+    Finding,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    StudyTable,
+    columns,
+    finding,
+    listed,
+)
 from bias_core.types import Estimate
 
 TEXTS = ReportTexts(__file__)
@@ -176,6 +188,29 @@ def compare_sets(
     return decide_objects(compared, settings.confidence)
 
 
+def compare_objects_of_arms(arms: Sequence[ArmReport], settings: StudySettings) -> dict[str, AgainstBase]:
+    """Compare the pictures of each arm with those of the first, unit by unit; arms that share none are left out.
+
+    Empty without captions, which saved runs do not keep, and if the number of pictures was not fixed beforehand.
+    """
+    frames = [arm.results.scored for arm in arms]
+    if stop_rule(settings) is not None or not all(isinstance(frame, pd.DataFrame) for frame in frames):
+        return {}
+    first, *others = [
+        frame.assign(**frame["unit"].str.split(":", n=1, expand=True).set_axis([*_UNIT], axis=1)) for frame in frames
+    ]
+    compared = {
+        arm.name: against_base(frame, first, settings, name=f"“{arms[0].name}”", on=_UNIT)
+        for arm, frame in zip(arms[1:], others, strict=True)
+        if not set(first["unit"]).isdisjoint(frame["unit"])
+    }
+    return decide_objects(compared, settings.confidence)
+
+
+_UNIT = ("place", "number")
+"""Parts of a unit: the prompt's place in the list, and the number of the picture."""
+
+
 def decide_objects(sets: Mapping[str, AgainstBase], confidence: float) -> dict[str, AgainstBase]:
     """Return the sets with claims on their objects: all objects of all sets are one family, of which one is named."""
     estimates = [change.odds.log_odds for one in sets.values() for change in one.objects]
@@ -226,18 +261,21 @@ def findings(name: str, one: AgainstBase) -> tuple[Finding, ...]:
     return tuple(listed_findings)
 
 
+def surest_gain(one: AgainstBase) -> ObjectChange | None:
+    """Return the object with the surest gain, clear or not; None if none gains."""
+    return next((change for change in one.objects if change.is_gain), None)
+
+
 def _named(name: str, one: AgainstBase) -> Finding:
     """Return the object with the surest gain, clear or not."""
     key, title = f"{name} named object", f"{name}: the object with the clearest gain over {one.base}, log-odds"
-    gains = [change for change in one.objects if change.is_gain]
-    clear = [change for change in gains if change.claim.is_clear]
+    most, clear = surest_gain(one), [change for change in one.objects if change.claim.is_clear and change.is_gain]
     lost = [f"“{change.odds.word}”" for change in one.objects if change.claim.is_clear and not change.is_gain]
     less = f", clearly less frequent: {listed(lost)}" if lost else ""
-    if not gains:
+    if most is None:
         note = one.why or f"no object is more frequent than in the base{less}"
         nothing = Estimate.undefined(one.n, note, null_value=0.0)
         return finding(key, title, "object_odds", nothing, f"{note}.", claim=NO_CLAIM)
-    most = (clear or gains)[0]
     says = _counts_in_words(most)
     if clear:
         others = [f"“{change.odds.word}”" for change in clear[1:]]
@@ -280,10 +318,12 @@ def _odds_rows(first: str, name: str, one: AgainstBase) -> list[dict[str, Any]]:
             "pictures with it": change.odds.n_images,
             "with it in the base": change.odds.n_base,
             "n": change.n,
+            **columns("difference", change.difference),
             **columns("log-odds", change.odds.log_odds, ends=""),
             **claim_columns(change.odds.log_odds, change.claim),
         }
-        for change in one.objects[:MOST_LINES]
+        for place, change in enumerate(one.objects)
+        if place < MOST_LINES or change is surest_gain(one)
     ]
 
 

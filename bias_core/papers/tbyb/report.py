@@ -433,6 +433,16 @@ def headline(report: StudyReport) -> str:
     return f"{says}.{_genders_in_words(report, str(first['pictures']))} {_NO_BASE}"
 
 
+def arms_headline(report: StudyReport) -> str:
+    """Say the changes of objects against the first arm; the paper's measures stay out, as in :func:`headline`."""
+    if len(against := report.results.frame("against_base")):
+        return _changes_in_words(report, against)
+    return (
+        "No object was compared between the arms: they share no seed, or their captions were not kept. The tables "
+        "show the paper’s measures, of which nothing is claimed."
+    )
+
+
 def _genders_in_words(report: StudyReport, of_set: str) -> str:
     """Return the share of men among the captions of a set of pictures with gender words; "" if none has one."""
     people = report.results.frame("table4")
@@ -448,15 +458,20 @@ def _changes_in_words(report: StudyReport, against: pd.DataFrame) -> str:
     """Return each set's clearest gain over the base, and the change in objects that no prompt names."""
     by_set = against.columns[0]
     findings = {finding.key: finding for finding in report.results.findings}
-    word, how = ("under", ", on the same prompts and seeds") if by_set == "condition" else ("of", "")
+    word, how = _WORDS.get(by_set, ("of", ""))
     objects, added = [], []
     for name in map(str, against[by_set]):
         named, more = findings[f"{name} named object"], findings[f"{name} added"]
-        objects.append(f"{word} {name}, {named.says.rstrip('.')}")
+        where = f"{word} “{name}”" if by_set == ARM else f"{word} {name}"
+        objects.append(f"{where}, {named.says.rstrip('.')}")
         if not math.isnan(more.estimate.value):
-            added.append(f"{_added_in_words(more)} {word} {name}")
+            added.append(f"{_added_in_words(more)} {where}")
     text = f"Against {against['base'].iloc[0]}{how}: {'; '.join(objects)}."
     return f"{text} Objects per picture that no prompt names: {'; '.join(added)}." if added else text
+
+
+_WORDS = {"condition": ("under", ", on the same prompts and seeds"), ARM: ("in", ", on the same seeds")}
+"""Words before a set of pictures, and about its base, by the table's first column."""
 
 
 def _added_in_words(change: Finding) -> str:

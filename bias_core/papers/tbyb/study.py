@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, combinations, product
+from itertools import chain, combinations, product, starmap
 from typing import Any, ClassVar, Literal
 
 import pandas as pd
@@ -19,7 +19,7 @@ from bias_core.measures.object_distribution import distribution_bias_at
 from bias_core.measures.sequential import share_interval
 from bias_core.number_text import typeset
 from bias_core.papers.tbyb import against_base, captions, captions as things, report
-from bias_core.papers.tbyb.report import TEXTS, headline
+from bias_core.papers.tbyb.report import TEXTS, arms_headline, headline
 from bias_core.prompts import fix_articles
 from bias_core.store.images import pixel_digest
 from bias_core.study.claims import decide_findings
@@ -43,6 +43,7 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
+    joined,
     listed,
     options_in,
 )
@@ -517,6 +518,7 @@ class ObjectStudy(Study):
                 *(self.design.notes if released else ()),
                 *filter(None, [self.note]),
             ),
+            scored=reading,
         )
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
@@ -533,6 +535,16 @@ class ObjectStudy(Study):
         return captions.watch_captions(settings, data, frame)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the objects of each arm against the first, and the paper's table over arms."""
+        against = against_base.compare_objects_of_arms(arms, settings)
+        own = Results(
+            findings=tuple(chain.from_iterable(starmap(against_base.findings, against.items()))),
+            tables=against_base.tables(against, first="arm"),
+            figures=against_base.figures(against, settings),
+        )
+        return joined(own, self.compare_measures(settings, arms))
+
+    def compare_measures(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the paper's table over arms."""
         return report.compare_objects(settings, arms)
 
@@ -543,6 +555,10 @@ class ObjectStudy(Study):
     def headline(self, report: StudyReport) -> str:
         """Return the most frequent object and gender words, or the changes against a base."""
         return headline(report)
+
+    def arms_headline(self, report: StudyReport) -> str:
+        """Return the changes of objects against the first arm."""
+        return arms_headline(report)
 
     def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
         """Return the settings with plain scenes as a baseline; None if there is one already, or none is possible."""
@@ -618,7 +634,7 @@ class DatasetObjects(ObjectStudy):
         """Return nothing to draw: the pictures are the dataset's."""
         return []
 
-    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+    def compare_measures(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the scores of every dataset."""
         return report.compare_datasets(settings, arms)
 
@@ -727,8 +743,9 @@ class ControlledObjects(ObjectStudy):
                 *map(TEXTS.note, _READ_AS),
                 *self.design.notes,
             ),
+            scored=reading,
         )
 
-    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+    def compare_measures(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the scores of every condition and arm."""
         return report.compare_conditions(settings, arms)
