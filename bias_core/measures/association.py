@@ -140,7 +140,9 @@ def mean_association(
         return mean_interval(units, confidence=confidence, null_value=0.0)
     squares, freedoms = _mean_squares(units, sets)
     if min(freedoms) < FEWEST_DRAWN - 1:
-        return Estimate.without_interval(float(units.mean()), units.size, _TOO_FEW, null_value=0.0)
+        return Estimate.without_interval(
+            float(units.mean()), units.size, _TOO_FEW.format(min(freedoms) + 1), null_value=0.0
+        )
     error = math.sqrt(sum(squares))
     freedom = effective_freedom(squares, freedoms) if error else 1.0
     return t_interval(float(units.mean()), error, freedom, n=units.size, confidence=confidence, null_value=0.0)
@@ -387,7 +389,7 @@ def _units(values: Array, groups: ArrayLike | None, name: str) -> Array:
     return np.asarray(np.bincount(index, weights=values) / np.bincount(index))
 
 
-_TOO_FEW = f"fewer than {FEWEST_DRAWN} of a set: too few for an interval"
+_TOO_FEW = f"an interval needs at least {FEWEST_DRAWN} of each set, and there are {{}}"
 
 
 def _mean_squares(units: Array, sets: tuple[Floats, Floats, Floats]) -> tuple[list[float], list[int]]:
@@ -622,8 +624,8 @@ def association_beyond_even_mix(
     value = float(along.mean()) - even_mix_association(a, b)
     if not sum(squares) > 0:
         return Estimate.without_interval(value, len(x), "nothing varies, so there is no interval", null_value=0.0)
-    if min(len(x), len(a), len(b)) < FEWEST_DRAWN:
-        return Estimate.without_interval(value, len(x), _TOO_FEW, null_value=0.0)
+    if (fewest := min(len(x), len(a), len(b))) < FEWEST_DRAWN:
+        return Estimate.without_interval(value, len(x), _TOO_FEW.format(fewest), null_value=0.0)
     freedom = effective_freedom(squares, (len(x) - 1, min(len(a), len(b)) - 1))
     return t_interval(value, math.sqrt(sum(squares)), freedom, n=len(x), confidence=confidence, null_value=0.0)
 

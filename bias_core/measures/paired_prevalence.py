@@ -307,7 +307,7 @@ def _jackknifed(value: float, without_each: Array, confidence: float) -> Estimat
     """A difference with its jackknife interval; without one where no seed moves it, or of fewer than eight."""
     n = len(without_each)
     if n < FEWEST_DRAWN:
-        note = f"fewer than {FEWEST_DRAWN} seeds: too few for an interval"
+        note = f"an interval needs at least {FEWEST_DRAWN} seeds, and there are {n}"
         return Estimate.without_interval(value, n, note, null_value=0.0)
     error = math.sqrt((n - 1) / n * float(((without_each - without_each.mean()) ** 2).sum()))
     if not error > _ROUNDING:  # nan too: without one seed a set does not vary

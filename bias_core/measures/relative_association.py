@@ -129,8 +129,9 @@ def relative_lean_over_encoders(
     if not denominator > 0:
         return Estimate.undefined(n, _NOT_APART, null_value=null_value)
     value = numerator / denominator
-    too_few = f"fewer than {FEWEST_DRAWN} units of a set: too few for an interval"
-    if (fewest := min(map(len, units))) < 2:
+    fewest = min(map(len, units))
+    too_few = f"an interval needs at least {FEWEST_DRAWN} units of each set, and there are {fewest}"
+    if fewest < 2:
         return Estimate.without_interval(value, n, too_few, null_value=null_value)
     low, high, p_value = _interval((numerator, denominator), units, null_value, confidence)
     if math.isnan(low):

@@ -286,7 +286,7 @@ def test_the_interval_of_the_mean_joins_the_chance_of_three_sets_by_hand():
     sets = [[[1, 0], [0.6, 0.8]], [[1, 0], [0.6, 0.8]], [[0, 1], [0.6, 0.8]]]
     few, estimate = mean_association(*sets), mean_association(*(rows * 4 for rows in sets))
     assert (few.value, estimate.value) == pytest.approx((0.2, 0.2))
-    assert "fewer than 8" in few.note
+    assert "at least 8 of each set, and there are 2" in few.note
     freedom = min(21, 9 * (1 + 4 / 9) ** 2 / (1 + 16 / 81) - 2)
     reach = stats.t.ppf(0.975, freedom) * math.sqrt((0.09 + 0.04) / 7)
     assert (estimate.low, estimate.high) == pytest.approx((0.2 - reach, 0.2 + reach), abs=1e-6)

@@ -58,7 +58,7 @@ def test_by_hand_with_one_picture_of_each():
     estimate = lean_of([[0.6, 0.8]], EAST, NORTH, EAST, NORTH)
     assert estimate.value == pytest.approx(-0.2)
     assert math.isnan(estimate.low)
-    assert "fewer than 8 units" in estimate.note
+    assert "at least 8 units of each set, and there are 1" in estimate.note
     assert text_relative_lean([([[0.6, 0.8]], EAST, NORTH, EAST, NORTH)]) == pytest.approx(-0.2)
 
 
