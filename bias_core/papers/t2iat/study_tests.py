@@ -74,7 +74,7 @@ class TestOptions(CrossingOptions):
     p_value: Literal["prompts", "pictures", "eq3"] = setting(
         "prompts",
         "p-value",
-        "A further p to show beside that of permuted prompts, which decides: pictures (single neutral ones), or eq3 "
+        "A further p to show next to that of permuted prompts, which decides: pictures (single neutral ones), or eq3 "
         "(Eq. 3 as printed: halves of all prompts, each with its own edited pictures)",
     )
 
@@ -174,7 +174,7 @@ def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> 
 
 
 def _other_p(test: AssociationTest, frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> dict[str, Any]:
-    """Return the columns of the p that the option asks for beside that of permuted prompts."""
+    """Return the columns of the p that the option asks for."""
     options = options_in(settings, TestOptions)
     splits: dict[str, Any] = {"n_permutations": options.n_permutations, "rng": settings.seed}
     if options.p_value == "pictures":
