@@ -766,7 +766,7 @@ _MOST_SWAPPED = 12  # seeds up to which all swaps are counted
 
 
 def _swaps(arms: Sequence[Sequence[Array]], n_resamples: int, rng: np.random.Generator) -> tuple[list[Array], Array]:
-    """Return weights of the pictures of both arms in the second, ``(n_swaps, 2 n)`` for each set: at first the observed order.
+    """Return weights of the pictures of both arms in the second, ``(n_swaps, 2 n)`` for each set; first as observed.
 
     And from 1 to -1, how much of a shift of the second arm each swap keeps.
     """
