@@ -18,8 +18,8 @@ from bias_core.measures.intervals import (
     Seed,
     check_confidence,
     difference_interval,
+    mean_change_test,
     percentile_estimate,
-    sign_flip_test,
 )
 from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.types import Estimate
@@ -205,8 +205,8 @@ def part_effects(
     Notes
     -----
     Of whole pictures the interval inverts McNemar's exact test (:func:`~bias_core.measures.intervals
-    .difference_interval`), and has a width even where no seed changed. The mean of two changes is tested by the signs
-    of the seeds (:func:`~bias_core.measures.intervals.sign_flip_test`). What lies in the text encoders is what the
+    .difference_interval`), and has a width even where no seed changed. The mean of two changes has p of random signs
+    of the seeds (:func:`~bias_core.measures.intervals.mean_change_test`). What lies in the text encoders is what the
     adapter changes there; what the base model itself does is in none of them.
 
     Examples
@@ -311,7 +311,7 @@ def mean_difference(differences: Array, confidence: float = 0.95) -> Estimate:
     """
     check_confidence(confidence)
     if not np.isin(differences, (-1.0, 0.0, 1.0)).all():
-        return sign_flip_test(differences, confidence=confidence)
+        return mean_change_test(differences, confidence=confidence)
     n_up, n_down = int((differences > 0).sum()), int((differences < 0).sum())
     return difference_interval(n_up, n_down, len(differences), confidence=confidence)
 

@@ -51,8 +51,8 @@ def decide_claims(
     n_tests, adjusted = int(tested.sum()), p_values.copy()
     if n_tests:
         adjusted[tested] = (holm if n_tests <= MOST_IN_HOLM else benjamini_hochberg)(p_values[tested])
-    level, n_corrected = 1 - confidence, n_tests if n_tests <= MOST_IN_HOLM else 1
-    least = [math.nan] * len(estimates) if smallest_p is None else [p * n_corrected for p in smallest_p]
+    level = 1 - confidence
+    least = [math.nan] * len(estimates) if smallest_p is None else [p * _holm_factor(n_tests) for p in smallest_p]
     return tuple(
         _decide_claim(estimate, float(p_value), n_tests, level, least_p)
         for estimate, p_value, least_p in zip(estimates, adjusted, least, strict=True)
@@ -141,12 +141,18 @@ def with_claims(results: Results, family: Callable[[Finding], str | None], *, co
 
 
 def fewest_units(claim: Claim) -> int:
-    """Return the fewest units of which an exact test of signs can reject anything: 2 / 2ⁿ is at most the level.
+    """Return the fewest units of which an exact test of signs, alone in its family, is clear: 2 / 2ⁿ is the smallest p.
 
-    >>> fewest_units(decide_claims([Estimate(value=1.0, low=0.1, high=2.0, n=9, null_value=0.0, p_value=0.02)])[0])
-    6
+    >>> number = Estimate(value=1.0, low=0.1, high=2.0, n=9, null_value=0.0, p_value=0.02)
+    >>> fewest_units(decide_claims([number])[0]), fewest_units(decide_claims([number] * 10)[0])
+    (6, 9)
     """
-    return math.ceil(math.log2(2 / claim.level) - _ROUNDING)
+    return math.ceil(math.log2(2 * _holm_factor(claim.n_tests) / claim.level) - _ROUNDING)
+
+
+def _holm_factor(n_tests: int) -> int:
+    """Return by what the smallest p of a family is multiplied: many equal ones are not adjusted in a larger family."""
+    return n_tests if 1 <= n_tests <= MOST_IN_HOLM else 1
 
 
 def require_units(estimate: Estimate, n: int, units: str = "pictures") -> Estimate:

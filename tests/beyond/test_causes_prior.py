@@ -21,7 +21,7 @@ N_SEEDS = 12
 
 
 class Planted:
-    """Of 12 seeds the prior embeds this many men, and the decoder draws this many, by prompt."""
+    """Men among 12 seeds that the prior embeds, and that the decoder draws, by prompt."""
 
     batch_size = 4
     in_prior, in_pictures = {PERSON: 4, DOCTOR: 7}, {PERSON: 6, DOCTOR: 12}

@@ -257,7 +257,7 @@ def test_clustered_images_fool_the_test_without_groups_but_not_with_them():
 
 
 def test_mean_association_has_an_interval_and_a_null():
-    x, _, a, b, _, _ = random_sets(np.random.default_rng(11), 41)
+    x, _, _, a, b, _ = random_sets(np.random.default_rng(11), 41)
     estimate = mean_association(x, a, b)
     assert estimate.value == pytest.approx(association(x, a, b).mean())
     assert estimate.low < estimate.value < estimate.high
@@ -269,7 +269,7 @@ def test_the_interval_of_the_mean_counts_the_chance_in_the_attribute_images():
     rng = np.random.default_rng(12)
     covered = {"drawn": [], "fixed": []}
     for _ in range(200):
-        x, _, a, b, _, _ = random_sets(rng, 41)  # A and B differ by chance alone
+        x, _, _, a, b, _ = random_sets(rng, 41)  # A and B differ by chance alone
         for attributes, hits in covered.items():
             estimate = mean_association(x, a, b, attributes=attributes)
             hits.append(estimate.low <= 0 <= estimate.high)
@@ -281,9 +281,14 @@ def test_the_interval_of_the_mean_joins_the_chance_of_three_sets_by_hand():
     # Targets (1, 0) and (0.6, 0.8): associations with A = {(1, 0), (0.6, 0.8)}, B = {(0, 1), (0.6, 0.8)} are
     # 0.8 - 0.3 = 0.5 and 0.8 - 0.9 = -0.1; their mean 0.2, their variance 0.6²/2 = 0.18.
     # The mean target is (0.8, 0.4): with A 0.8 twice, variance 0; with B 0.4 and 0.8, variance 0.08.
-    estimate = mean_association([[1, 0], [0.6, 0.8]], [[1, 0], [0.6, 0.8]], [[0, 1], [0.6, 0.8]])
-    assert estimate.value == pytest.approx(0.2)
-    reach = 1.959964 * math.sqrt((0.18 + 0.08) / 2)
+    # Of four of each kind the variances are 2 · 4 · 0.09 / 7 and 2 · 4 · 0.04 / 7, of seven degrees of freedom each:
+    # (V + W)² / ((V² + W²) / 9) - 2, at most 21; W is V · 4 / 9.
+    sets = [[[1, 0], [0.6, 0.8]], [[1, 0], [0.6, 0.8]], [[0, 1], [0.6, 0.8]]]
+    few, estimate = mean_association(*sets), mean_association(*(rows * 4 for rows in sets))
+    assert (few.value, estimate.value) == pytest.approx((0.2, 0.2))
+    assert "fewer than 8" in few.note
+    freedom = min(21, 9 * (1 + 4 / 9) ** 2 / (1 + 16 / 81) - 2)
+    reach = stats.t.ppf(0.975, freedom) * math.sqrt((0.09 + 0.04) / 7)
     assert (estimate.low, estimate.high) == pytest.approx((0.2 - reach, 0.2 + reach), abs=1e-6)
 
 
@@ -473,7 +478,7 @@ def test_a_naive_loop_gives_the_same():
 
 def test_exchanging_a_and_b_changes_the_sign():
     rng = np.random.default_rng(1)
-    a, b, x = rows(rng, 3, 0.5, 0), rows(rng, 5, 0.9, 1), rows(rng, 11, 0.7, 2)
+    a, b, x = rows(rng, 8, 0.5, 0), rows(rng, 13, 0.9, 1), rows(rng, 11, 0.7, 2)
     there, back = association_beyond_even_mix(x, a, b), association_beyond_even_mix(x, b, a)
     assert there.value == pytest.approx(-back.value)
     assert there.low == pytest.approx(-back.high)

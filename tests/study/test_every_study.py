@@ -8,7 +8,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from itertools import count
+from itertools import count, product
 from typing import Any
 
 import numpy as np
@@ -282,8 +282,8 @@ def agrees(report):
         *parts, points = match.groups()
         unit = 0.5 * 10.0 ** -len(parts[0].partition(".")[2]) + 1e-9  # of the last digit
         value, *ends = (abs(float(part.replace("−", "-").replace(",", ""))) for part in parts)
-        scale = 100 if points or " %" in match[0] else 1
-        for triple in ([value, *ends], [value, *ends[::-1]]):
+        scales = (100,) if points else (1, 100) if " %" in match[0] else (1,)  # tables have shares, and percentages
+        for scale, triple in product(scales, ([value, *ends], [value, *ends[::-1]])):
             if np.isclose(scale * known, triple, atol=unit, rtol=0).all(axis=1).any():
                 break
         else:

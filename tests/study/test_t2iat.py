@@ -244,8 +244,8 @@ def test_the_reader_s_choices_are_what_was_drawn(judged):
     assert findings(judged)["share_flowers"].estimate.value == 1.0
     assert findings(judged)["order"].published is None  # the published one is of another score
     assert findings(judged)["order"].estimate.value > 0
-    assert "No people were asked." in headline(judged)
-    assert "people's" not in headline(judged)
+    assert "No one was asked." in headline(judged)
+    assert "people" not in headline(judged)
     assert not broken_claims(judged)
     assert not stray_numbers(judged)
 

@@ -138,12 +138,17 @@ def _clear_parts(report: StudyReport) -> str:
     return f" Clear only for a part: {listed(parts, '; ')}." if parts else ""
 
 
-def numbers_in_words(finding: Finding, units: str, scale: float = 1.0, meaning: str = "") -> str:
-    """Return value, interval and n; p of a clear number, else why it is not clear, or how many units are needed."""
-    number, claim = finding.estimate.scaled(scale), finding.claim or NO_CLAIM
-    words = f"{format_change(number.value, number.low, number.high, n=number.n)}, n = {number.n:,} {units}"
+def numbers_in_words(finding: Finding, units: str, *, is_share: bool = False, meaning: str = "") -> str:
+    """Return value, interval and n; p of a clear number, else why it is not clear, or how many units are needed.
+
+    The difference of shares is given in points.
+    """
+    number, claim = finding.estimate.scaled(100.0 if is_share else 1.0), finding.claim or NO_CLAIM
+    words = format_change(number.value, number.low, number.high, n=number.n) + " points" * is_share
+    words += f", n = {number.n:,} {units}"
     if claim.is_clear:
-        return f"{words}, {p_words(claim)}{meaning}"
+        without = f"; {number.note}" if math.isnan(number.low) and number.note else ""
+        return f"{words}, {p_words(claim)}{meaning}{without}"
     if claim.n_tests and number.n < (needed := fewest_units(claim)):
         return f"{words}{meaning}: too few, at least {needed} are needed"
     return f"{words}{meaning}; {claim.reason}" if claim.reason else f"{words}{meaning}"
@@ -191,10 +196,10 @@ def swapped_headline(report: StudyReport) -> str:
 
 
 def _effect_in_words(effect: Finding, subject: str, above: str, below: str) -> str:
-    claim, numbers = effect.claim or NO_CLAIM, numbers_in_words(effect, "seeds", 100.0)
+    claim, numbers = effect.claim or NO_CLAIM, numbers_in_words(effect, "seeds", is_share=True)
     where, share = claim.choose(above, below, ""), "the share of masculine-looking people"
     if not where:
-        return f"The {subject} alone does not clearly change {share} (in points {numbers})."
+        return f"The {subject} alone does not clearly change {share} ({numbers})."
     points = f"{abs(100 * effect.estimate.value):.0f} points higher {where}"
     return f"The {subject} alone changes {share}: it is {points} ({numbers})."
 

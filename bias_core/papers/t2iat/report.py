@@ -23,7 +23,7 @@ def order_headline(report: StudyReport) -> str:
     few = f" ({order.n} concepts are too few)" if pd.isna(order.low) else ""
     return (
         f"Associations and {whose} rank {order.n} concepts with an agreement of τ = {number}{few}; "
-        f"1 is the same order, 0 unrelated orders; n = {n:,} pictures.{'' if by_people else ' No people were asked.'}"
+        f"1 is the same order, 0 unrelated orders; n = {n:,} pictures.{'' if by_people else ' No one was asked.'}"
     )
 
 

@@ -174,7 +174,7 @@ def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> 
 
 
 def _other_p(test: AssociationTest, frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> dict[str, Any]:
-    """Return the columns of the p that the option asks for."""
+    """Return the columns of the p that the option asks for next to that of permuted prompts."""
     options = options_in(settings, TestOptions)
     splits: dict[str, Any] = {"n_permutations": options.n_permutations, "rng": settings.seed}
     if options.p_value == "pictures":

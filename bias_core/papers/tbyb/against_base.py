@@ -261,18 +261,21 @@ def findings(name: str, one: AgainstBase) -> tuple[Finding, ...]:
     return tuple(listed_findings)
 
 
+def surest_gain(one: AgainstBase) -> ObjectChange | None:
+    """Return the object with the surest gain, clear or not; None if none gains."""
+    return next((change for change in one.objects if change.is_gain), None)
+
+
 def _named(name: str, one: AgainstBase) -> Finding:
     """Return the object with the surest gain, clear or not."""
     key, title = f"{name} named object", f"{name}: the object with the clearest gain over {one.base}, log-odds"
-    gains = [change for change in one.objects if change.is_gain]
-    clear = [change for change in gains if change.claim.is_clear]
+    most, clear = surest_gain(one), [change for change in one.objects if change.claim.is_clear and change.is_gain]
     lost = [f"“{change.odds.word}”" for change in one.objects if change.claim.is_clear and not change.is_gain]
     less = f", clearly less frequent: {listed(lost)}" if lost else ""
-    if not gains:
+    if most is None:
         note = one.why or f"no object is more frequent than in the base{less}"
         nothing = Estimate.undefined(one.n, note, null_value=0.0)
         return finding(key, title, "object_odds", nothing, f"{note}.", claim=NO_CLAIM)
-    most = (clear or gains)[0]
     says = _counts_in_words(most)
     if clear:
         others = [f"“{change.odds.word}”" for change in clear[1:]]
@@ -315,10 +318,12 @@ def _odds_rows(first: str, name: str, one: AgainstBase) -> list[dict[str, Any]]:
             "pictures with it": change.odds.n_images,
             "with it in the base": change.odds.n_base,
             "n": change.n,
+            **columns("difference", change.difference),
             **columns("log-odds", change.odds.log_odds, ends=""),
             **claim_columns(change.odds.log_odds, change.claim),
         }
-        for change in one.objects[:MOST_LINES]
+        for place, change in enumerate(one.objects)
+        if place < MOST_LINES or change is surest_gain(one)
     ]
 
 
