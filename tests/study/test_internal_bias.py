@@ -75,7 +75,7 @@ def test_every_target_is_drawn_worded_for_men_and_for_women_too_and_the_size_lin
 
 
 def test_between_the_own_poles_pictures_read_as_the_share_of_men_that_was_drawn(services):
-    settings = StudySettings(condition="extreme", scale=0.3, options={"targets": ["Engineer", "Nurse"]})
+    settings = StudySettings(condition="extreme", options={"targets": ["Engineer", "Nurse"]})
     frame = table3(complete(run_study(DESIGN, settings, services))).set_index("target")
     for _, row in frame.iterrows():  # all men, or all women
         assert row["r, pictures"] == pytest.approx(2 * row["men"] - 1, abs=0.35)
@@ -179,7 +179,7 @@ def test_scores_and_places_are_those_of_the_measures_on_the_stored_pictures(serv
     poles = [worded(prompt, gender) for gender in ("male", "female")]
     r = relative_lean_over_encoders([[targets, *(embedded([pole]) for pole in poles), *pictures]])
     assert [row[f"r, pictures{end}"] for end in ("", " low", " high")] == pytest.approx(
-        [r.value, r.low, r.high], abs=1e-6
+        [r.value, r.low, r.high], abs=1e-6, nan_ok=True
     )
     in_words = text_relative_lean([[encoder.encode_texts(t) for t in ([prompt], *[[p] for p in poles], *words)]])
     assert row["r, words"] == pytest.approx(in_words, abs=1e-6)
@@ -318,7 +318,8 @@ def test_sides_of_one_s_own_take_the_place_of_men_and_women(services):
 
 
 def test_the_targets_of_a_run_are_one_family_in_headline_and_table(services, published, fair):
-    report = complete(run_study(DESIGN, StudySettings(scale=0.3, condition="extreme"), services))
+    targets = ["CEO", "Engineer", "Nurse", "Librarian", "Farmer", "Baseball"]
+    report = complete(run_study(DESIGN, StudySettings(options={"targets": targets}), services))
     for one, column in ((report, "δ′"), (fair, "MCAS")):
         frame = table3(one).dropna(subset=column)
         tested = frame.dropna(subset="p")
