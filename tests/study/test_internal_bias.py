@@ -75,7 +75,7 @@ def test_every_target_is_drawn_worded_for_men_and_for_women_too_and_the_size_lin
 
 
 def test_between_the_own_poles_pictures_read_as_the_share_of_men_that_was_drawn(services):
-    settings = StudySettings(condition="extreme", scale=0.8, options={"targets": ["Engineer", "Nurse"]})
+    settings = StudySettings(condition="extreme", options={"targets": ["Engineer", "Nurse"]})
     frame = table3(complete(run_study(DESIGN, settings, services))).set_index("target")
     for _, row in frame.iterrows():  # all men, or all women
         assert row["r, pictures"] == pytest.approx(2 * row["men"] - 1, abs=0.35)
@@ -318,7 +318,8 @@ def test_sides_of_one_s_own_take_the_place_of_men_and_women(services):
 
 
 def test_the_targets_of_a_run_are_one_family_in_headline_and_table(services, published, fair):
-    report = complete(run_study(DESIGN, StudySettings(scale=0.8, condition="published"), services))
+    targets = ["CEO", "Engineer", "Nurse", "Librarian", "Farmer", "Baseball"]
+    report = complete(run_study(DESIGN, StudySettings(options={"targets": targets}), services))
     for one, column in ((report, "δ′"), (fair, "MCAS")):
         frame = table3(one).dropna(subset=column)
         tested = frame.dropna(subset="p")

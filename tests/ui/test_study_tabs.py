@@ -100,7 +100,8 @@ def test_a_headline_says_the_side_and_never_that_nothing_is_there(report, tab):
         text = headline(replace(row, results=replace(row.results, findings=(decided,))))
         assert text.startswith(f"Pictures of {'Arts' if claim.is_clear else EVIL}")
         assert says in text
-        assert f"S = −0.20 [−0.30, −0.10], 3 against 3 prompts, p = {p_value:.3f}" in text
+        assert "S = −0.20 [−0.30, −0.10], 3 against 3 prompts" in text
+        assert ("p = 0.010" in text) == claim.is_clear
 
 
 def test_the_extremes_are_the_lowest_and_highest_pictures_once_each_and_only_those_of_the_report_open(report):
@@ -123,7 +124,7 @@ def test_the_extremes_are_the_lowest_and_highest_pictures_once_each_and_only_tho
     ("study", "settings", "says"),
     [
         ("t2iat-tests", {"scale": 0.01, "options": {"n_permutations": 50}}, "of 8 tests"),
-        ("t2iat-occupations", {"scale": 0.02}, "at least 10 pictures, and there are 2. Largest: "),
+        ("t2iat-occupations", {"scale": 0.02}, "too few for an interval. Largest: "),
         ("t2iat-amplification", {"scale": 0.1}, "of 8 occupations"),
         ("t2iat-human", {"scale": 0.001}, "τ ="),
     ],

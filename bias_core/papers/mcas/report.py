@@ -675,9 +675,9 @@ def _headline(report: StudyReport, table: pd.DataFrame, column: str, words: tupl
     clear = rows[rows["clear"] == "yes"]
     lead = (rows if clear.empty else clear).iloc[0]
     number = format_estimate(lead[column], lead[f"{column} low"], lead[f"{column} high"], n=lead["n"])
-    p = state_p(lead["p adjusted"], adjusted=len(table) > 1)
+    p = f", {state_p(lead['p adjusted'], adjusted=len(table) > 1)}" if lead["clear"] == "yes" else ""
     which = f"{'Largest: ' * (len(table) > 1)}{lead['target']}"
-    says = f"{which}, {column} = {number}, n = {lead['n']} pictures{f', {p}' if p else ''}."
+    says = f"{which}, {column} = {number}, n = {lead['n']} pictures{p}."
     if clear.empty:
         key = f"{'mcas' if column == 'MCAS' else 'difference'} {lead['target']}"
         claim = next(finding.claim for finding in report.results.findings if finding.key == key) or NO_CLAIM
@@ -701,5 +701,5 @@ def _amplification_words(report: StudyReport) -> str:
     alpha = found.estimate
     number = format_estimate(alpha.value, alpha.low, alpha.high, n=alpha.n)
     clear = found.claim.choose("clearly stronger", "clearly weaker", "no clear difference")
-    p = p_words(found.claim)
-    return f"Strength of all {alpha.n} associations together (α′ = {number}{f', {p}' if p else ''}): {clear}."
+    p = f", {p_words(found.claim)}" if found.is_clear else ""
+    return f"Strength of all {alpha.n} associations together (α′ = {number}{p}): {clear}."

@@ -77,10 +77,10 @@ def _none_shown(row: Mapping[Any, Any], claim: Claim, n: int, n_few: int, *, sto
 
 
 def _score_words(row: Mapping[Any, Any], claim: Claim) -> str:
-    """Return S with its interval, prompts and p."""
+    """Return S with its interval and prompts, and p if it is clear."""
     n = row["prompts X"], row["prompts Y"]
     score = f"S = {format_estimate(row['S'], row['low'], row['high'], n=sum(n))}, {n[0]} against {n[1]} prompts"
-    return ", ".join(filter(None, [score, p_words(claim)]))
+    return f"{score}, {p_words(claim)}" if claim.is_clear else score
 
 
 _LENGTHS = "The strengths cannot be compared: similarities of pictures and of words have different scales."
@@ -129,7 +129,7 @@ def _none_clear(report: StudyReport, table: pd.DataFrame) -> str:
             else "Too few pictures to tell which occupations are closer to male or to female"
         )
         return f"{few}: {reasons[0] if reasons else 'there is no interval'}. {lead}"
-    says = f"None of {len(table)} occupations differs clearly from an even mix of male and female; some may differ."
+    says = f"None of {len(table)} occupations differs clearly from an even mix of male and female; one may still do so."
     lead_claim = claims.get(_largest(table)["occupation"])
     not_clear = lead_claim is not None and lead_claim.verdict == "not clear" and lead_claim.reason
     return f"{says} {lead}{f' Not clear: {lead_claim.reason}.' if lead_claim is not None and not_clear else ''}"
@@ -140,7 +140,7 @@ def _largest(table: pd.DataFrame) -> "pd.Series[Any]":
 
 
 def _largest_words(table: pd.DataFrame) -> str:
-    """Return the occupation farthest from an even mix, with its number, interval, n and p."""
+    """Return the occupation farthest from an even mix, with its number, interval and n, and p if it is clear."""
     row = _largest(table)
     low, high = row["beyond low"], row["beyond high"]
     change = format_number(row["beyond it"], n=row["n"]) if pd.isna(low) else format_change(row["beyond it"], low, high)
