@@ -127,7 +127,7 @@ _EXAMPLES = 3
 _MOST_ODDS = 4  # objects of each set of pictures
 _ODDS = {
     "object": "object", "pictures with it": "with it", "with it in the base": "base", "n": "of n pairs",
-    "log-odds": "log-odds", "low": "low", "high": "high", "p adjusted": "p adjusted",
+    "log-odds": "log-odds", "low": "low", "high": "high", "p adjusted": "p adjusted", "clear": "clear",
 }  # fmt: skip
 _CURVE = {
     "n": "n, pictures", "objects": "vocabulary", "B_D": "B_D", "B_D low": "B_D low", "B_D high": "B_D high",
