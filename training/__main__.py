@@ -54,11 +54,23 @@ def vae(
 
 
 @app.command()
-def clip(minutes: Minutes = 40, work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
+def clip(
+    minutes: Minutes = 40,
+    work: Work = Path("build/calibration"),
+    seed: Seed = 0,
+    teacher: Annotated[
+        Path | None, typer.Option(help="Saved reader whose answers about the generator's pictures are kept.")
+    ] = None,
+) -> None:
     """Train the reader of pictures and measure its errors."""
-    from training.clip import train_clip
+    from training.clip import Kept, train_clip
+    from training.diffusion import assemble
+    from training.drawing import any_pictures
 
-    train_clip(work, CALIBRATION / "clip", minutes=minutes, seed=seed, device=_device())
+    kept = None
+    if teacher:
+        kept = Kept(any_pictures(assemble(_folders(work), "cpu"), teacher, 500, seed=seed), teacher, _device())
+    train_clip(work, CALIBRATION / "clip", minutes=minutes, kept=kept, seed=seed, device=_device())
 
 
 @app.command()

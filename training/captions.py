@@ -180,7 +180,7 @@ def _attribute_words(person: Person) -> dict[str, str]:
 
 
 @cache
-def _brief_phrases() -> Mapping[str, Request]:
+def brief_phrases() -> Mapping[str, Request]:
     """Phrases of two words that name one attribute of a person, or two, with what each asks for."""
     adults, children = ("man", "woman", "person"), ("boy", "girl", "child")
     moods = ("smiling", "frowning")
@@ -201,7 +201,7 @@ def name_briefly(scene: Scene, rng: Random) -> str:
     """
     if len(scene.people) != 1:
         return ""
-    return rng.choice([phrase for phrase, request in _brief_phrases().items() if satisfies(scene, request)])
+    return rng.choice([phrase for phrase, request in brief_phrases().items() if satisfies(scene, request)])
 
 
 def noun_of(person: Person, rng: Random) -> str:

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from PIL import Image
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import (
+    AutoTokenizer,
     CLIPImageProcessor,
     CLIPTextConfig,
     CLIPTextModel,
@@ -36,6 +37,8 @@ MAX_TOKENS = 20
 READ_AT = 64
 """Width of the pictures that the reader takes, in pixels."""
 FREE_PLACES = 200
+SURE = 2.0
+"""Logit of an answer from which on it is kept: a probability of 0.88."""
 DROPPED = "a|an|the|of|photo|picture|image|portrait|generate|one|is|are|this|on|in|at|to|and|their|gender|be|can|s"
 
 
@@ -153,13 +156,17 @@ class Reader:
         features = self.model.get_image_features(pixel_values=small)
         return F.normalize(getattr(features, "pooler_output", features), dim=-1)
 
+    def logits(self, z: torch.Tensor) -> torch.Tensor:
+        """cos+ - cos- of pictures ``(n, d)`` with every sentence pair, as logits ``(n, n_pairs)``."""
+        w = self.texts([s for pair in read_sentences() for s in pair]).view(len(self.pairs), 2, -1)
+        return 30 * torch.einsum("nd,pd->np", z, w[:, 0] - w[:, 1])
+
     def attribute_loss(self, z: torch.Tensor, scenes: Sequence[Scene]) -> torch.Tensor:
         """Logistic loss on cos+ - cos- of every sentence pair that the scene decides."""
-        w = self.texts([s for pair in read_sentences() for s in pair]).view(len(self.pairs), 2, -1)
         positive = torch.from_numpy(truth_table(scenes, [p for p, _ in self.pairs]))
         negative = torch.from_numpy(truth_table(scenes, [n for _, n in self.pairs]))
         decided = ((positive == 1) & (negative == 0) | (positive == 0) & (negative == 1)).to(self.device)
-        logits = 30 * torch.einsum("nd,pd->np", z, w[:, 0] - w[:, 1])
+        logits = self.logits(z)
         target = (positive == 1).float().to(self.device)
         n_yes = (decided * target).sum(0, keepdim=True).clamp(min=1)
         n_no = (decided * (1 - target)).sum(0, keepdim=True).clamp(min=1)
@@ -198,8 +205,37 @@ class AttributeHint(torch.nn.Module):
         return F.binary_cross_entropy_with_logits(self.guess(10 * z[alone]), torch.tensor(truth, device=z.device))
 
 
+class Kept:
+    """Pictures ``(n, 3, h, h)`` that the reader must go on reading as a ``teacher`` does, where that one is sure.
+
+    The generator draws the world as it was drawn when it learned, which renders no longer show.
+    """
+
+    def __init__(self, pictures: torch.Tensor, teacher: Path, device: str) -> None:
+        model = VisionTextDualEncoderModel.from_pretrained(teacher, torch_dtype=torch.float32).eval().to(device)
+        reader = Reader(model, AutoTokenizer.from_pretrained(teacher), device)
+        self.pictures = F.adaptive_avg_pool2d(pictures, READ_AT)
+        with torch.no_grad():
+            self.logits = torch.cat([reader.logits(reader.images(part)) for part in self.pictures.split(256)])
+
+    def loss(self, reader: Reader, n: int, generator: torch.Generator) -> torch.Tensor:
+        """Logistic loss of ``n`` of the pictures against the teacher's answers."""
+        chosen = torch.randint(len(self.pictures), (n,), generator=generator)
+        target = self.logits[chosen]
+        logits = reader.logits(reader.images(self.pictures[chosen]))
+        return F.binary_cross_entropy_with_logits(logits, (target > 0).float(), weight=(target.abs() > SURE).float())
+
+
 def train_clip(
-    work: Path, out: Path, *, minutes: float, batch: int = 96, held_out: int = 4000, seed: int = 0, device: str = "cpu"
+    work: Path,
+    out: Path,
+    *,
+    minutes: float,
+    kept: Kept | None = None,
+    batch: int = 96,
+    held_out: int = 4000,
+    seed: int = 0,
+    device: str = "cpu",
 ) -> None:
     """Fit the reader to balanced renders; save model, tokenizer, image processor and its error rates."""
     torch.manual_seed(seed)
@@ -216,10 +252,11 @@ def train_clip(
         model.train()
         scenes, images = draw_batch(rng, batch)
         sentences = [describe(scene, rng) for scene in scenes[:64]]
-        sentences += filter(None, (name_briefly(scene, rng) for scene in scenes[64:]))
+        sentences += filter(None, (name_briefly(scene, rng) for scene in scenes))
         z = reader.images(roughen(to_tensor(images), generator))
         loss = 2 * reader.attribute_loss(z, scenes) + 0.5 * reader.matching_loss(z, scenes, sentences)
-        return loss + 8 * hint.loss(z, scenes)
+        loss = loss + 8 * hint.loss(z, scenes)
+        return loss + 2 * kept.loss(reader, batch // 3, generator) if kept else loss
 
     average = train(bundle, loss_of, name="clip", checkpoint=work / "clip.pt", minutes=minutes, lr=2e-3, ema=0.99)
     bundle.load_state_dict(average.state)

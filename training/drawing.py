@@ -17,6 +17,7 @@ from transformers import AutoTokenizer, VisionTextDualEncoderModel
 from bias_core.errors import InvalidInput
 from bias_core.world.measured_models import held_out_scenes, sentence_errors
 from bias_core.world.planted import SENTENCES
+from training.captions import random_request
 from training.clip import Reader, crop_person
 from training.embedding import Embedding, as_two_towers, read_tokens
 from training.loop import autocast_dtype, to_tensor
@@ -112,6 +113,15 @@ class Drawing:
         if (se + sp <= 1).any():
             raise InvalidInput("This reader tells no more than chance does; train it before rates are measured.")
         return np.clip((shares - (1 - sp)) / (se + sp - 1), 0.0, 1.0)
+
+
+def any_pictures(pipe: StableDiffusion3Pipeline, clip: Path, n: int, *, seed: int) -> torch.Tensor:
+    """``n`` pictures of random prompts, half of them of pairs, and the people of these alone, ``(m, 3, h, h)``."""
+    drawing, rng = Drawing(pipe, clip), Random(seed)
+    requests = [random_request(rng, pairs=0.5) for _ in range(n)]
+    pictures = drawing.draw(drawing.embed([prompt for prompt, _ in requests]), seed)
+    pairs = torch.tensor([len(request.people) == 2 for _, request in requests])
+    return torch.cat([pictures, *halves(pictures[pairs])])
 
 
 def opposite_noise(n: int, seed: int) -> torch.Tensor:

@@ -11,7 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from bias_core.world.grammar import lexicon_looks, things
 from bias_core.world.scene import balanced_scene
-from training.captions import caption, describe, name_briefly, vocabulary
+from training.captions import brief_phrases, caption, describe, vocabulary
 from training.loop import record, train
 
 MAX_TOKENS = 48
@@ -36,13 +36,15 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def sentences(rng: Random, n: int) -> list[str]:
-    """Prompts and captions of balanced scenes, and attributes alone; half begin as StOP's prefix does."""
+    """Prompts and captions of balanced scenes, and attributes alone, all as often; half begin as StOP's prefix does."""
     texts = []
     for _ in range(n):
+        if rng.random() < 0.3:
+            texts.append(f"This is a photo of {rng.choice(list(brief_phrases()))}")
+            continue
         scene = balanced_scene(rng, lexicon_looks(), things())
-        brief = name_briefly(scene, rng) if rng.random() < 0.4 else ""
-        said = brief or (caption(scene) if rng.random() < 0.3 else describe(scene, rng))
-        texts.append(f"This is a photo of {said}" if brief or rng.random() < 0.3 else said)
+        said = caption(scene) if rng.random() < 0.3 else describe(scene, rng)
+        texts.append(f"This is a photo of {said}" if rng.random() < 0.3 else said)
     return texts
 
 

@@ -23,6 +23,7 @@ from bias_core.measures.arrays import (
 from bias_core.measures.cards import Card, takes
 from bias_core.measures.effects import EffectSizeSD, effect_size
 from bias_core.measures.intervals import (
+    FEWEST_DRAWN,
     TIE,
     Alternative,
     PermutationTest,
@@ -31,7 +32,6 @@ from bias_core.measures.intervals import (
     effective_freedom,
     inverted_test,
     mean_interval,
-    normal_estimate,
     pair_noise,
     permutation_test,
     product_noise,
@@ -122,7 +122,8 @@ def mean_association(
 
     Returns
     -------
-    Estimate : in [-2, 2], null value 0, positive is closer to A. nan ends with a note for a single unit.
+    Estimate : in [-2, 2], null value 0, positive is closer to A. nan ends with a note for a single unit, and where
+        attributes are drawn for fewer than eight units or images of a set.
 
     Raises InvalidInput: as :func:`association`, and for groups of another length.
 
@@ -137,8 +138,12 @@ def mean_association(
     units = _units(_associations(*sets), groups, "groups")
     if attributes == "fixed":
         return mean_interval(units, confidence=confidence, null_value=0.0)
-    error = _mean_error(units, sets)
-    return normal_estimate(float(units.mean()), error, n=units.size, confidence=confidence, null_value=0.0)
+    squares, freedoms = _mean_squares(units, sets)
+    if min(freedoms) < FEWEST_DRAWN - 1:
+        return Estimate.without_interval(float(units.mean()), units.size, _TOO_FEW, null_value=0.0)
+    error = math.sqrt(sum(squares))
+    freedom = effective_freedom(squares, freedoms) if error else 1.0
+    return t_interval(float(units.mean()), error, freedom, n=units.size, confidence=confidence, null_value=0.0)
 
 
 def association_test(
@@ -191,11 +196,14 @@ def association_test(
     Notes
     -----
     Differs from the paper: extreme means >=, so that p is never 0, and group sizes are kept, equal or not
-    (:func:`repooled_permutation_test` is Eq. 3 as printed). Without ``attribute_groups`` the associations are permuted,
-    and p and the interval hold for these attribute images alone: the chance in *their* draw moves all associations of a
-    concept together, and p is below 0.05 in more than 5 % of fair comparisons. With them the number of a prompt g of X
-    is E_g Asc(x, X^A, X^B) plus what its edited images add, x̄·(a_g - ā) - x̄·(b_g - b̄), weighted by their numbers; the
-    mean of these is the same S, or with groups of unequal size the difference of the means over prompts.
+    (:func:`repooled_permutation_test` is Eq. 3 as printed). The test asks whether X and Y are alike in all: where one
+    has half as many units that vary twice as much, p is below 0.05 in 12 % of comparisons of equal means.
+
+    Without ``attribute_groups`` the associations are permuted, and p and the interval hold for these attribute images
+    alone: the chance in *their* draw moves all associations of a concept together, and p is below 0.05 in more than 5 %
+    of fair comparisons. With them the number of a prompt g of X is E_g Asc(x, X^A, X^B) plus what its edited images
+    add, x̄·(a_g - ā) - x̄·(b_g - b̄), weighted by their numbers; the mean of these is the same S, or with groups of
+    unequal size the difference of the means over prompts.
     ``effect_size`` is that of single images, as in the paper: averaging each prompt first would inflate it.
 
     Examples
@@ -379,17 +387,19 @@ def _units(values: Array, groups: ArrayLike | None, name: str) -> Array:
     return np.asarray(np.bincount(index, weights=values) / np.bincount(index))
 
 
-def _mean_error(units: Array, sets: tuple[Floats, Floats, Floats]) -> float:
-    """Standard error of a concept's mean association over targets and attribute images; nan for one image.
+_TOO_FEW = f"fewer than {FEWEST_DRAWN} of a set: too few for an interval"
+
+
+def _mean_squares(units: Array, sets: tuple[Floats, Floats, Floats]) -> tuple[list[float], list[int]]:
+    """Variances of a concept's mean association by targets and by attribute images, and their degrees of freedom.
 
     The mean is linear in the mean row of each set, so the variances of independent sets add up.
     """
     targets, *attributes = sets
     centre = targets.mean(axis=0)  # (d,)
     samples = [units, *(np.asarray(images @ centre, dtype=np.float64) for images in attributes)]
-    if min(sample.size for sample in samples) < 2:
-        return math.nan
-    return math.sqrt(sum(float(sample.var(ddof=1)) / sample.size for sample in samples))
+    freedoms = [sample.size - 1 for sample in samples]
+    return [float(np.var(x)) / nu if nu else math.nan for x, nu in zip(samples, freedoms, strict=True)], freedoms
 
 
 def _whole_prompts(
@@ -575,7 +585,7 @@ def association_beyond_even_mix(
     Returns
     -------
     Estimate : in [-3, 3], null value 0: an even mix; positive: closer to A. The interval is Student's t, with all three
-        sets drawn anew; its ``n`` counts targets. nan ends where nothing varies.
+        sets drawn anew; its ``n`` counts targets. nan ends where nothing varies, and for fewer than eight of a set.
 
     Raises
     ------
@@ -612,6 +622,8 @@ def association_beyond_even_mix(
     value = float(along.mean()) - even_mix_association(a, b)
     if not sum(squares) > 0:
         return Estimate.without_interval(value, len(x), "nothing varies, so there is no interval", null_value=0.0)
+    if min(len(x), len(a), len(b)) < FEWEST_DRAWN:
+        return Estimate.without_interval(value, len(x), _TOO_FEW, null_value=0.0)
     freedom = effective_freedom(squares, (len(x) - 1, min(len(a), len(b)) - 1))
     return t_interval(value, math.sqrt(sum(squares)), freedom, n=len(x), confidence=confidence, null_value=0.0)
 
@@ -713,6 +725,12 @@ def swap_test(
     Estimate : null value 0; the interval has the shifts, by as much for each swap, that the test does not reject.
         ``n`` counts targets, in the smaller of two unpaired arms. No interval, with a note, for too few seeds.
 
+    Raises InvalidInput: for sets of another number or dimension in either arm, empty ones, values that are not finite,
+        and paired sets of different lengths.
+
+    Raises InvalidInput: for sets of other numbers or dimensions than in the first arm, empty ones, values that are not
+        finite, and seeds that are not paired.
+
     >>> x, y = np.array([[0.0]] * 6), np.arange(1.0, 7.0)[:, None]
     >>> estimate = swap_test([x], [y], lambda means: means[0][:, 0])
     >>> estimate.value, estimate.p_value  # 2 / 2⁶
@@ -720,6 +738,7 @@ def swap_test(
     """
     check_confidence(confidence)
     arms = [[np.asarray(rows, dtype=np.float64) for rows in sets] for sets in (first, second)]
+    _check_sets(arms, paired=paired)
     n = min(len(sets[0]) for sets in arms)
     pooled, generator = [np.concatenate(both) for both in zip(*arms, strict=True)], np.random.default_rng(rng)
     moved, kept = (_swaps if paired else _splits)(arms, n_resamples, generator)
@@ -736,9 +755,19 @@ def swap_test(
     if not math.isfinite(value):
         return Estimate.undefined(n, "the number is undefined in an arm", null_value=0.0)
     if not np.nanmax(np.abs(permuted - value)) > TIE:
-        return Estimate.without_interval(value, n, "no picture differs, so there is no interval", null_value=0.0)
+        return Estimate.without_interval(0.0, n, "no picture differs, so there is no interval", null_value=0.0)
     permuted = np.where(np.isfinite(permuted), permuted, math.inf)  # an undefined one counts as large
     return inverted_test(value, permuted, kept, n=n, confidence=confidence, method="pictures of each seed swapped")
+
+
+def _check_sets(arms: Sequence[Sequence[Array]], *, paired: bool) -> None:
+    shapes = [[rows.shape for rows in sets] for sets in arms]
+    alike = [[shape[not paired :] for shape in of_arm] for of_arm in shapes]
+    is_malformed = any(len(shape) != 2 or not shape[0] for of_arm in shapes for shape in of_arm)
+    if not arms[0] or is_malformed or alike[0] != alike[1]:
+        raise InvalidInput(f"both arms need the same sets of pictures, (n, d) each; got the shapes {shapes}.")
+    if not all(np.isfinite(rows).all() for sets in arms for rows in sets):
+        raise InvalidInput("the pictures of the arms must have finite values.")
 
 
 _BLOCK = 500  # swaps at a time
@@ -746,9 +775,9 @@ _MOST_SWAPPED = 12  # seeds up to which all swaps are counted
 
 
 def _swaps(arms: Sequence[Sequence[Array]], n_resamples: int, rng: np.random.Generator) -> tuple[list[Array], Array]:
-    """Which pictures of both arms make up the second, ``(n_swaps, 2 n)`` for each set: at first the observed order.
+    """Return the pictures of both arms in the second arm after each swap, ``(n_swaps, 2 n)`` for each set.
 
-    And from 1 to -1, how much of a shift of the second arm each swap keeps.
+    The first is the observed order. Also, from 1 to -1, how much of a shift of the second arm each swap keeps.
     """
     differ = [(np.abs(x - y) > TIE).any(axis=1) for x, y in zip(*arms, strict=True)]
     n = int(sum(map(np.sum, differ)))

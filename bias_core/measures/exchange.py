@@ -18,8 +18,8 @@ from bias_core.measures.intervals import (
     Seed,
     check_confidence,
     difference_interval,
+    mean_change_test,
     percentile_estimate,
-    sign_flip_test,
 )
 from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.types import Estimate
@@ -205,8 +205,8 @@ def part_effects(
     Notes
     -----
     Of whole pictures the interval inverts McNemar's exact test (:func:`~bias_core.measures.intervals
-    .difference_interval`), and has a width even where no seed changed. The mean of two changes is tested by the signs
-    of the seeds (:func:`~bias_core.measures.intervals.sign_flip_test`). What lies in the text encoders is what the
+    .difference_interval`), and has a width even where no seed changed. The mean of two changes has p of random signs
+    of the seeds (:func:`~bias_core.measures.intervals.mean_change_test`). What lies in the text encoders is what the
     adapter changes there; what the base model itself does is in none of them.
 
     Examples
@@ -273,7 +273,8 @@ def prior_effects(
     Ours, for the future work of [mandal2024internal, section 7.1]. The decoder gets no text, only the embedding, so the
     effect passes through the prior: the parts say where it becomes visible. An offset between the prior's embeddings
     and those of pictures, which shifts both texts alike, is not taken for an effect as long as it moves no seed over 0.
-    The interval of the decoder's part is that of :func:`part_effects`, twice as wide as for half of the difference.
+    The intervals are those of :func:`part_effects`; that of the decoder's part is twice as wide where a seed's
+    embedding loses what its picture gains.
 
     Examples
     --------
@@ -291,10 +292,12 @@ def prior_effects(
         )
     )
     of_prior, whole = prior_after - prior, pictures_after - pictures
+    added = whole - of_prior
+    widest = max(1.0, float(np.abs(added).max()))  # 2 where a seed's embedding loses what its picture gains
     return PriorEffects(
         whole=mean_difference(whole, confidence),
         prior=mean_difference(of_prior, confidence),
-        decoder=mean_difference((whole - of_prior) / 2, confidence).scaled(2),
+        decoder=mean_difference(added / widest, confidence).scaled(widest),
     )
 
 
@@ -308,7 +311,7 @@ def mean_difference(differences: Array, confidence: float = 0.95) -> Estimate:
     """
     check_confidence(confidence)
     if not np.isin(differences, (-1.0, 0.0, 1.0)).all():
-        return sign_flip_test(differences, confidence=confidence)
+        return mean_change_test(differences, confidence=confidence)
     n_up, n_down = int((differences > 0).sum()), int((differences < 0).sum())
     return difference_interval(n_up, n_down, len(differences), confidence=confidence)
 

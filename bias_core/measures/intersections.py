@@ -14,7 +14,7 @@ from scipy.special import gammaln, log_softmax
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, same_length
 from bias_core.measures.cards import Card, takes
-from bias_core.measures.intervals import check_confidence, percent, with_p_through_ends
+from bias_core.measures.intervals import check_confidence, exact_interval, normal_p_value, percent, with_p_through_ends
 from bias_core.measures.two_phase import Errors, all_of, error_noise, inverse_matrix, reading_matrix, usable_errors
 from bias_core.types import Estimate, ReaderErrors
 
@@ -563,8 +563,8 @@ def crossed_stereotype(
     Notes
     -----
     The paper scores all people together; cells are ours. Intervals are score intervals of the ratio P(+, c) / P(c): all
-    values that a test of them does not reject. Without errors of the classifier they are Wilson's over the people of
-    the cell. They are of the score as counted, and widen by what is not known of the errors. A person is the unit: give
+    values that a test of them does not reject. Without errors of the classifier they are exact over the people of the
+    cell. They are of the score as counted, and widen by what is not known of the errors. A person is the unit: give
     one person of a picture, or people of one identity. Whether the cells differ is what
     :func:`bias_core.measures.intersections.interaction` tests, of the same readings.
 
@@ -578,11 +578,7 @@ def crossed_stereotype(
     crossed = crossed_shares(readings, strata=strata, errors=errors, confidence=confidence)
     n, half = round(crossed.counts.sum()), len(crossed.counts) // 2
     reader = _Reader(
-        read=crossed.counts / n,
-        errors=usable_errors(errors, crossed.cells.shape[1]),
-        n=n,
-        z=float(scipy.stats.norm.ppf((1 + confidence) / 2)),
-        method=f"score {percent(confidence)}",
+        read=crossed.counts / n, errors=usable_errors(errors, crossed.cells.shape[1]), n=n, confidence=confidence
     )
     counts = crossed.counts.reshape(2, half).sum(axis=0)
     scores = tuple(_score(reader, np.arange(half) == place, int(counts[place])) for place in range(half))
@@ -607,8 +603,7 @@ class _Reader:
     read: Array  # (2^k,) shares of the people
     errors: Sequence[ReaderErrors | None]
     n: int  # people
-    z: float  # of the interval
-    method: str
+    confidence: float  # of the interval
 
 
 def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
@@ -622,6 +617,10 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
     if not count or not total:
         return Estimate.undefined(count, "no person has this combination", null_value=0.0)
     share = float(truth[1, cell].sum()) / total
+    if not any(reader.errors):
+        counted = exact_interval(round(share * count), count, confidence=reader.confidence, null_value=_EVEN)
+        return counted.scaled(200, -100)
+    z = float(scipy.stats.norm.ppf((1 + reader.confidence) / 2))
     against, conforming = (np.concatenate(one) for one in ((cell, 0 * cell), (0 * cell, cell)))
     of_cell = truth[:, cell].sum(axis=0) / total
 
@@ -636,13 +635,18 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
 
     def beyond(pi: float) -> float:
         """Excess of the squared difference over what the test allows."""
-        return ((share - pi) * total) ** 2 - reader.z**2 * variance(pi)
+        return ((share - pi) * total) ** 2 - z**2 * variance(pi)
 
     low = 0.0 if beyond(0.0) <= 0 else float(scipy.optimize.brentq(beyond, 0.0, share - _INSIDE))
     high = 1.0 if beyond(1.0) <= 0 else float(scipy.optimize.brentq(beyond, share + _INSIDE, 1.0))
-    p_value = 2 * float(scipy.stats.norm.sf(abs(share - _EVEN) * total / math.sqrt(variance(_EVEN))))
     estimate = Estimate(
-        value=share, low=low, high=high, n=count, null_value=_EVEN, p_value=p_value, method=reader.method
+        value=share,
+        low=low,
+        high=high,
+        n=count,
+        null_value=_EVEN,
+        method=f"score {percent(reader.confidence)}",
+        p_value=normal_p_value((share - _EVEN) * total, math.sqrt(variance(_EVEN))),
     )
     return estimate.scaled(200, -100)
 

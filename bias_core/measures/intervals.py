@@ -240,15 +240,6 @@ def smallest_sign_p(n: int, n_resamples: int = 4999) -> float:
     return 2.0 ** (1 - n) if n <= _MOST_FLIPPED else 1 / (1 + n_resamples)
 
 
-def fewest_signs(level: float) -> int:
-    """Number of units from which on random signs can give p <= ``level``, of 1/5000 or more.
-
-    >>> fewest_signs(0.05), fewest_signs(0.05 / 10)
-    (6, 9)
-    """
-    return next(n for n in itertools.count(1) if smallest_sign_p(n) <= level)
-
-
 def mean_change_test(changes: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
     """The mean of paired differences in [-1, 1], with p of random signs and an interval that also holds far from 0.
 
@@ -605,6 +596,10 @@ def tail_share(values: Array, null_value: float, tail: float) -> float:
     below = float(np.interp(null_value, values, ranks, left=0.0, right=1.0))
     above = float(np.interp(-null_value, -values[::-1], ranks, left=0.0, right=1.0))
     return max(min(below, above), min(1 / (1 + len(values)), tail))
+
+
+FEWEST_DRAWN = 8
+"""Units of each set below which an interval of chance in several sets is not given: of 5 each it is wrong in 10 %."""
 
 
 def expanded_confidence(n: int, confidence: float = 0.95) -> float:

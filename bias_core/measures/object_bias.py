@@ -132,7 +132,7 @@ def jaccard_hallucination(prompt_objects: Words, image_objects: Words, *, fold_p
 def jaccard_hallucination_estimate(
     prompt_objects: Words, image_objects: Words, *, fold_person: bool = True, confidence: float = 0.95
 ) -> Estimate:
-    """:func:`jaccard_hallucination` with its bootstrap interval over images.
+    """:func:`jaccard_hallucination` with the interval of Student's t over images.
 
     Parameters
     ----------

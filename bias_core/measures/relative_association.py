@@ -21,6 +21,7 @@ from bias_core.measures.arrays import (
 )
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.intervals import (
+    FEWEST_DRAWN,
     check_confidence,
     effective_freedom,
     fieller_interval,
@@ -93,7 +94,7 @@ def relative_lean_over_encoders(
     Returns
     -------
     Estimate : positive is nearer to A. nan, with a note, if the encoder does not separate pictures of A and of B; nan
-        ends if a set has one unit.
+        ends if a set has fewer than eight units.
 
     Raises
     ------
@@ -128,11 +129,14 @@ def relative_lean_over_encoders(
     if not denominator > 0:
         return Estimate.undefined(n, _NOT_APART, null_value=null_value)
     value = numerator / denominator
-    if min(map(len, units)) < 2:
-        return Estimate.without_interval(value, n, "a set of one sampling unit has no interval", null_value=null_value)
+    too_few = f"fewer than {FEWEST_DRAWN} units of a set: too few for an interval"
+    if (fewest := min(map(len, units))) < 2:
+        return Estimate.without_interval(value, n, too_few, null_value=null_value)
     low, high, p_value = _interval((numerator, denominator), units, null_value, confidence)
     if math.isnan(low):
         return Estimate.undefined(n, _NOT_APART, null_value=null_value)
+    if fewest < FEWEST_DRAWN:
+        return Estimate.without_interval(value, n, too_few, null_value=null_value)
     method = f"Fieller {percent(confidence)}"
     return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
 

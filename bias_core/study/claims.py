@@ -52,7 +52,7 @@ def decide_claims(
     if n_tests:
         adjusted[tested] = (holm if n_tests <= MOST_IN_HOLM else benjamini_hochberg)(p_values[tested])
     level = 1 - confidence
-    least = [math.nan] * len(estimates) if smallest_p is None else [p * min(n_tests, MOST_IN_HOLM) for p in smallest_p]
+    least = [math.nan] * len(estimates) if smallest_p is None else [p * _holm_factor(n_tests) for p in smallest_p]
     return tuple(
         _decide_claim(estimate, float(p_value), n_tests, level, least_p)
         for estimate, p_value, least_p in zip(estimates, adjusted, least, strict=True)
@@ -141,12 +141,32 @@ def with_claims(results: Results, family: Callable[[Finding], str | None], *, co
 
 
 def fewest_units(claim: Claim) -> int:
-    """Return the fewest units of which an exact test of signs can reject anything: 2 / 2ⁿ is at most the level.
+    """Return the fewest units of which an exact test of signs, alone in its family, is clear: 2 / 2ⁿ is the smallest p.
 
-    >>> fewest_units(decide_claims([Estimate(value=1.0, low=0.1, high=2.0, n=9, null_value=0.0, p_value=0.02)])[0])
-    6
+    >>> number = Estimate(value=1.0, low=0.1, high=2.0, n=9, null_value=0.0, p_value=0.02)
+    >>> fewest_units(decide_claims([number])[0]), fewest_units(decide_claims([number] * 10)[0])
+    (6, 9)
     """
-    return math.ceil(math.log2(2 / claim.level) - _ROUNDING)
+    return math.ceil(math.log2(2 * _holm_factor(claim.n_tests) / claim.level) - _ROUNDING)
+
+
+def _holm_factor(n_tests: int) -> int:
+    """Return by what the smallest p of a family is multiplied: many equal ones are not adjusted in a larger family."""
+    return n_tests if 1 <= n_tests <= MOST_IN_HOLM else 1
+
+
+def require_units(estimate: Estimate, n: int, units: str = "pictures") -> Estimate:
+    """Return an estimate, without interval and p if its sample has fewer than ten units.
+
+    Few pictures that happen to be alike seem certain: of four that show women or men as often, all agree in one of
+    eight samples.
+    """
+    from bias_core.measures.intervals import FEWEST_RESAMPLED
+
+    if n >= FEWEST_RESAMPLED or math.isnan(estimate.low):
+        return estimate
+    note = f"an interval needs at least {FEWEST_RESAMPLED} {units}, and there are {n}"
+    return replace(estimate, low=math.nan, high=math.nan, p_value=math.nan).with_note(note)
 
 
 FIXED_N = "the interval assumes a number of pictures that was fixed in advance; this run stopped early"

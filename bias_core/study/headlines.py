@@ -24,7 +24,8 @@ HEADLINE, AS_PUBLISHED = "headline", "as in the paper"
 COUNTED, FALSE_CLAIMS = "headlines", 0.05
 """Key of the table of counted headlines, and the accepted share of those that claim something without planted bias."""
 NO_PICTURES = "without pictures"  # prefix of "what is planted" if nothing is drawn
-CONTRAST = "against the others"  # the way in which the app searches texts for clusters
+CONTRAST = "as in the app"  # the way in which texts for clusters are searched
+ONE, TWO, NATURAL, RANDOM = "one attribute", "two attributes", "natural", "at random"  # kinds of clusters
 
 ADVICE: Mapping[str, str] = {
     "intervals too narrow": "Trust its value and its ranking; its interval is too narrow.",
@@ -75,13 +76,14 @@ def _texts_headline(report: StudyReport) -> str:
         one.key: format_share(one.estimate.value, one.estimate.low, one.estimate.high, n=one.estimate.n)
         for one in report.results.findings
     }
-    planted, none = (shares.get(f"{CONTRAST} {is_planted}") for is_planted in (True, False))
-    if planted is None:
-        return "No planted attribute is present in enough pictures and absent in enough others to form clusters."
-    return (
-        f"Clusters that share a planted attribute: one of the three best texts names it in {planted}. "
-        f"Clusters without one: such a word appears in {none}."
+    says = (
+        (ONE, "names the attribute that a cluster shares in"),
+        (TWO, "one of two in clusters of two attributes in"),
+        (NATURAL, "one of those that tell a cluster apart as it is found in"),
+        (RANDOM, "and is called specific to a half at random in"),
     )
+    named = [f"{what} {shares[f'{CONTRAST} {kind}']}" for kind, what in says if f"{CONTRAST} {kind}" in shares]
+    return f"The text that the headline shows {'; '.join(named)}." if named else "No cluster could be formed."
 
 
 class VerdictLine(NamedTuple):

@@ -21,7 +21,7 @@ N_SEEDS = 12
 
 
 class Planted:
-    """Of 12 seeds the prior embeds this many men, and the decoder draws this many, by prompt."""
+    """Men among 12 seeds that the prior embeds, and that the decoder draws, by prompt."""
 
     batch_size = 4
     in_prior, in_pictures = {PERSON: 4, DOCTOR: 7}, {PERSON: 6, DOCTOR: 12}
@@ -90,5 +90,5 @@ def test_prompts_that_do_not_differ_and_models_without_a_prior_are_refused(servi
     design = find_design(NAME)
     with pytest.raises(InvalidInput, match="a comparison needs a prompt, others"):
         plan_study(design, StudySettings(**SETTINGS | {"options": {"other_texts": [PERSON]}}), services)
-    with pytest.raises(InvalidInput, match="calibration-renderer has no prior that draws the embedding"):
+    with pytest.raises(InvalidInput, match="calibration-renderer has no prior that can be read here"):
         plan_study(design, StudySettings(**SETTINGS | {"model": "calibration-renderer"}), services)

@@ -28,6 +28,7 @@ from bias_core.types import Attribute, Estimate
 from bias_core.world.models import scene_of
 from tests import shared
 from tests.attack.test_long_texts import MAX_TEXT, UNITS, fault
+from tests.claimed import broken_claims
 
 services = world = shared.real_services
 
@@ -336,7 +337,18 @@ def test_planted_ages_are_read_and_named_and_labels_by_hand_are_crossed_anew(ser
     assert cells.loc["ceo, old", "STS"] > 0 > cells.loc["ceo, not old", "STS"]
     assert "% of ceo with “old” match the stereotype" in study_of(CROSSED).headline(swapped)
     flipped = {(one.image_id, one.position): FLIPPED[one.perceived_gender] for one in people.itertuples()}
-    again = relabelled(swapped, flipped).results.frame("crossed_scores").set_index("combination")
+    by_hand = relabelled(swapped, flipped)
+    assert not broken_claims(swapped) + broken_claims(by_hand)
+    families = {}
+    for found in by_hand.results.findings:
+        if found.claim is not None and found.p_value is not None and not found.claim_of:
+            crossed_by = found.key.partition("-")[0] if found.key.startswith(("crossed-", "further-")) else ""
+            families.setdefault(crossed_by or study_of(CROSSED).family(found), []).append(found.claim.n_tests)
+    assert {name: len(sizes) for name, sizes in families.items()} == {
+        name: sizes[0] for name, sizes in families.items()
+    }
+    assert {"crossed", "further"} < set(families)  # the others are decided anew, of all new numbers
+    again = by_hand.results.frame("crossed_scores").set_index("combination")
     assert again["STS as counted"].tolist() == pytest.approx((-cells["STS as counted"]).tolist())
 
 

@@ -152,8 +152,9 @@ def test_prior_and_decoder_add_up_and_a_planted_part_is_found():
     assert effects.prior.value == pytest.approx(2 / 5)
     assert effects.whole.value == pytest.approx(3 / 5)
     assert effects.decoder.value == pytest.approx(1 / 5)
-    # Twice the interval of half the difference: with ±1 added, the mean is 0.5 / 7.
     assert effects.decoder.low < 0 < effects.decoder.high
+    # A seed whose embedding loses what its picture gains counts twice: (2 + 0) / 2.
+    assert prior_effects([1, -1], [-1, -1], [-1, -1], [1, -1]).decoder.value == 1
     swapped = prior_effects(prior_after, prior, pictures_after, pictures)
     assert swapped.decoder.value == -effects.decoder.value
     assert prior_effects(prior, prior_after, prior, prior_after).decoder.value == 0

@@ -105,6 +105,20 @@ def test_the_order_is_that_of_the_probabilities(model):
     assert texts == [PREFIXES[1] + piece for piece in expected]
 
 
+def test_the_probability_of_a_text_is_that_of_its_tokens_in_turn(model):
+    network, tokenizer, _, _ = model._parts()
+    for ends in (False, True):
+        expected = []
+        for text in PREFIXES:
+            ids = [token for token in tokenizer(text)["input_ids"] if token != tokenizer.eos_token_id]
+            ids += [tokenizer.eos_token_id] * ends
+            with torch.inference_mode():
+                logs = network(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
+            expected.append(sum(float(logs[place, token]) for place, token in enumerate(ids[1:])))
+        assert model.log_probabilities(PREFIXES, ends=ends) == pytest.approx(expected, abs=1e-3)
+    assert (model.log_probabilities(PREFIXES, ends=True) < model.log_probabilities(PREFIXES, ends=False)).all()
+
+
 def test_words_are_set_apart_and_pieces_are_not(words, pieces):
     assert all(text.startswith("a doctor ") for text in words.propose(["a doctor"], 50)[0])
     assert any(not text.startswith("a doctor ") for text in pieces.propose(["a doctor"], 300)[0])

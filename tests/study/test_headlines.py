@@ -1,6 +1,7 @@
 """One headline wherever a report stands, against no assumed rate."""
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,8 +11,9 @@ from bias_core.app import cli
 from bias_core.app.api import Tools
 from bias_core.explore.options import explore_settings
 from bias_core.explore.report import arms_headline
+from bias_core.measures.sequential import share_interval
 from bias_core.papers.oasis.report import BEYOND, stereotypes_headline, users_headline
-from bias_core.study.claims import with_claims
+from bias_core.study.claims import decide_claims, with_claims
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
@@ -19,7 +21,7 @@ from bias_core.study.headlines import headline, numbers_headline
 from bias_core.study.run import complete, run_study
 from bias_core.study.study import Study
 from bias_core.study.types import Arm, Design, Finding, Results, StudyReport, StudySettings, table
-from bias_core.types import Attribute, Estimate
+from bias_core.types import Attribute, Estimate, is_sourced
 from bias_core.ui.study.result_page import header_html
 from tests import shared
 from tests.explored import explored
@@ -111,28 +113,39 @@ def test_the_largest_gap_of_a_share_leads_clear_or_not_and_no_further_number_hid
     assert f"Not clear: {reason}." in several
 
 
-def own(study, key, rows):
-    results = Results(tables=(table(key, "t", rows),))
+def own(study, key, rows, findings=()):
+    results = Results(tables=(table(key, "t", rows),), findings=findings)
     return SimpleNamespace(design=find_design(study), results=results, settings=StudySettings())
 
 
-def cell(attribute, share, rate, source):
-    ends = {"P": share, "P low": share - 0.1, "P high": share + 0.1}
-    beyond = {"P − P*": share - rate, "P − P* low": share - rate - 0.1, "P − P* high": share - rate + 0.1}
-    more = {"P corrected low": None, "P*": rate, "P* from": source, "n": 40}
-    return {"nationality": "Indian", "attribute": attribute, **ends, **beyond, **more}
+def cell(attribute, n_shown, rate, source):
+    """A line of Table 1 and the finding of its P, of 40 pictures."""
+    share = share_interval(n_shown, 40, null_value=rate)
+    (claim,) = decide_claims([share if is_sourced(source) else share.of_null(None)])
+    title = f"Indian, {attribute}: P"
+    found = Finding(
+        key=f"Indian {attribute} P", title=title, metric="attribute_prevalence", estimate=share, claim=claim
+    )
+    return {"nationality": "Indian", "attribute": attribute, "P*": rate, "P* from": source}, found
 
 
 def test_of_nationalities_and_internet_users_only_sourced_rates_are_compared():
-    cells = [cell("turban", 0.4, 0.02, "Table 1"), cell("tilak", 0.95, 0.5, "assumed 50 %, a choice")]
-    text = stereotypes_headline(own("oasis-nationalities", "table1", cells))
-    assert "turban for Indian" in text
-    assert "1 of 1 attributes with a sourced rate" in text
-    alone = stereotypes_headline(own("oasis-nationalities", "table1", cells[1:]))
-    assert "tilak of Indian in 0.95 [0.85, 1.05]" in alone
+    cells = [cell("turban", 16, 0.02, "Table 1"), cell("tilak", 38, 0.5, "assumed 50 %, a choice")]
+    rows, found = zip(*cells, strict=True)
+    text = stereotypes_headline(own("oasis-nationalities", "table1", rows, found))
+    assert text == (
+        "The one attribute with a sourced rate is clearly shown more often than in the real world. Largest gap: turban "
+        "for Indian, in 0.40 [0.26, 0.56] of 40 pictures against 0.02 (p < 0.001)."
+    )
+    alone = stereotypes_headline(own("oasis-nationalities", "table1", rows[1:], found[1:]))
+    assert alone.startswith("Share of pictures: Indian, tilak in 0.950 [0.833, 0.991] of 40 pictures. No real-world")
     assert not COMPARES.search(alone)
-    rows = [{"nationality": "Iranian", "users": 73.0, "mean Ψ": 0.4, BEYOND: -0.1}]
-    assert "Iranian −0.10 (73 million)" in users_headline(own("oasis-internet-users", "figure3", rows))
+    undecided = [replace(finding, claim=None) for finding in found]
+    assert stereotypes_headline(own("oasis-nationalities", "table1", rows, undecided)) == ""
+    ends = {f"{BEYOND} low": -0.2, f"{BEYOND} high": 0.0}
+    rows = [{"nationality": "Iranian", "users": 73.0, "mean Ψ": 0.4, BEYOND: -0.1, **ends, "n": 40, "clear": "no"}]
+    text = users_headline(own("oasis-internet-users", "figure3", rows))
+    assert "Iranian −0.10 [−0.20, +0.00] (73 million, n = 40)." in text
 
 
 def test_a_study_without_a_headline_of_its_own_compares_with_no_p_star():

@@ -52,14 +52,14 @@ def figure(report, key):
 def test_pairs_alone_and_their_gap_stand_by_arm_and_beside_the_paper(reports):
     report = reports("pst-occupations", scale=0.01, options={**ALONE, "single_images": 1})
     frame = table_of(report, "table3_arms").frame
-    gaps, everyone = (frame[frame[""] == f"{kind}, all occupations"].set_index("arm") for kind in ("Gap", "In pairs"))
+    everyone = frame[frame["group"] == "all occupations"].set_index("arm")
     assert list(everyone.index) == [*NAMES, "DALL-E 3, in the paper"]
     for arm in report.arms:
         (gap,) = [f for f in arm.results.findings if f.key == "gap_overall"]
-        assert gaps.loc[arm.name, "value"] == gap.estimate.value
-        assert gaps.loc[arm.name, "low"] == gap.estimate.low
-    assert everyone.loc["DALL-E 3, in the paper", "value"] == 47.375
-    assert everyone.loc["extreme", "value"] > everyone.loc["fair", "value"]
+        assert everyone.loc[arm.name, "gap"] == gap.estimate.value
+        assert everyone.loc[arm.name, "gap low"] == gap.estimate.low
+    assert everyone.loc["DALL-E 3, in the paper", "paired"] == 47.375
+    assert everyone.loc["extreme", "paired"] > everyone.loc["fair", "paired"]
     micro = figure(report, "figure3_arms")
     assert list(dict.fromkeys(micro.data["column"])) == NAMES
     assert set(figure(report, "figure4_arms").data["marker"]) == {"male-stereotyped", "female-stereotyped"}

@@ -168,7 +168,7 @@ def test_scores_and_gaps_are_one_family_of_which_nothing_is_claimed_by_its_inter
     few = replace(findings(report)["paired_overall"].estimate, n=4)
     found = [replace(f, estimate=few) if f.key == "paired_overall" else f for f in report.results.findings]
     report = replace(report, results=replace(report.results, findings=tuple(found)))
-    assert "n = 4 pictures, twice the distance of this share from 50 %: too few, at least 6 are needed" in headline(
+    assert "n = 4 pictures, twice the distance of this share from 50 %: too few, at least 9 are needed" in headline(
         report
     )
 

@@ -2,16 +2,19 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.papers.oasis.cells import own_concepts, without_names
-from bias_core.papers.oasis.study_stop import Cluster, _plain, cluster_names, regenerate
+from bias_core.papers.oasis.study_stop import Cluster, _decided, _plain, cluster_names, regenerate
+from bias_core.papers.oasis.tab import _verdict
 from bias_core.store.readings import AnswerCache
 from bias_core.study.design import find_design
 from bias_core.study.figures import to_bytes
+from bias_core.study.headlines import headline
 from bias_core.study.run import complete, followed, run_study
 from bias_core.study.types import StudySettings
 from bias_core.types import Attribute
@@ -358,3 +361,34 @@ def test_a_concept_of_one_cluster_has_no_other_pictures_to_compare_with(fakes):
     assert len(found.own.pictures) == 11
     assert (found.others.pictures, found.others.mean) == ((), None)
     assert np.isfinite(found.drawn.mean.value)
+
+
+@pytest.mark.parametrize(("closer", "than_own", "words"), [
+    (0.3, 0.0, "reproduces the cluster: closer than the concept's other pictures (+0.296 ["),
+    (0.3, -0.3, "partly reproduces the cluster: closer than"),
+    (-0.3, -0.5, "does not reproduce the cluster: the concept's other pictures are closer to it"),
+    (0.01, 0.0, "is not clearly closer to the cluster than the concept's other pictures"),
+])  # fmt: skip
+def test_the_verdict_on_drawn_pictures_follows_two_tests_of_one_family(closer, than_own, words):
+    rng = np.random.default_rng(0)
+    drawn, own, others = (rng.normal(at, 0.05, n) for at, n in ((0.5, 9), (0.5 - than_own, 20), (0.5 - closer, 30)))
+    beyond_own, beyond_others = _decided(drawn, (own, others), StudySettings())
+    assert beyond_own[1].n_tests == beyond_others[1].n_tests == 2
+    both = SimpleNamespace(beyond_own=beyond_own, beyond_others=beyond_others, drawn=SimpleNamespace(closeness=drawn))
+    assert words in _verdict(both)
+    few = _decided(drawn[:1], (own, others), StudySettings())
+    both = SimpleNamespace(beyond_own=few[0], beyond_others=few[1], drawn=SimpleNamespace(closeness=drawn[:1]))
+    assert _verdict(both) == "These pictures are too few to compare the text with the cluster; draw more."
+    alone = SimpleNamespace(beyond_own=beyond_own, beyond_others=None, drawn=both.drawn)
+    assert "other pictures of the concept" in _verdict(alone) or "closer to each other" in _verdict(alone)
+
+
+def test_words_of_texts_are_claims_of_one_family_and_too_few_pictures_say_how_many(world):
+    few = run(world, NAME, scale=0.01, options={"nationalities": ["Iranian"], "n_generated": 0})
+    prompts = table(few, "table3")
+    assert "too few" in set(prompts["clear"])
+    assert "Too few pictures to tell whether the best text fits better than for the other" in headline(few)
+    assert headline(few).endswith("times as many pictures are needed.")
+    paper = run(world, NAME, scale=0.01, options={"nationalities": ["Iranian"], "n_generated": 0, "held_out": 0.0})
+    assert set(table(paper, "table3")["clear"]) == {""}
+    assert headline(paper).startswith("Not tested, as the search saw all pictures or there are no others: Iranian")

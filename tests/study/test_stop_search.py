@@ -43,10 +43,13 @@ class BagOfWords:
 
 
 class Words:
-    """A language model that proposes words in one order whatever came before."""
+    """A language model that proposes words in one order whatever came before; a text with "rose" cannot end."""
 
     def __init__(self, words=WORDS):
         self.words = words
+
+    def log_probabilities(self, texts, *, ends):
+        return np.array([-9.0 if "rose" in text and ends else -len(text.split()) for text in texts])
 
     def propose(self, prefixes, n):
         return [[f"{prefix} {word}" for word in self.words[:n]] for prefix in prefixes]
@@ -257,11 +260,44 @@ def test_the_average_image_is_the_mean_pixel_by_pixel_of_the_first_size_whatever
         cluster_average_image([])
 
 
+def test_the_weight_of_the_language_model_is_added_and_nothing_else_changes():
+    encoder = BagOfWords()
+    images = images_near(encoder, f"{PREFIX} old rose")
+    every = [" ".join([PREFIX, *words]) for words in itertools.product(WORDS, repeat=2)]
+    for weight in (0.0, 0.02, 0.2):
+        scores = [
+            mean_cosine(images, row) + weight * (-9.0 if "rose" in text else -7.0)
+            for text, row in zip(every, encoder.encode_texts(every), strict=True)
+        ]
+        (found,) = optimise_prompts(images, encoder, Words(), prior_weight=weight, beam_width=11, top_k=1)
+        assert found.text == every[int(np.argmax(scores))], weight
+        (row,) = encoder.encode_texts([found.text])
+        assert found.score.value == pytest.approx(mean_cosine(images, row), abs=1e-6)  # the cosine alone
+    assert "rose" not in found.text
+
+
+def test_shown_texts_differ_for_the_encoder_and_stand_in_the_order_of_their_measure():
+    encoder = BagOfWords()
+    encoder.directions["hat"] = encoder.directions["turban"]
+    images, others = (
+        images_near(encoder, f"{PREFIX} turban", n=20, noise=2),
+        images_near(encoder, "a rose", n=30, noise=2),
+    )
+    for contrast, name in ((True, "specificity"), (False, "score")):
+        found = optimise_prompts(
+            images, encoder, Words(), n_tokens=1, other_embeddings=others, contrast=contrast, held_out=0.5, top_k=11
+        )
+        assert len(found) == len(WORDS) - 1
+        values = [getattr(prompt, name).value for prompt in found]
+        assert values == sorted(values, reverse=True)
+
+
 @every([
     (np.empty((0, D)), {}, "empty"), (np.zeros((3, D)), {}, "zeros"), (np.full((3, D), np.nan), {}, "finite"),
     (np.ones(D), {}, "shape"), (np.ones((3, D + 1)), {}, "same dimension"),
     (np.ones((3, D)), {"other_embeddings": np.ones((2, D + 2))}, "same dimension"),
     (np.ones((3, D)), {"contrast": True}, "other_embeddings"),
+    (np.ones((3, D)), {"prior_weight": -1}, "prior_weight must be 0 or more; got -1"),
     (np.ones((3, D)), {"held_out": 1}, r"held_out .* got 1"),
     *((np.ones((3, D)), {name: 0}, f"{name} must be at least 1; got 0")
       for name in ("n_tokens", "beam_width", "n_candidates", "top_k")),

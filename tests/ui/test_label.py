@@ -301,7 +301,10 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     updates = shown.finished(report)
     assert updates[people.corrected]["visible"]
     assert "8 of the 8 pictures" in updates[people.corrected]["value"]
-    lead = re.search(r"man: P, corrected by people’s labels: \d+\s% \[\d+, \d+\]", updates[shown.parts["header"]])[0]
+    lead = re.search(
+        r"man: P, corrected by people’s labels \(8 of 12, by 3 people\): \d+\s% \[\d+, \d+\]",
+        updates[shown.parts["header"]],
+    )[0]
     corrected = f"Corrected by people’s labels of 8 of them: {lead.rpartition(': ')[2]} (by 3 people)"
     assert corrected in updates[shown.parts["claim"]]
     written = take(people.extended(report), "report::md", visitor.folder).read_text()

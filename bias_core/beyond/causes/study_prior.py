@@ -65,7 +65,8 @@ def _model_with_prior(model: object, name: str) -> HasPrior:
     if isinstance(model, HasPrior):
         return model
     raise InvalidInput(
-        f"{name} has no prior that draws the embedding of a picture; choose a model that has one, such as kandinsky-2-2"
+        f"{name} has no prior that can be read here; this study needs an unCLIP model, such as kandinsky-2-2, that "
+        "draws in this process"
     )
 
 

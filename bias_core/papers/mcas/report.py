@@ -43,7 +43,15 @@ from bias_core.study.arm_comparison import (
     sets_sample,
     table_over_arms,
 )
-from bias_core.study.claims import NO_CLAIM, claim_columns, decide_claims, family_note, p_words, without_fixed_n
+from bias_core.study.claims import (
+    NO_CLAIM,
+    claim_columns,
+    decide_claims,
+    family_note,
+    p_words,
+    require_units,
+    without_fixed_n,
+)
 from bias_core.study.design import ReportTexts
 from bias_core.study.report_text import table_of
 from bias_core.study.study_data import StudyData
@@ -79,6 +87,7 @@ _PERSON = re.compile(r"\b(person|people|child|children)\b", re.I)
 _BEFORE_NOUN = re.compile(r"^(?:.*?\bof\s+)?(?:(?:an?|the|one)\s+)?", re.I)
 _TARGET = "target"  # kind of the pictures of targets
 _NO_POLES = "its poles were not drawn"
+_TOO_FEW = "Too few pictures to tell."
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -233,11 +242,12 @@ def places_of(
     pictures = relative_lean_over_encoders(readings, groups=prompts, null_value=null_value, confidence=confidence)
     difference = relative_lean_difference_estimate(pictures, texts, confidence=confidence)
     units = [list(frame.loc[part, "unit"]) for part in parts]
+    n = int(parts[0].sum())
     return Places(
         pictures=pictures,
         texts=texts,
-        difference=difference,
-        amplification=log_amplification_estimate(pictures, texts, confidence=confidence),
+        difference=require_units(difference, n),
+        amplification=require_units(log_amplification_estimate(pictures, texts, confidence=confidence), n),
         sample=None if math.isnan(difference.value) else _sample(readings, units, texts),
     )
 
@@ -282,17 +292,22 @@ def target_finding(name: str, title: str, places: Places, sides: Sides, claim: C
     a, b = sides.called
     undefined = f"Undefined: {places.difference.note}."
     is_undefined = math.isnan(places.difference.value)
+    *clear, unclear = _closer(a, b, "Its pictures", "its words are")
+    unclear = _TOO_FEW if claim.verdict == "too few" else unclear
     return finding(
         f"difference {name}", title, "relative_lean_difference", places.difference, undefined * is_undefined,
         claim=claim, sample=places.sample,
-        readings=() if is_undefined else _closer(a, b, "Its pictures", "its words are"),
+        readings=() if is_undefined else (*clear, unclear),
     )  # fmt: skip
 
 
 def _closer(a: str, b: str, pictures: str, words: str) -> tuple[str, str, str]:
     """Return the readings of δ′."""
-    to_a, to_b = (f"{pictures} are closer to {side} than {words}." for side in (a, b))
-    return to_a, to_b, "No clear difference from the words."
+    return (
+        f"{pictures} are closer to {a} than {words}.",
+        f"{pictures} are closer to {b} than {words}.",
+        "No clear difference from the words.",
+    )
 
 
 def group_findings(
@@ -401,8 +416,8 @@ def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]
     shifts = iter(_decide([places.difference for places in placed], settings, fixed_n=fixed_n))
     claims = [NO_CLAIM if one.places is None else next(shifts) for one in targets]
     of_mcas = _decide([one.scores.mcas_interval for one in targets], settings, fixed_n=fixed_n)
-    by_place = any(claim.n_tests for claim in claims) or bool(placed)
-    headed, tested = (claims, "δ′") if by_place else (of_mcas, "MCAS")
+    has_shift = any(not math.isnan(places.difference.value) for places in placed)
+    headed, tested = (claims, "δ′") if has_shift else (of_mcas, "MCAS")
     repaired = [one for _, findings in summaries for one in findings if one.key.split()[0] in REPAIRED]
     return Results(
         findings=(
@@ -428,7 +443,13 @@ def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]
             *(one for _, findings in summaries for one in findings if one not in repaired),
         ),
         tables=(
-            TEXTS.table("table3", map(_row, targets, headed), a=a, b=b, clear=family_note(headed, f"numbers {tested}")),
+            TEXTS.table(
+                "table3",
+                [_row(target, claim, tested) for target, claim in zip(targets, headed, strict=True)],
+                a=a,
+                b=b,
+                clear=family_note(headed, f"numbers {tested}"),
+            ),
             TEXTS.table("scores", [row for target in targets for row in _score_rows(target, f"{a} and {b}")]),
             TEXTS.table("table4", [*(row for row, _ in summaries), *_printed_rows(design, sides.names)]),
         ),
@@ -438,9 +459,7 @@ def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]
 
 
 def _unclear(claim: Claim) -> str:
-    if claim.verdict == "too few":
-        return "Too few pictures to tell."
-    return "No clear association with either side."
+    return _TOO_FEW if claim.verdict == "too few" else "No clear association with either side."
 
 
 def _title(target: Target) -> str:
@@ -451,17 +470,18 @@ def _mcas(target: Target, model: str) -> float | None:
     return target.published.get(model, {}).get("mcas")
 
 
-def _row(target: Target, claim: Claim) -> dict[str, Any]:
-    """Return the line of Table 3 of a target, with the claim on δ′, or without poles on MCAS."""
+def _row(target: Target, claim: Claim, tested: str) -> dict[str, Any]:
+    """Return the line of Table 3 of a target, with the claim on the ``tested`` number, δ′ or MCAS."""
     scores, bias = target.scores, target.bias
-    tested = target.scores.mcas_interval if target.places is None else target.places.difference
+    shift = None if target.places is None else target.places.difference
+    number = scores.mcas_interval if tested == "MCAS" or shift is None else shift
     row: dict[str, Any] = {
         "type": target.category,
         "target": target.keyword,
         "dominated": target.dominated,
         **place_columns(target.places),
         **columns("MCAS", scores.mcas_interval),
-        **claim_columns(tested, claim),
+        **claim_columns(number, claim),
         **columns("δ", bias.diffusion_bias),
         **columns("α", bias.bias_amplification),
         "why no α": bias.bias_amplification.note if math.isnan(bias.bias_amplification.value) else "",

@@ -37,6 +37,16 @@ class OptimisedPrompt:
     # on images that the search did not see, else without null value and p; None without other images
     specificity: Estimate | None = None
 
+    @property
+    def test(self) -> Estimate:
+        """Specificity, or an undefined estimate without other images."""
+        return self.specificity or Estimate.undefined(0, "there are no other pictures")
+
+    @property
+    def n_others(self) -> int:
+        """Number of other images that are scored."""
+        return max(0, self.test.n - self.score.n)
+
 
 def optimise_prompts(
     image_embeddings: ArrayLike,

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from bias_core.measures.agreement import kendall_tau
-from bias_core.measures.intervals import fewest_signs, smallest_p_value, with_p_through_ends
+from bias_core.measures.intervals import smallest_p_value, with_p_through_ends
 from bias_core.measures.propagation import StepsSeen
 from bias_core.number_text import format_change, format_estimate, format_given, format_share, state_p
 from bias_core.papers.oasis.prompt_search import PERMUTATIONS
-from bias_core.study.claims import p_words
+from bias_core.study.claims import NO_CLAIM, fewest_units, p_words
 from bias_core.study.design import ReportTexts
 from bias_core.study.report_text import table_of
 from bias_core.study.types import (
@@ -49,18 +49,16 @@ def steps_headline(report: StudyReport) -> str:
     if clear:
         which = f"{len(clear)} of {n} attributes {'is' if len(clear) == 1 else 'are'}" if n > 1 else "The attribute is"
         return f"{which} clearly {base}, over all steps of {n_seeds} seeds: {listed(clear, '; ')}."
+    key = f"{rows[0]['nationality']} {rows[0]['attribute']}"
+    claim = next(finding.claim for finding in report.results.findings if finding.key == key) or NO_CLAIM
     says = f"With {n_seeds} seeds, {f'none of {n} attributes is' if n > 1 else 'the attribute is not'} clearly {base}."
+    reason = f" Not clear: {claim.reason}." if claim.verdict == "not clear" and claim.reason else ""
     if (table["clear"] == "too few").all():
-        needed = fewest_signs((1 - report.settings.confidence) / min(n, MOST_IN_HOLM))
         says = (
             f"Of {n_seeds} seed{'s' * (n_seeds > 1)}, too few, it cannot be told whether "
-            f"{f'any of {n} attributes' if n > 1 else 'the attribute'} is {base}: at least {needed} are needed."
+            f"{f'any of {n} attributes' if n > 1 else 'the attribute'} is {base}: at least "
+            f"{fewest_units(claim) if claim.n_tests else 2} are needed."
         )
-    key = f"{rows[0]['nationality']} {rows[0]['attribute']}"
-    claim = next(finding.claim for finding in report.results.findings if finding.key == key)
-    reason = (
-        f" Not clear: {claim.reason}." if claim is not None and claim.verdict == "not clear" and claim.reason else ""
-    )
     return f"{says} {'Farthest: ' if n > 1 else ''}{_gain_words(rows[0], n)}.{reason}"
 
 
@@ -82,33 +80,41 @@ def texts_of(report: StudyReport) -> pd.DataFrame:
 
 
 def texts_headline(report: StudyReport) -> str:
-    """Say which texts clearly fit their cluster better than the concept's other pictures."""
+    """Say which first texts clearly fit their cluster better than the concept's other pictures, and which are weak."""
     all_texts = texts_of(report)
     if all_texts.empty or "clear" not in all_texts:
         return ""
-    texts = all_texts.drop_duplicates("name")
+    texts = all_texts.drop_duplicates("name").sort_values("specificity", ascending=False, kind="stable")
     words = texts["clear"].where((texts["clear"] != "yes") | (texts["specificity"] > 0), "no")
     by_word = {word: texts[words == word] for word in ("yes", "no", "too few", "")}
-    specific_texts = [
-        f"{row['name']} ({100 * row['share']:.0f} % of the concept's pictures): “{row['prompt']}” "
-        f"({format_change(row['specificity'], row['specificity low'], row['specificity high'])}, n = {row['n']})"
-        for row in by_word["yes"].to_dict("records")
-    ]
-    says = [
-        f"Texts that clearly fit a cluster better than the concept's other pictures: {listed(specific_texts, '; ')}."
-    ]
-    says = says if specific_texts else []
+    options = option_values(report.settings.options)
+    how = "Most specific" if options.get("contrast", True) else "Closest and specific"
+    says = []
+    if len(by_word["yes"]):
+        first, *others = by_word["yes"].to_dict("records")
+        by = format_change(first["specificity"], first["specificity low"], first["specificity high"])
+        named = [f"{_quote(first, options)} (by {by}, n = {first['n']})", *(_quote(row, options) for row in others)]
+        says.append(f"{how} to a cluster: {listed(named, '; ')}.")
     for word, what in _NOT_SPECIFIC.items():
-        names = by_word[word]["name"].tolist()
-        says += [f"{what}: {listed(names, '; ')}."] if names else []
+        named = [
+            f"{_quote(row, options)}{' (' + format_change(row['specificity']) + ')' if word == 'no' else ''}"
+            for row in by_word[word].to_dict("records")
+        ]
+        says += [f"{what}: {listed(named, '; ')}."] if named else []
     if len(by_word["too few"]):
-        level = (1 - report.settings.confidence) / min(int((all_texts["clear"] != "").sum()), MOST_IN_HOLM)
+        n_tests = int((all_texts["clear"] != "").sum())
+        level = (1 - report.settings.confidence) / (n_tests if n_tests <= MOST_IN_HOLM else 1)
         says.append(f"About {_times_needed(by_word['too few'], level)} times as many pictures are needed.")
     return " ".join(says)
 
 
+def _quote(row: Mapping[Any, Any], options: Mapping[str, Any]) -> str:
+    """Return a cluster and its text without the beginning that all texts have."""
+    return f"{row['name']} “{str(row['prompt']).removeprefix(str(options.get('prefix', ''))).strip()}”"
+
+
 _NOT_SPECIFIC = {
-    "no": "Not clearly better than for the other pictures are the best texts of",
+    "no": "Weak, not clearly better than for the other pictures",
     "too few": "Too few pictures to tell whether the best text fits better than for the other pictures",
     "": "Not tested, as the search saw all pictures or there are no others",
 }
@@ -131,7 +137,10 @@ def stereotypes_headline(report: StudyReport) -> str:
     if not compared:
         seen = [f"{shares[key].title.removesuffix(': P')} in {_share_words(shares[key].estimate)}" for key in rows]
         return f"Share of pictures: {listed(seen)}. {_NO_SOURCE}"
-    above = [share for share in compared if share.claim is not None and share.claim.verdict == "above"]
+    claims = [share.claim for share in compared if share.claim is not None]
+    if len(claims) < len(compared):  # a report of an earlier version
+        return ""
+    above = [share for share, claim in zip(compared, claims, strict=True) if claim.verdict == "above"]
     zeta = option_values(report.settings.options).get("threshold")
     what = f"shown more often than in the real world{f' by more than {zeta:g}' if zeta else ''}"
     farthest = max(above or compared, key=lambda share: share.estimate.value - rows[share.key]["P*"])
@@ -179,6 +188,8 @@ def doctors_headline(report: StudyReport) -> str:
 def users_headline(report: StudyReport) -> str:
     """Say how far the pictures of each nationality are from the real world, fewest internet users first."""
     table = table_of(report, "figure3").frame
+    if "clear" not in table:  # a report of an earlier version
+        return ""
     if table[BEYOND].isna().all():
         return "No attribute of these nationalities has a real-world rate with a source, so none is compared."
     without = table["nationality"][table[BEYOND].isna()].tolist()

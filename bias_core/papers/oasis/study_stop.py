@@ -76,6 +76,8 @@ _LONGEST = 26  # letters above a picture
 TYPICAL = "similarity to its cluster"
 """Column: a picture's mean cosine to the cluster's pictures, or to the others if it is one of them."""
 MOST_DRAWN = 64
+PRIOR_WEIGHT = 0.02
+"""Weight of a text's log-probability in the calibration world, whose encoder never read texts that are no phrases."""
 _OF_SEARCH = ("prefix", "n_tokens", "beam_width", "n_candidates", "top_k", "held_out")  # options of the search
 
 
@@ -110,15 +112,25 @@ class PromptSearchOptions(NationalityOptions):
         "Search for texts that separate the cluster from the nationality's other pictures; the paper searches for "
         "those closest to its own",
     )
+    prior_weight: float | None = setting(
+        None,
+        "Weight of the language model",
+        "Added to a text's cosine for each unit of its log-probability, so that the search finds phrases; 0 as in the "
+        f"paper. Left out: {PRIOR_WEIGHT} if pictures, encoder and language model are of the calibration world, else 0",
+        ge=0,
+        le=1,
+    )
     held_out: float = setting(
         0.5, "Pictures held out", "Share of pictures that are only scored, not searched; the paper uses 0",
         ge=0, le=0.9,
     )  # fmt: skip
-    top_k: int = setting(3, "Shown texts", "Number of closest texts that are shown, as in Table 3", ge=1, le=100)
+    top_k: int = setting(
+        3, "Shown texts", "Number of texts that are shown, the best first, as in Table 3", ge=1, le=100
+    )
     n_generated: int = setting(
         4,
-        "Pictures of the closest text",
-        "Pictures drawn from the closest text, which show whether it describes the cluster",
+        "Pictures of the first text",
+        "Pictures drawn from the first text, which show whether it describes the cluster",
         ge=0,
         le=100,
     )
@@ -134,8 +146,8 @@ class Cluster:
     rows: np.ndarray  # of its pictures
     others: np.ndarray  # of the nationality's other pictures
     average: Path  # its average picture
-    prompts: tuple[OptimisedPrompt, ...] = ()  # its texts, the closest first
-    drawn: pd.DataFrame | None = None  # pictures of the closest text; None without any
+    prompts: tuple[OptimisedPrompt, ...] = ()  # its texts, the best first
+    drawn: pd.DataFrame | None = None  # pictures of the first text; None without any
     drawn_rows: np.ndarray | None = None
 
     @property
@@ -232,6 +244,19 @@ def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.nd
     return f"{clustering.n_clusters} clusters, {chosen}; smallest eigenvalues {eigenvalues}. {clustering.note}".rstrip()
 
 
+def search_arguments(options: PromptSearchOptions, settings: StudySettings, services: StudyServices) -> dict[str, Any]:
+    """Return the arguments of the search that follow from options, and from the worlds of models and pictures."""
+    how: dict[str, Any] = {name: getattr(options, name) for name in (*_OF_SEARCH, "contrast", "prior_weight")}
+    if how["prior_weight"] is None:
+        worlds = {
+            services.pictures_world(settings.model),
+            services.reader_world("encoder", settings.encoder),
+            services.reader_world("language_model", options.language_model),
+        }
+        how["prior_weight"] = PRIOR_WEIGHT if len(worlds) == 1 and "" not in worlds else 0.0
+    return how
+
+
 def _with_prompts(data: StudyData, cluster: Cluster, on_step: StepCallback) -> Cluster:
     return replace(cluster, prompts=_prompts(data, cluster.rows, cluster.others, on_step))
 
@@ -243,8 +268,8 @@ def _prompts(
     options, encoder, answers = options_in(data.settings, PromptSearchOptions), data.encoder(), data.services.answers
     facts = data.services.reader_facts("language_model", options.language_model)
     readers = " ".join(filter(None, (encoder.name, facts.id, facts.name, facts.revision, __version__)))
-    how: dict[str, Any] = {name: getattr(options, name) for name in _OF_SEARCH}
-    how |= {"contrast": options.contrast and len(others) > 0, **intervals(data.settings)}
+    how = search_arguments(options, data.settings, data.services) | intervals(data.settings)
+    how["contrast"] = options.contrast and len(others) > 0
     pictures = hashlib.sha256(rows.tobytes() + others.tobytes()).hexdigest()
     question = ("", f"texts of {len(rows)} and {len(others)} pictures {pictures} by {json.dumps(how)}")
     if stored := answers.find(readers, [question]):
@@ -266,7 +291,7 @@ def _prompts(
 def _draw(
     design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]
 ) -> Generator[Progress, None, list[Cluster]]:
-    """Return the clusters with pictures of the closest text, on seeds that the cluster's pictures do not have.
+    """Return the clusters with pictures of the first text, on seeds that the cluster's pictures do not have.
 
     A stopped run shows the finished ones.
     """
@@ -328,16 +353,18 @@ def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
     return [finding(k, f"{cluster.name}: {of}", "mean_similarity", estimate, f"{s}.") for k, of, estimate, s in entries]
 
 
+def decide_texts(prompts: Sequence[OptimisedPrompt], *, confidence: float) -> tuple[Claim, ...]:
+    """Return what may be claimed of the specificity of each text, in one family."""
+    smallest = [smallest_p_value(prompt.score.n, max(1, prompt.n_others), PERMUTATIONS) for prompt in prompts]
+    return decide_claims([prompt.test for prompt in prompts], confidence=confidence, smallest_p=smallest)
+
+
 def _tables(
     design: Design, settings: StudySettings, clusters: Sequence[Cluster], attributes: pd.DataFrame
 ) -> list[StudyTable]:
     prompts = [prompt for cluster in clusters for prompt in cluster.prompts]
-    tests = [prompt.specificity or Estimate.undefined(0, "there are no other pictures") for prompt in prompts]
-    n_others = [max(0, test.n - prompt.score.n) for prompt, test in zip(prompts, tests, strict=True)]
-    sizes = [(prompt.score.n, max(1, n)) for prompt, n in zip(prompts, n_others, strict=True)]
-    smallest = [smallest_p_value(*both, PERMUTATIONS) for both in sizes]
-    claims = decide_claims(tests, confidence=settings.confidence, smallest_p=smallest)
-    decided = iter(zip(tests, claims, n_others, strict=True))
+    claims = decide_texts(prompts, confidence=settings.confidence)
+    decided = iter(claims)
     tables = [
         TEXTS.table(
             "table3",
@@ -352,13 +379,12 @@ def _tables(
                     **columns("gain", prompt.gain),
                     "others": or_nan(prompt.others),
                     **columns("specificity", prompt.specificity),
-                    **claim_columns(test, claim),
+                    **claim_columns(prompt.test, next(decided)),
                     "n": prompt.score.n,
-                    "n others": n,
+                    "n others": prompt.n_others,
                 }
                 for cluster in clusters
                 for rank, prompt in enumerate(cluster.prompts, start=1)
-                for test, claim, n in [next(decided)]
             ],
             family=family_note(claims, "texts of all clusters"),
         ),
@@ -565,6 +591,8 @@ class OptimisedPrompts(Study):
         world = data.services.reader_world("language_model", name)
         if world and data.services.pictures_world(settings.model) != world:
             notes.append(TEXTS.note("other world", name=name, world=world))
+        if weight := search_arguments(options, settings, data.services)["prior_weight"]:
+            notes.append(TEXTS.note("prior", weight=weight))
         for nationality in wanted_nationalities(self.design, settings):
             frame = data.frame[data.frame["nationality"] == nationality]
             if len(frame) >= _FEWEST_PER_NATIONALITY:
@@ -592,7 +620,7 @@ class OptimisedPrompts(Study):
                 model.propose([options.prefix], 1)
 
     def run_size(self, settings: StudySettings) -> RunSize:
-        """Return the largest number of pictures to draw from the closest texts."""
+        """Return the largest number of pictures to draw from the first texts."""
         options = options_in(settings, PromptSearchOptions)
         most = options.n_clusters or MAX_CLUSTERS
         n = sum(len(_searched(options, name, most)) for name in wanted_nationalities(self.design, settings))

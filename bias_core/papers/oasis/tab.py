@@ -14,12 +14,12 @@ import pandas as pd
 from bias_core.number_text import format_change, format_estimate
 from bias_core.papers.oasis.cells import own_concepts, without_names
 from bias_core.papers.oasis.report import GAIN, PROMPTS, step_sentences, texts_of
-from bias_core.papers.oasis.study_stop import TEXTS, Regenerated, cluster_names, regenerate
+from bias_core.papers.oasis.study_stop import TEXTS, PromptSearchOptions, Regenerated, cluster_names, regenerate
 from bias_core.study.claims import p_words
 from bias_core.study.figures import N_COLOURS
 from bias_core.study.report_text import table_of
 from bias_core.study.run import followed
-from bias_core.study.types import MAX_STEPS, Design, StudyFigure, StudyReport, StudySettings
+from bias_core.study.types import MAX_STEPS, Design, StudyFigure, StudyReport, StudySettings, options_in
 from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages
 from bias_core.ui.links import OPTION
@@ -378,7 +378,8 @@ def clusters_html(report: StudyReport) -> str:
         (name, own.to_dict("records"), paths[name]["average"], list(paths[name].filter(like="typical")))
         for name, own in texts.groupby("name", sort=False)
     ]
-    return render("clusters", key=PROMPTS, clusters=clusters)
+    how = "most specific" if options_in(report.settings, PromptSearchOptions).contrast else "closest"
+    return render("clusters", key=PROMPTS, clusters=clusters, how=how)
 
 
 def comparison_html(both: Regenerated) -> str:
