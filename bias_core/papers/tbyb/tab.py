@@ -142,7 +142,8 @@ def odds_html(report: StudyReport, *, with_figure: bool = True) -> str:
         return ""
     note = next(t.note for t in report.results.tables if t.key == "log_odds")
     few = table.groupby(table.columns[0], sort=False).head(_MOST_ODDS)
-    few = few[[table.columns[0], *_ODDS]].rename(columns=_ODDS)
+    known = table.columns.intersection([*_ODDS], sort=False)  # older reports have no word
+    few = few[[table.columns[0], *known]].rename(columns=_ODDS)
     shown = figure if with_figure else None
     return render("beside", figure=shown, title="Objects against the base", note=note, frame=few, key="log_odds")
 
