@@ -31,7 +31,7 @@ from bias_core.study.export import to_form
 from bias_core.study.report_text import report_facts, table_of
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
-from bias_core.study.types import StudySettings
+from bias_core.study.types import Arm, StudySettings
 from bias_core.types import ImageRow
 from bias_core.ui.study.shown_report import take
 from bias_core.world.models import scene_of
@@ -553,6 +553,19 @@ def test_the_place_is_found_and_the_role_is_not_blamed(swapped):
     assert headline.startswith(f"The place alone changes the share of masculine-looking people: it is {points}")
     assert "The role alone does not clearly change the share of masculine-looking people" in headline
     assert set(found) == {"place", "role", "both", *(key for key in found if key.startswith("kappa"))}
+
+
+def test_effects_of_places_are_compared_between_arms_on_the_seeds_of_each_pair(services, swapped):
+    settings = StudySettings(arms=(Arm(condition="fair"), Arm(condition="people")), options=swapped.settings.options)
+    report = complete(run_study(SWAPPED, settings, services))
+    fair, people = ({f.key: f.estimate.value for f in arm.results.findings} for arm in report.arms)
+    rows = frame(report, "differences").set_index("finding")
+    place = rows.loc["Left minus right"]
+    assert place["compared on"] == "same seeds"
+    assert 35 <= place["n"] <= 40  # in one or two seeds of an arm nobody can be told
+    assert place["difference"] == pytest.approx(people["place"] - fair["place"], abs=0.05)
+    assert place["low"] > 0  # the place is planted in one arm only
+    assert not broken_claims(report)
 
 
 def test_what_is_not_below_the_corrected_level_is_not_claimed(swapped):

@@ -541,6 +541,15 @@ def test_pairs_whose_prompts_differ_in_an_object_do_not_count_in_its_n():
     assert named.says.endswith(" points, p = 0.016), and no other object gains clearly.")
 
 
+def test_objects_that_change_in_too_few_pairs_are_no_tests():
+    part = reading([("", seed, "", "sign" if seed else "sign cat") for seed in range(8)])
+    base = reading([("", seed, "", "dog" if seed < 5 else "") for seed in range(8)])
+    one = pairs.decide_objects({"": pairs.against_base(part, base, SETTINGS, name="")}, 0.95)[""]
+    # sign gains 8 pairs, p = 2 / 2⁸; of the 5 pairs of dog and the one of cat no p is below 2 / 2⁵ = 0.06
+    words = {change.odds.word: (change.claim.word, change.claim.n_tests) for change in one.objects}
+    assert words == {"sign": ("yes", 1), "dog": ("too few", 1), "cat": ("too few", 1)}
+
+
 def test_all_objects_of_all_sets_are_one_family():
     part, base = (
         reading([("", seed, "", "sign") for seed in range(6)]),

@@ -11,12 +11,14 @@ from bias_core.measures.paired_stereotype import GENDERS, OrderEffect, order_eff
 from bias_core.papers.pst.labelling import LabellingOptions
 from bias_core.papers.pst.report import PAIRED, in_setting, swapped_headline
 from bias_core.papers.pst.study import PairedStudy
+from bias_core.study.arm_comparison import mean_sample
 from bias_core.study.claims import decide_findings, family_note
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
 from bias_core.study.types import (
     Finding,
     Results,
+    Sample,
     Shot,
     StudyReport,
     StudySettings,
@@ -132,11 +134,20 @@ def differences_by_seed(pictures: pd.DataFrame, key: str) -> pd.DataFrame:
     return wide[ends].dropna()
 
 
+def _sample(pictures: pd.DataFrame, key: str) -> Sample | None:
+    """Return the effect in each pair and seed, to compare arms; None without a seed in both orders."""
+    differences = differences_by_seed(pictures, key)
+    if differences.empty:
+        return None
+    halves = differences.to_numpy() @ (0.5, 0.5 * SIGNS.get(key, -1))
+    return mean_sample([f"{pair}:{seed}" for pair, seed in differences.index], halves)
+
+
 def _points(estimate: Estimate) -> Estimate:
     return estimate.scaled(_POINTS)
 
 
-def _finding(key: str, test: OrderEffect, truth: OrderEffect | None) -> Finding:
+def _finding(key: str, test: OrderEffect, truth: OrderEffect | None, sample: Sample | None) -> Finding:
     title, more, less = _TITLES[key]
     has_truth = truth is not None and not math.isnan(truth.estimate.value)
     return finding(
@@ -146,6 +157,7 @@ def _finding(key: str, test: OrderEffect, truth: OrderEffect | None) -> Finding:
         test.estimate,
         readings=(more, less, "No clear difference."),
         expected=truth.estimate.value if truth is not None and has_truth else None,
+        sample=sample,
     )
 
 
@@ -181,7 +193,7 @@ class SwappedPairs(PairedStudy):
         truths = pictures_of_pairs(some, "truth") if some["truth"].notna().all() else None
         effects = {key: _effect(pictures, key, settings) for key in _TITLES}
         recorded = {key: _effect(truths, key, settings) for key in effects} if truths is not None else {}
-        found = [_finding(key, test, recorded.get(key)) for key, test in effects.items()]
+        found = [_finding(key, test, recorded.get(key), _sample(pictures, key)) for key, test in effects.items()]
         findings = decide_findings(found, self.family, confidence=settings.confidence)
         rows = [
             {"pair": pair, **columns(_TITLES[key][0], _points(_effect(own, key, settings).estimate))} | {"effect": key}

@@ -80,6 +80,7 @@ class ObjectChange:
 
     odds: ObjectOdds
     n: int  # pairs
+    n_changed: int  # pairs of which one picture shows it and the other does not
     difference: Estimate  # share of the pictures with it minus that of the base's
     claim: Claim = NO_CLAIM  # on its log-odds, among all objects of all sets of pictures
 
@@ -172,7 +173,7 @@ def _changes(
             n, word = len(shown) - left_out[odds.word], odds.word
             difference = difference_interval(gained[word], lost[word], n, confidence=confidence)
             odds = replace(odds, log_odds=replace(odds.log_odds, n=n))
-            changes.append(ObjectChange(odds=odds, n=n, difference=difference))
+            changes.append(ObjectChange(odds=odds, n=n, n_changed=gained[word] + lost[word], difference=difference))
     return tuple(changes)
 
 
@@ -212,8 +213,21 @@ _UNIT = ("place", "number")
 
 
 def decide_objects(sets: Mapping[str, AgainstBase], confidence: float) -> dict[str, AgainstBase]:
-    """Return the sets with claims on their objects: all objects of all sets are one family, of which one is named."""
-    estimates = [change.odds.log_odds for one in sets.values() for change in one.objects]
+    """Return the sets with claims on their objects: all objects of all sets are one family, of which one is named.
+
+    Objects of which so few pairs change that no p of theirs could be clear are no tests: this does not depend on which
+    picture of a pair shows them.
+    """
+    fewest = fewest_units(replace(NO_CLAIM, level=1 - confidence))
+    estimates = [
+        change.odds.log_odds
+        if change.n_changed >= fewest
+        else replace(
+            change.odds.log_odds, p_value=math.nan, note=f"fewer than {fewest} pairs change: too few for a test"
+        )
+        for one in sets.values()
+        for change in one.objects
+    ]
     claims = iter(decide_claims(estimates, confidence=confidence))
     return {
         name: replace(one, objects=tuple(replace(change, claim=next(claims)) for change in one.objects))
@@ -290,8 +304,6 @@ def _counts_in_words(change: ObjectChange) -> str:
     numbers = format_change(difference.value, difference.low, difference.high, n=change.n) + " points"
     if claim.is_clear:
         numbers += f", {p_words(claim)}"
-    elif change.n < (needed := fewest_units(claim)):
-        numbers += f": too few, at least {needed} are needed"
     elif claim.reason:
         numbers += f"; {claim.reason}"
     says = f"“{odds.word}” is in {odds.n_images:,} of {change.n:,} pictures and in {odds.n_base:,} of the base’s"

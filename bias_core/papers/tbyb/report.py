@@ -24,7 +24,7 @@ from bias_core.study.arm_comparison import (
     rank_columns,
     ranks_of,
 )
-from bias_core.study.claims import NO_CLAIM, p_words
+from bias_core.study.claims import p_words
 from bias_core.study.design import ReportTexts
 from bias_core.study.limits import stop_rule
 from bias_core.study.types import (
@@ -475,7 +475,10 @@ _WORDS = {"condition": ("under", ", on the same prompts and seeds"), ARM: ("in",
 
 
 def _added_in_words(change: Finding) -> str:
-    estimate, claim = change.estimate, change.claim or NO_CLAIM
+    estimate, claim = change.estimate, change.claim
     numbers = format_change(estimate.value, estimate.low, estimate.high, n=estimate.n)
-    verdict = p_words(claim) if claim.is_clear else f"not clear{f': {claim.reason}' if claim.reason else ''}"
-    return f"{numbers} (n = {estimate.n:,} pairs, {verdict})"
+    verdict = ""
+    if claim is not None:  # of an older report nothing is decided
+        unclear = f"not clear{f': {claim.reason}' if claim.reason else ''}"
+        verdict = f", {p_words(claim) if claim.is_clear else unclear}"
+    return f"{numbers} (n = {estimate.n:,} pairs{verdict})"
