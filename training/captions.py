@@ -182,22 +182,23 @@ def _attribute_words(person: Person) -> dict[str, str]:
 @cache
 def brief_phrases() -> Mapping[str, Request]:
     """Phrases of two words that name one attribute of a person, or two, with what each asks for."""
-    adults, children = ("man", "woman", "person"), ("boy", "girl", "child")
-    moods = ("smiling", "frowning")
-    named = [f"{word} {noun}" for word in ("old", "elderly", "young", "bearded", "bareheaded") for noun in adults]
-    named += [f"{mood} {noun}" for mood in moods for noun in adults + children]
+    people, moods, ages = ("man", "woman", "person"), ("smiling", "frowning"), ("old", "elderly", "young")
     worn = ("beard", "mustache", "moustache", "turban", "sombrero", "hat", "cap", "headscarf", "bindi", "tilak")
-    named += [with_article(noun) for noun in adults + children + worn]
-    named += [f"{style} {noun}" for style in ("traditional", "embroidered", "vibrant", "colorful", "plain")
-              for noun in ("clothing", "clothes")]  # fmt: skip
-    return {phrase: parse(phrase) for phrase in (*named, "some glasses", "light skin", "dark skin")}
+    styles = ("traditional", "embroidered", "vibrant", "plain")
+    named = [
+        *(f"{word} {noun}" for word in (*ages, *moods, "bearded", "bareheaded") for noun in people),
+        *(with_article(noun) for noun in (*people, *worn)),
+        *(f"{style} {noun}" for style in styles for noun in ("clothing", "clothes")),
+        *("some glasses", "light skin", "dark skin"),
+    ]
+    return {phrase: parse(phrase) for phrase in named}
 
 
 def name_briefly(scene: Scene, rng: Random) -> str:
     """A phrase of two words that is true of the only person of ``scene``; "" for other scenes.
 
     >>> name_briefly(Scene(people=(Person(gender="masculine", age="old", headwear="turban"),)), Random(1))
-    'old person'
+    'elderly man'
     """
     if len(scene.people) != 1:
         return ""

@@ -12,7 +12,6 @@ from sklearn.metrics import cohen_kappa_score
 from bias_core.errors import InvalidInput
 from bias_core.measures.agreement import fleiss_kappa, krippendorff_alpha
 from bias_core.measures.paired_stereotype import order_effect
-from bias_core.study.design import typed_options
 from bias_core.study.headlines import headline
 from bias_core.study.plan import settle
 from bias_core.study.report_text import table_of
@@ -35,7 +34,7 @@ from validation.steps import (
     pool_suits,
     rank_correlation,
 )
-from validation.texts import _parts
+from validation.texts import planted_cluster
 from validation.verdicts import results_of
 
 services = shared.real_services
@@ -58,39 +57,41 @@ def run(services, design, **options):
 def named(services, *cases, **options):
     design = study("texts")
     design = replace(design, data={**design.data, "cases": list(cases)})
-    options = {"clusters": 2, "pictures": 20, "n_candidates": 100} | options
+    options = {"clusters": 4, "pictures": 20, "drawn": 60} | options
     return complete(run_study(design, StudySettings(scale=0.25, options=options), services))
 
 
-def test_the_planted_attribute_is_named_where_it_is_shared_and_told_apart_from_clusters_at_random(services):
+def test_the_first_text_names_what_is_planted_and_halves_at_random_have_nothing_to_name(services):
     nurse = {"concept": "nurse", "prompt": "a photo of a nurse", "attributes": ["woman"]}
     report = named(services, nurse)
     texts = table(report, "texts")
-    assert len(texts) == 2 * 2 * 2  # clusters, with and without what is planted, two searches
-    planted = texts[texts["is planted"] & (texts["search"] == "against the others")]
-    assert planted["named"].all(), planted["texts"].tolist()
-    shares = {one.title: one.estimate for one in report.results.findings}
-    assert shares["Clusters whose attribute a text names, against the others, an attribute is planted"].n == 2
-    assert "too few" not in " ".join(report.results.notes)
-    assert "names it in 100\N{NO-BREAK SPACE}% [22, 100]"  # the lower end is √.05 in headline(report)
+    assert (
+        texts.groupby("search")["kind"].apply(list).tolist()
+        == [["one attribute", "natural", "natural", "at random"]] * 2
+    )
+    app = texts[texts["search"] == "as in the app"].set_index("kind")
+    assert app.loc["one attribute", "named"], app.loc["one attribute", "text"]
+    assert app.loc["at random", "attribute"] == ""
+    assert not any("too few" in note for note in report.results.notes)
+    assert "The text that the headline shows names the attribute that a cluster shares in 100" in headline(report)
 
 
 def test_an_attribute_that_is_in_too_few_pictures_is_said(services):
     nurse = {"concept": "nurse", "prompt": "a photo of a nurse", "attributes": ["sombrero"]}
-    report = named(services, nurse, clusters=1)
-    assert not table(report, "texts")["is planted"].any()
-    assert "too few, for such clusters: 1." in " ".join(report.results.notes)
-    assert headline(report).startswith("No planted attribute is present in enough pictures")
+    report = named(services, nurse)
+    assert set(table(report, "texts")["kind"]) == {"natural", "at random"}
+    assert "or lack them: 1." in " ".join(report.results.notes)
+    assert "that a cluster shares" not in headline(report)
 
 
-def test_a_cluster_and_the_others_have_their_shares_and_no_picture_in_common():
-    shows, at = np.arange(200) % 2 == 0, np.arange(1000, 1200)
-    settings = replace(StudySettings(), options=typed_options(study("texts"), {"pictures": 20, "sharing": 0.8}))
-    inside, outside = _parts(at, shows, settings, np.random.default_rng(3), planted=True)
-    assert (len(inside), len(outside)) == (20, 40)
-    assert shows[inside - 1000].sum() == 16
-    assert shows[outside - 1000].sum() == 8
+def test_a_planted_cluster_has_its_shares_and_no_picture_in_common_with_the_others():
+    cells = np.arange(100), np.arange(100, 150), np.arange(150, 300)
+    shares = [[0.4, 0.4, 0.2], [0.1, 0.1, 0.8]]
+    inside, outside = planted_cluster(cells, shares, 20, np.random.default_rng(3))
+    assert [np.isin(inside, cell).sum() for cell in cells] == [8, 8, 4]
+    assert [np.isin(outside, cell).sum() for cell in cells] == [4, 4, 32]
     assert len({*inside, *outside}) == 60
+    assert planted_cluster((cells[0][:11], *cells[1:]), shares, 20, np.random.default_rng(3)) is None
 
 
 def inside(frame):

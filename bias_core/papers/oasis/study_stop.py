@@ -76,7 +76,7 @@ _LONGEST = 26  # letters above a picture
 TYPICAL = "similarity to its cluster"
 """Column: a picture's mean cosine to the cluster's pictures, or to the others if it is one of them."""
 MOST_DRAWN = 64
-PRIOR_WEIGHT = 0.02
+PRIOR_WEIGHT = 0.05
 """Weight of a text's log-probability in the calibration world, whose encoder never read texts that are no phrases."""
 _OF_SEARCH = ("prefix", "n_tokens", "beam_width", "n_candidates", "top_k", "held_out")  # options of the search
 
