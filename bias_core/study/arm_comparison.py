@@ -691,8 +691,10 @@ def difference_finding(difference: ArmDifference) -> Finding:
     if not math.isnan(estimate.value) and estimate.note:
         says, estimate = f"{says} {estimate.note.capitalize()}.", replace(estimate, note="")
     number, drawn = difference.number, row.get("drawn", math.nan)
+    between = f": {second} - {first}"
     return Finding(
-        key=f"{number.key}: {second} - {first}",
+        key=f"{number.key}{between}",
+        claim_of=f"{number.claim_of}{between}" if row[SAME_TEST] else "",
         title=f"{number.title}, {second} − {first}",
         metric=number.metric,
         estimate=estimate,

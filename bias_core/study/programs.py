@@ -71,7 +71,9 @@ def _clearest(report: StudyReport) -> list[Row]:
     found = zip(report.results.findings, finding_rows(report), strict=True)
     rows = [row for finding, row in found if not finding.key.endswith(CORRECTED_SUFFIX)]  # the same share again
     main = rows[0]["measure"] if rows else ""
-    ordered = sorted(rows, key=lambda row: (row["measure"] != main, row["clear"] != "yes", -clearance(row)))
+    ordered = sorted(
+        rows, key=lambda row: (row["measure"] != main, row["restates"] != "", row["clear"] != "yes", -clearance(row))
+    )
     return [{name: row[name] for name in _OF_A_NUMBER} for row in ordered[:_MOST_NUMBERS]]
 
 

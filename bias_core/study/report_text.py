@@ -185,6 +185,7 @@ def finding_rows(of: Measured) -> list[Row]:
                 "drawn": finding.expected,
                 "readers_low": min(finding.by_reader.values(), default=None),
                 "readers_high": max(finding.by_reader.values(), default=None),
+                "restates": finding.claim_of,
                 "says": finding.says,
                 "method": estimate.method,
                 "note": estimate.note,

@@ -203,7 +203,7 @@ def test_of_few_pictures_no_occupation_is_claimed_to_lean(services):
     report = run(OCCUPATIONS, StudySettings(scale=0.02), services)
     assert set(frame(report, "occupations")["clear"]) == {"too few"}
     assert headline(report).startswith("Too few pictures to tell which occupations are closer to male or to female: ")
-    assert "too few for an interval. Largest: " in headline(report)
+    assert "needs at least 8 of each set" in headline(report)
 
 
 @pytest.mark.parametrize("condition", ["fair", "extreme"])

@@ -124,7 +124,7 @@ def test_the_extremes_are_the_lowest_and_highest_pictures_once_each_and_only_tho
     ("study", "settings", "says"),
     [
         ("t2iat-tests", {"scale": 0.01, "options": {"n_permutations": 50}}, "of 8 tests"),
-        ("t2iat-occupations", {"scale": 0.02}, "too few for an interval. Largest: "),
+        ("t2iat-occupations", {"scale": 0.02}, "needs at least 8 of each set, and there are 2. Largest: "),
         ("t2iat-amplification", {"scale": 0.1}, "of 8 occupations"),
         ("t2iat-human", {"scale": 0.001}, "τ ="),
     ],

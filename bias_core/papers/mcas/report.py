@@ -670,6 +670,8 @@ def headline(report: StudyReport) -> str:
 
 def _headline(report: StudyReport, table: pd.DataFrame, column: str, words: tuple[str, str, str]) -> str:
     """Name the targets of each side by their claims; ``words`` are a subject, its verb, and the verb's preposition."""
+    if "clear" not in table:  # a report of version 0.1.0
+        return ""
     (what, verb, to), called = words, sides_of(report.settings).called
     rows = table.assign(size=table[column].abs()).sort_values("size", ascending=False, kind="stable")
     clear = rows[rows["clear"] == "yes"]
