@@ -175,7 +175,7 @@ def _here(name: str, item: ProtocolItem, plan: StudyPlan, data: StudyData) -> tu
         return "none: this run uses none", False
     listed = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
     shown = f"{listed}, {settings.condition}" if name == "model" and settings.condition else listed
-    return shown or "none", item.is_met_by(value)
+    return "default" if value is None else shown or "none", item.is_met_by(value)
 
 
 def _numbers_of_shots(plan: StudyPlan) -> set[int]:
