@@ -196,7 +196,7 @@ def test_a_shipped_report_says_what_it_found_and_no_command_of_the_app(fakes):
     said = {name: headline(saved.report) for name, saved in tab.shipped.items()}
     ways = [name for name, text in said.items() if "recover the bias that was planted" in text]
     assert sorted([*ways, "validity-texts"]) == sorted(said)
-    assert "one of the three best texts names it" in said["validity-texts"]
+    assert "names the attribute that a cluster shares in" in said["validity-texts"]
     for name in (ways[0], "validity-texts"):
         shown, saved = tab.on_open(name), tab.shipped[name]
         assert {id(part) for part in shown} <= outputs
