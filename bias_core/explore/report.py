@@ -424,11 +424,10 @@ def _differences_of_arms(report: StudyReport) -> str:
         reason = row[WHY_NOT]
         says = f"No clear difference. {which}{says}.{f' Not clear: {reason}.' if reason else ''}"
         return f"{says} A gap of up to {100 * reach:.0f} points is still possible."
-    says = f"{says}, {state_p(row['p adjusted'], adjusted=len(shares) > 1)}"
     if len(shares) == 1:
-        return f"{says}: a clear difference."
-    which = "the only clear difference" if len(clear) == 1 else f"the largest of {len(clear)} clear differences"
-    return f"{says}: {which} of {len(shares)}."
+        return f"{says}, a clear gap ({state_p(row['p adjusted'])})."
+    which = "the only clear gap" if len(clear) == 1 else f"the largest of {len(clear)} clear gaps"
+    return f"{says}, {which} of {len(shares)}."
 
 
 def with_words(options: ExploreOptions) -> str:

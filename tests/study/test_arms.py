@@ -318,7 +318,7 @@ def test_a_planted_difference_is_found_and_said(world):
     assert difference(found, "man: share of variance")["high"] < 0  # nearly all are men: less variety along it
     assert difference(found, "old: P")["clear"] == "no"
     assert "“man” is seen in" in arms_headline(found)
-    assert "the only clear difference of" in arms_headline(found)
+    assert "the only clear gap of" in arms_headline(found)
     # The renderer leaves the rest of a seed's picture as it is.
     change = next(f for f in found.results.findings if f.key.startswith("change"))
     assert change.estimate.high < 0.4

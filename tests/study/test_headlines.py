@@ -102,7 +102,7 @@ def test_the_largest_gap_of_a_share_leads_clear_or_not_and_no_further_number_hid
     clear = arms_headline(arms_report(rows))
     words = clear.replace("\N{NO-BREAK SPACE}", " ")
     assert words.startswith("“man” is seen in 10 % of “fair” and 54 % of “extreme” pictures: +44 points")
-    assert clear.endswith("+44 points [+34, +54], n = 20, adjusted p = 0.010: the only clear difference of 2.")
+    assert clear.endswith("+44 points [+34, +54], n = 20, the only clear gap of 2.")
     unclear = arms_headline(arms_report([row("old: P", clear=False), row("man: Ψ", clear=True)]))
     assert unclear.startswith("No clear difference. “old” is seen in")
     assert unclear.endswith("A gap of up to 50 points is still possible.")  # never less than what was seen
