@@ -34,13 +34,11 @@ RENDERER = "calibration-renderer"
 FAIR, PLANTED = "fair", ("published", "extreme")
 RUNS_IN_ONE_STORE = 20  # then its pictures are deleted
 _NEGATED = re.compile(
-    r"\b(?:no|none|not|cannot|neither|nor|nothing|nobody|too few|undefined|never)\b[^.;:()]*"
+    r"\b(?:no|none|not|cannot|neither|nor|nothing|nobody|too few|undefined|never|looks as)\b[^.;:()]*"
     r"|\bbut among [\d,]+ tests\b[^.;:()]*",  # why a number is not clear though its interval excludes its null value
     re.IGNORECASE,
 )
-_CLAIMS = re.compile(
-    r"\bclear(?:ly|est)?\b|\bp (?:=|<)|\b(?:more|less) (?:than|often)\b|\bcloser to\b|\bdiffers?\b", re.IGNORECASE
-)
+_CLAIMS = re.compile(r"\bclear(?:ly|est)?\b|\b(?:more|less) (?:than|often)\b|\bcloser to\b|\bdiffers?\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
