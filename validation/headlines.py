@@ -98,7 +98,7 @@ def _run_once(trial: Trial, condition: str, seed: int, services: Services, model
         if finding.claim is not None and finding.claim.n_tests and np.isfinite(finding.estimate.value)
     }
     return {
-        "seed": seed, "headline": text, "claims": headline_claims(text), "n_images": report.n_images,
+        "seed": seed, "headline": text, "n_images": report.n_images,
         "numbers": numbers,
         "clear": sum(verdict in ("above", "below") for _, verdict in numbers.values()),
     }  # fmt: skip
@@ -134,7 +134,7 @@ def _rows(folder: Path, trials: Sequence[Trial]) -> Iterator[dict[str, Any]]:
             yield {
                 "study": trial.study, "size": trial.size, "condition": condition, "runs": len(records),
                 "pictures a run": round(float(np.mean([record["n_images"] for record in records]))),
-                "headlines that claim": sum(record["claims"] for record in records),
+                "headlines that claim": sum(headline_claims(record["headline"]) for record in records),
                 "clear numbers": n_clear, "with the wrong sign": wrong,
             }  # fmt: skip
 
@@ -185,7 +185,7 @@ def headline_report(folder: Path, trials: Sequence[Trial], model: str) -> StudyR
     return StudyReport(
         run_id=NAME,
         design=design,
-        settings=StudySettings(model=model),
+        settings=StudySettings(model=model, condition=FAIR, encoder="calibration-clip"),
         results=Results(
             tables=(table(COUNTED, TITLE, frame, _NOTE),),
             notes=tuple(

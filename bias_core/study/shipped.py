@@ -16,7 +16,6 @@ from bias_core.study.types import StudyReport
 
 SHIPPED = ASSETS / "validity"
 TITLES: Mapping[str, str] = {
-    "validity-headlines": "Headlines",
     "validity-rates": "Every planted rate",
     "validity-measures": "Picture measures",
     "validity-associations": "Associations",
@@ -31,6 +30,7 @@ TITLES: Mapping[str, str] = {
     "validity-raters": "Raters",
     "validity-steps": "Denoising steps",
     "validity-causes": "Causes",
+    "validity-headlines": "Headlines",
 }
 """Titles of the reports by study, in the order in which the tab shows them."""
 

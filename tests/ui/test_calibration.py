@@ -27,6 +27,8 @@ from validation.verdicts import measured, results_of
 
 N = 210
 
+COUNTS = "validity-headlines"
+
 
 @cache
 def report(*, slope=1.0, bias=0.0, width=1.0):
@@ -130,11 +132,14 @@ def test_what_is_shipped_shows_every_study_that_there_is():
     if not saved:
         pytest.skip("no report is shipped: make one with python -m validation report --ship")
     names = [item.report.design.name for item in saved if isinstance(item.report, StudyReport)]
-    assert names == [name for name in STUDIES if name in names]
+    assert names == [name for name in (*STUDIES, COUNTS) if name in names]
     shipped = {path.stem for path in (ASSETS / "validity").rglob("*.json")}
     assert shipped <= set(TITLES)
     shown = summary_html(saved)
     for item in saved:
+        if item.report.design.name == COUNTS:  # counted by a command, no study
+            assert headline(item.report) in shown
+            continue
         assert item.report.design == find_study(item.report.design.name)
         for line in verdict_lines(item.report):
             assert line.coverage is not None or line.alarms is not None  # tests have no interval
@@ -195,7 +200,8 @@ def test_a_shipped_report_says_what_it_found_and_no_command_of_the_app(fakes):
     header, outputs = tab.parts["header"], {id(part) for part in (*tab.result_outputs(), tab.parts["status"])}
     said = {name: headline(saved.report) for name, saved in tab.shipped.items()}
     ways = [name for name, text in said.items() if "recover the bias that was planted" in text]
-    assert sorted([*ways, "validity-texts"]) == sorted(said)
+    assert sorted([*ways, "validity-texts", COUNTS]) == sorted(said)
+    assert "headlines claim something" in said[COUNTS]
     assert "names the attribute that a cluster shares in" in said["validity-texts"]
     for name in (ways[0], "validity-texts"):
         shown, saved = tab.on_open(name), tab.shipped[name]
