@@ -68,7 +68,9 @@ def _counted_headline(counted: pd.DataFrame) -> str:
     often = fair[(fair["clear"] == "yes") & (fair["share"] > FALSE_CLAIMS)]
     which = ", ".join(f"{row['study']} ({row['size']})" for row in often.to_dict("records"))
     says = f"Where nothing is planted, {n_claims:,} of {n:,} headlines claim something ({format_rate(n_claims / n)})"
-    return f"{says}; too often: {which}." if which else f"{says}, and no study’s more often than it may."
+    of_each = f"{fair['runs'].min():,} to {fair['runs'].max():,} runs of each study and size"
+    end = f"too often: {which}" if which else f"no study’s headline does so clearly more often than {FALSE_CLAIMS:.0%}"
+    return f"{says}; {end} ({of_each})."
 
 
 def _texts_headline(report: StudyReport) -> str:
