@@ -25,8 +25,9 @@ from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.claims import claim_columns, decide_claims
 from bias_core.study.design import design_files, find_design
 from bias_core.study.headlines import COUNTED, FALSE_CLAIMS, headline
+from bias_core.study.plan import library_versions
 from bias_core.study.run import complete, run_study
-from bias_core.study.types import Arm, Design, Results, StudyReport, StudySettings, columns, table
+from bias_core.study.types import Arm, Design, Finding, Results, StudyReport, StudySettings, columns, finding, table
 from bias_core.types import is_sourced
 
 NAME = "validity-headlines"
@@ -186,7 +187,9 @@ def headline_report(folder: Path, trials: Sequence[Trial], model: str) -> StudyR
         run_id=NAME,
         design=design,
         settings=StudySettings(model=model, condition=FAIR, encoder="calibration-clip"),
+        versions=library_versions(),
         results=Results(
+            findings=(_false_claims(frame),),
             tables=(table(COUNTED, TITLE, frame, _NOTE),),
             notes=tuple(
                 f"Not counted where nothing is planted: {name}, as {why}." for name, why in NOT_COUNTED.items()
@@ -196,6 +199,14 @@ def headline_report(folder: Path, trials: Sequence[Trial], model: str) -> StudyR
         n_images=n,
         created=time.time(),
     )
+
+
+def _false_claims(frame: pd.DataFrame) -> Finding:
+    """Return the share of all headlines that claim something where nothing is planted."""
+    fair = frame[frame["condition"] == FAIR]
+    share = exact_interval(int(fair["headlines that claim"].sum()), int(fair["runs"].sum()))
+    title = "Headlines that claim something where nothing is planted"
+    return finding("false claims", title, "mean_similarity", share, "Should be 5 % or less.")
 
 
 _PLANTED_RATES = {"man": 0.5, "old": 0.3, "glasses": 0.25, "beard": 0.15, "mustache": 0.12, "turban": 0.04}
