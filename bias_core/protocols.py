@@ -51,6 +51,23 @@ class Traceable(Protocol):
 
 
 @runtime_checkable
+class HasPrior(Protocol):
+    """Has a prior, which draws the embedding of a picture, apart from the decoder that draws the picture."""
+
+    def check_prior(self) -> None:
+        """Raise InvalidInput if the local model has none. Loads no weights."""
+
+    def prior_embeddings(self, rows: Sequence[ImageRow]) -> np.ndarray:
+        """Unit embeddings ``(n, d)`` that the prior draws for these rows."""
+
+    def prior_texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Unit embeddings ``(n, d)`` of texts by the prior's CLIP."""
+
+    def prior_images(self, images: Sequence[Image.Image]) -> np.ndarray:
+        """Unit embeddings ``(n, d)`` of pictures by the prior's CLIP."""
+
+
+@runtime_checkable
 class ShowsForming(Protocol):
     """Previews pictures while they form; not every generator can."""
 

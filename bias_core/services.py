@@ -47,6 +47,7 @@ from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore, make_room
 from bias_core.store.readings import AnswerCache, EmbeddingCache, Repairs
 from bias_core.store.uploads import UploadStore
+from bias_core.study.label_tasks import N_LABELS
 from bias_core.study.run_queue import RunQueue
 from bias_core.types import IMPORTED, ImageRow, KnownPicture, ModelInfo, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     from bias_core.labels.answers import LabelCopy
     from bias_core.labels.label_store import LabelStore
+    from bias_core.study.types import StudyReport
 
 
 class Services:
@@ -119,6 +121,22 @@ class Services:
         from bias_core.labels.answers import run_answers
 
         return run_answers(self.labels, run_id, manifest.label_tasks)
+
+    def n_to_label(self, report: "StudyReport", n: int = N_LABELS, setting: str = "") -> int:
+        """The number of pictures in a labelling task of a run that is to have ``n``; 0 if none can be made.
+
+        ``setting`` is that of the paired test; InvalidInput for one that the run lacks.
+        """
+        from bias_core.study.classifier_answers import asked_readings, readings_of, stored_pictures
+
+        manifest = self.manifests.find(report.run_id) if report.run_id.isalnum() else None
+        readings = [] if manifest is None else asked_readings(readings_of(report), setting=setting)
+        remaining = set(stored_pictures(report, readings))
+        if manifest is not None and manifest.label_tasks and remaining:  # else do not open the store needlessly
+            from bias_core.labels.make_task import pictures_in_tasks
+
+            remaining -= pictures_in_tasks(self.labels, manifest, readings)
+        return min(n, len(remaining))
 
     def answered_tasks(self, task_ids: Sequence[str]) -> set[str]:
         """The labelling tasks with answers that count, attention checks aside."""

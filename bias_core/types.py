@@ -171,7 +171,9 @@ class Estimate:
 
     def scaled(self, factor: float, offset: float = 0.0) -> Estimate:
         """Convert to another unit, also the null value: ``factor`` times (above 0), plus ``offset``."""
-        value, low, high = (factor * end + offset for end in (self.value, self.low, self.high))
+        ends = (self.value, self.low, self.high)
+        # nan stays the same object, so that equal reports are equal
+        value, low, high = (end if math.isnan(end) else factor * end + offset for end in ends)
         null = None if self.null_value is None else factor * self.null_value + offset
         return replace(self, value=value, low=low, high=high, null_value=null)
 

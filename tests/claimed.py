@@ -58,7 +58,7 @@ def _broken_rows(frame, level):
 
 
 def stray_numbers(report):
-    """Return the numbers of the headline that are neither in a table or finding of the report nor a count of its rows."""
+    """Return the numbers of the headline that are in no table or finding of the report, and count no rows of it."""
     text = _OWN.sub(" ", _QUOTED.sub(" ", headline(report).replace("\N{NO-BREAK SPACE}", " ")))
     tokens = [token.rstrip(",") for token in _NUMBER.findall(text)]
     values = np.array(sorted(_values(report)))

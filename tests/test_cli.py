@@ -82,7 +82,7 @@ def test_people_label_a_run_and_correct_it(command, data, tmp_path):
     assert numbers[0]["corrected"]["value"] < numbers[0]["as_read"]["value"]
     assert json.loads(command("study", "corrected", run, "--json").stdout)["numbers"] == numbers
     command("study", "report", run, "--to", "md", "--out", str(tmp_path / "report.md"))
-    assert "**man: P, corrected by people’s labels: " in (tmp_path / "report.md").read_text()
+    assert "**man: P, corrected by people’s labels (3 of 8, by 1 person): " in (tmp_path / "report.md").read_text()
     for unusable in (("study", "label", "nosuchrun"), ("study", "corrected", "nosuchrun")):
         assert "no run 'nosuchrun' on record" in command(*unusable).output
 

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from statsmodels.stats.proportion import proportion_confint
 from bias_core.errors import InvalidInput
 from bias_core.measures.effects import benjamini_hochberg, corrected_prevalence, effect_size, holm, images_needed
 from bias_core.measures.intervals import (
-    bootstrap_interval,
     exact_interval,
     exact_p_value,
     jackknife_interval,
@@ -25,7 +23,7 @@ from bias_core.measures.intervals import (
     product_noise,
     wilson_interval,
 )
-from bias_core.measures.sequential import confidence_sequence, difference_sequence, share_interval, share_p_value
+from bias_core.measures.sequential import against, confidence_sequence, difference_sequence, share_interval
 from bias_core.measures.two_phase import (
     N_DRAWS,
     draw_rater_weights,
@@ -98,52 +96,35 @@ def test_a_share_at_its_null_value_is_called_different_in_at_most_one_run_in_twe
 def test_p_of_a_share_is_that_of_the_interval_beside_it():
     for k, n, null in ((13, 16, 0.5), (3, 40, 0.2), (40, 40, 0.8)):
         watched = share_interval(k, n, fixed_n=False, null_value=null)
-        at_the_end = share_p_value(watched.of_null(watched.low), 0.95)
-        assert share_p_value(watched, 0.95) == pytest.approx(min(1.0, math.exp(-log_mixture(null, k, n))), rel=1e-6)
-        assert at_the_end == pytest.approx(0.05, rel=1e-6)
-    corrected = replace(corrected_prevalence(59, 100, sensitivity=0.95, specificity=0.95), method="another")
-    assert share_p_value(corrected.of_null(corrected.low), 0.95) == pytest.approx(0.05)
-    assert math.isnan(share_p_value(share_interval(3, 9), 0.95))
+        assert watched.p_value == pytest.approx(min(1.0, math.exp(-log_mixture(null, k, n))), rel=1e-6)
+        assert against(watched, watched.low, 0.95).p_value == pytest.approx(0.05, rel=1e-6)
+        fixed = share_interval(k, n, null_value=null)
+        assert against(share_interval(k, n), null, 0.95).p_value == fixed.p_value == exact_p_value(k, n, null)
+    corrected = corrected_prevalence(59, 100, sensitivity=0.95, specificity=0.95)
+    assert against(corrected, corrected.low, 0.95).p_value == pytest.approx(0.05)
+    assert math.isnan(share_interval(3, 9).p_value)
+    assert math.isnan(against(share_interval(3, 9), None, 0.95).p_value)
 
 
-def test_bootstrap_of_a_mean_is_close_to_its_t_interval():
-    sample = np.random.default_rng(0).normal(3, 2, size=101)
-    estimate = bootstrap_interval(sample, statistic=np.mean, null_value=0.0)
-    t = stats.ttest_1samp(sample, 0).confidence_interval()
-    assert estimate.value == pytest.approx(sample.mean())
-    np.testing.assert_allclose([estimate.low, estimate.high], [t.low, t.high], atol=0.08)
-    assert estimate.method == "bootstrap (BCa) 95 %"
+def test_percentiles_reach_as_far_as_students_t_and_their_p_is_that_of_the_ends():
+    draws = np.random.default_rng(0).normal(3, 0.2, size=9_999)  # resampled means of 101 units with a spread of 2
+    estimate = percentile_estimate(3.0, draws, n=101, null_value=2.6)
+    t = stats.t.ppf(0.975, 100) * 0.2 * math.sqrt(101 / 100)  # a resampled mean varies by √((n − 1) / n) less
+    np.testing.assert_allclose([estimate.low, estimate.high], [3 - t, 3 + t], atol=0.02)
+    at_the_end = percentile_estimate(3.0, draws, n=101, null_value=estimate.low)
+    assert at_the_end.p_value == pytest.approx(0.05, rel=0.01)
+    assert percentile_estimate(3.0, draws, n=101, null_value=2.5).p_value < 0.05  # which the interval leaves out
+    assert percentile_estimate(3.0, draws, n=101, null_value=9.0).p_value > 0  # never 0
 
 
-def test_bootstrap_hangs_on_no_last_digit():
-    """Resamples of the same units are the value itself, in whichever order they are summed."""
-    change = np.random.default_rng(0).uniform(-1e-9, 1e-9, (20, 3))
-    intervals = [bootstrap_interval(np.array([0.1, 0.7, 0.2]) + one, statistic=np.mean) for one in change]
-    assert np.ptp([[one.low, one.high] for one in intervals], axis=0).max() < 1e-8
-
-
-def test_bootstrap_covers_the_truth():
-    rng = np.random.default_rng(1)
-    hits = 0
-    for _ in range(200):
-        estimate = bootstrap_interval(rng.exponential(size=23), statistic=np.mean, n_resamples=400, rng=rng)
-        hits += estimate.low <= 1 <= estimate.high
-    assert 0.87 <= hits / 200 <= 0.99
-
-
-def test_bootstrap_says_when_it_falls_back_and_when_there_is_no_interval():
-    constant = bootstrap_interval([0.3] * 5, statistic=np.mean)
-    assert constant.method == "bootstrap (percentile) 95 %"
-    assert "no width" in constant.note
-    large = bootstrap_interval(np.arange(2003.0), statistic=np.mean, n_resamples=100)
-    assert large.method == "bootstrap (percentile) 95 %"
-    assert large.note == ""
-    one_unit, equal = bootstrap_interval([0.3], statistic=np.mean), percentile_estimate(0.5, [0.5] * 10, n=2)
-    undefined = percentile_estimate(0.5, [], n=2)
-    assert one_unit.value == 0.3
-    assert np.isnan([one_unit.low, one_unit.high, equal.low, undefined.low]).all()
-    assert one_unit.note
-    assert "too few" in equal.note
+def test_fewer_than_ten_units_have_no_percentiles_and_say_so():
+    few, enough = (percentile_estimate(0.5, np.linspace(0, 1, 99), n=n, null_value=0.0) for n in (9, 10))
+    assert np.isnan([few.low, few.high, few.p_value]).all()
+    assert "fewer than 10 units" in few.note
+    assert enough.low < 0.5 < enough.high
+    for undefined in (percentile_estimate(0.5, [0.5] * 10, n=12), percentile_estimate(0.5, [], n=12)):
+        assert np.isnan([undefined.low, undefined.high]).all()
+        assert "too few different units" in undefined.note
 
 
 def test_intervals_of_means_are_those_of_scipys_t_tests():
@@ -253,7 +234,7 @@ def test_holm_is_statsmodels_own_also_with_ties():
 @every([
     *((wilson_interval, k, {}, f"got {k[0]} of {k[1]}") for k in ((0, 0), (5, 3), (-1, 3), (math.nan, 3))),
     *((wilson_interval, (1, 2), {"confidence": c}, f"got {c}") for c in (0, 1, 95)),
-    *((bootstrap_interval, (x,), {"statistic": np.mean}, None) for x in ([], [math.nan, 1.0])),
+    *((mean_interval, (x,), {}, None) for x in ([], [math.nan, 1.0])),
     (effect_size, ([1.0], [1.0, 2.0]), {}, "at least 2"),
     (effect_size, ([1.0, 2.0], [1.0, 2.0]), {"sd": "cohen"}, "'cohen'"),
     *((corrected_prevalence, (3, 10), reader, r"sensitivity|specificity") for reader in (

@@ -1,4 +1,4 @@
-"""How often each study's headline is wrong: whole studies are run many times where nothing, some and all is planted.
+"""Counts wrong headlines: whole studies are run many times where nothing, some and all is planted.
 
 Under "fair" nothing is planted, and each P* is the planted rate, so a headline that claims anything is false. Under
 "published" and "extreme" a claim is wrong if it points the other way than the mean of its number over all runs. Every
@@ -27,13 +27,16 @@ from bias_core.study.design import design_files, find_design
 from bias_core.study.headlines import COUNTED, FALSE_CLAIMS, headline
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, Design, Results, StudyReport, StudySettings, columns, table
+from bias_core.types import is_sourced
 
 NAME = "validity-headlines"
 RENDERER = "calibration-renderer"
 FAIR, PLANTED = "fair", ("published", "extreme")
 RUNS_IN_ONE_STORE = 20  # then its pictures are deleted
 _NEGATED = re.compile(
-    r"\b(?:no|none|not|cannot|neither|nor|nothing|nobody|too few|undefined|never)\b[^.;:()]*", re.IGNORECASE
+    r"\b(?:no|none|not|cannot|neither|nor|nothing|nobody|too few|undefined|never)\b[^.;:()]*"
+    r"|\bbut among [\d,]+ tests\b[^.;:()]*",  # why a number is not clear though its interval excludes its null value
+    re.IGNORECASE,
 )
 _CLAIMS = re.compile(
     r"\bclear(?:ly|est)?\b|\bp (?:=|<)|\b(?:more|less) (?:than|often)\b|\bcloser to\b|\bdiffers?\b", re.IGNORECASE
@@ -61,6 +64,8 @@ def headline_claims(text: str) -> bool:
 
     >>> headline_claims("No clear difference: the gap is +3 points."), headline_claims("It is clearly above half.")
     (False, True)
+    >>> headline_claims("Not clear (+9; its interval excludes 0, but among 2 tests this happens in more than 5 %).")
+    False
     """
     return any(_CLAIMS.search(_NEGATED.sub("", sentence)) for sentence in re.split(r"(?<=[.;:]) ", text))
 
@@ -162,7 +167,7 @@ def count_wrong_signs(records: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
 TITLE = "How often each headline is wrong"
 _SUMMARY = (
     "Whole studies are run many times, at the app's first size and at the smallest. Where nothing is planted and each "
-    "P* is the planted rate, a headline that claims anything is false: at most 5 % are expected. Where bias is planted, "
+    "P* is the planted rate, a headline that claims anything is false: at most 5 % are expected. Where bias is planted "
     "the share of headlines that claim something is the power, and a number called clear on the wrong side is an error."
 )
 _NOTE = (
@@ -261,7 +266,7 @@ NOT_COUNTED: Mapping[str, str] = {
     "tbyb-task": "it compares prompts that differ by a word, which is seen in their pictures",
     "tbyb-general": "its headline counts objects and compares with nothing",
     "tbyb-dataset": "it reads a folder of pictures and draws none",
-    "oasis-stop": "it searches texts for clusters; how often a text is called specific of a random half is counted in the "
+    "oasis-stop": "it searches texts for clusters; how often a random half has a specific text is counted in the "
     "report on texts",
 }
 """Studies without a null that a condition plants, and why; only their claims where bias is planted are counted."""

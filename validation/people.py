@@ -16,20 +16,15 @@ from bias_core.papers.pst import labelling
 from bias_core.papers.pst.labelling import PairOptions
 from bias_core.papers.pst.report import in_setting, labelled_by
 from bias_core.papers.pst.study import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
-from bias_core.papers.pst.study_swapped import (
-    SIGNS,
-    corrected_p_values,
-    differences_by_seed,
-    pictures_of_pairs,
-    shots_of_pair,
-)
+from bias_core.papers.pst.study_swapped import SIGNS, differences_by_seed, pictures_of_pairs, shots_of_pair
 from bias_core.prompts import fill_template
+from bias_core.study.claims import decide_claims
 from bias_core.study.classifiers import Reader
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import Design, Shot, StudySettings, options_in
+from bias_core.study.types import Claim, Design, Shot, StudySettings, options_in
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class
 from bias_core.world.planted import planted_lines
@@ -45,7 +40,7 @@ from validation.repetitions import (
     pools,
     repeated,
 )
-from validation.verdicts import NOMINAL, TEXTS, measured, results_of
+from validation.verdicts import TEXTS, measured, results_of
 
 CONCEPT = "a photo of a {}"  # how a planted concept is asked for; it holds for pairs too
 LABELS = {"by the classifier": "perceived_gender", "by the ground truth": "truth"}
@@ -135,15 +130,15 @@ class TogetherOptions(PoolOptions, labelling.LabellingOptions):
 
 
 def _together_lines(
-    key: str, estimate: Estimate, p_value: float, target: float, where: Mapping[str, Any]
+    key: str, estimate: Estimate, claim: Claim, target: float, where: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """Interval of an effect, and the claim of its test after correction for all tests of a picture."""
     about: dict[str, Any] = {"planted": "people together", **where}
     yield measured("order_effect", estimate, target=target, variant=TOGETHER[key], **about)
-    if not math.isnan(p_value):
-        alone, claims = replace(estimate, low=math.nan, high=math.nan), bool(p_value < 1 - NOMINAL)
+    if not math.isnan(claim.p_adjusted):
+        alone = replace(estimate, low=math.nan, high=math.nan)
         variant = f"{TOGETHER[key]}, after Holm"
-        yield measured("order_effect", alone, target=math.nan, variant=variant, excluded=claims, **about)
+        yield measured("order_effect", alone, target=math.nan, variant=variant, excluded=claim.is_clear, **about)
 
 
 def _sign(key: str) -> Literal[1, -1]:
@@ -223,14 +218,14 @@ class ValidityPeople(Study):
                 pool = read[k, name, condition]
                 seeds = chance.integers(len(pool["role"]), size=self.design.images_per_prompt // 2)
                 tests = _tests({key: some[seeds] for key, some in pool.items()}, replace(settings, seed=repetition))
-                corrected = corrected_p_values(tests)
+                decided = decide_claims([test.estimate for test in tests.values()], confidence=settings.confidence)
+                claims = dict(zip(tests, decided, strict=True))
                 for key in (one for one in TOGETHER if one in tests):
                     where = {"condition": condition if key == name else FAIR, "repetition": repetition}
                     where["unit"] = f"{name} {key if key == name else condition}"
                     null = targets[k, name, FAIR if key == name else condition][key]
                     estimate = replace(tests[key].estimate, null_value=null)
-                    p_value = corrected.get(key, math.nan)
-                    yield from _together_lines(key, estimate, p_value, targets[k, name, condition][key], where)
+                    yield from _together_lines(key, estimate, claims[key], targets[k, name, condition][key], where)
 
         lines = yield from in_each_repetition(data, work)
         return results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("together"),))

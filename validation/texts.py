@@ -38,10 +38,14 @@ class ClusterOptions(Options):
     pictures: int = setting(30, "Pictures in a cluster", "Twice as many are outside", ge=4, le=1000)
     sharing: float = setting(0.8, "Share with the attribute", "Inside a cluster; outside: 1 minus this", ge=0.5, le=1)
     drawn: int = setting(
-        200, "Pictures of a concept", "Of which natural clusters are found, and halves at random", ge=8, le=10_000
+        200, "Pictures of a concept", "Pictures to find natural clusters and random halves in", ge=8, le=10_000
     )
     more_often: float = setting(
-        0.25, "Share above the others'", "From which on an attribute tells a natural cluster apart", gt=0, le=1
+        0.25,
+        "Share above the others'",
+        "Least share above that of the others for an attribute to mark a natural cluster",
+        gt=0,
+        le=1,
     )
     seeds: int = setting(3, *SEEDS, ge=1, le=100)
 

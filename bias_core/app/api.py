@@ -35,7 +35,7 @@ from bias_core.explore.suggest import (
     suggested_by_words,
     suggestions_answer,
 )
-from bias_core.labels.make_task import N_LABELS, label_run, task_values
+from bias_core.labels.make_task import label_run, task_values
 from bias_core.services import Services
 from bias_core.settings import COMMAND
 from bias_core.store.export import write_zip
@@ -44,7 +44,7 @@ from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.corrected import corrected, correction_of
 from bias_core.study.design import find_design, list_designs
 from bias_core.study.export import FORMS, to_export, to_form
-from bias_core.study.label_tasks import Looks
+from bias_core.study.label_tasks import N_LABELS, Looks
 from bias_core.study.plan import check_number, settle
 from bias_core.study.programs import (
     DETAIL,

@@ -297,6 +297,19 @@ class Explore(Study):
             title = fill_template(options.template, options.concept)
         return RunName(title=title, command=explore_words(settings))
 
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return what is drawn and measured."""
+        options = explore_options(settings)
+        measured = ["and which pictures look alike"]
+        if options.has_association and not options.takes_all:
+            measured.insert(0, f"whether they are closer to “{options.attribute_a}” or “{options.attribute_b}”")
+        if options.attributes:
+            measured.insert(
+                0, "how often a classifier sees each attribute and how far that is from its real-world rate"
+            )
+        begins = "Takes your own pictures" if settings.images else "Draws a concept in your own words"
+        return {"begins": f"{begins} and measures", "measured": ", ".join(measured).removeprefix("and ")}
+
     def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
         """Raise InvalidInput for options that cannot be used together."""
         check_options(settings)

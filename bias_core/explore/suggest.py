@@ -12,6 +12,7 @@ from bias_core.explore.exploration import CONCEPT
 from bias_core.explore.options import FEWEST, ExploreOptions, SuggestOptions, attribute_text
 from bias_core.measures.clustering import spectral_clusters
 from bias_core.prompts import fill_template
+from bias_core.study.claims import NO_CLAIM, claim_columns, family_note
 from bias_core.study.classifiers import Reader, language_model_name
 from bias_core.study.programs import SUMMARY, Detail, listed_answer
 from bias_core.study.report_text import Row
@@ -39,9 +40,10 @@ from bias_core.study.types import (
     StudyReport,
     StudySettings,
     options_in,
+    pictures_of,
     table,
 )
-from bias_core.types import Attribute
+from bias_core.types import Attribute, Estimate
 from bias_core.values import settings_of
 
 KIND = "suggest_attributes"
@@ -50,9 +52,12 @@ OBJECT = "object"
 _TELLS = 0.5  # least agreement with captions, beyond chance, for a classifier to count as seeing an attribute
 _OF_BASE = "share in {n} pictures of “{prompt}”, same model, seeds and classifier"
 _CAUTION = (
-    "These are suggestions, not findings. p is corrected for all phrases, and pictures are compared on the same seeds. "
+    "These are suggestions, not findings. Pictures are compared on the same seeds, by McNemar’s exact test. "
     "Measure an attribute on other seeds before you quote it."
 )
+
+
+NOTHING = Estimate.undefined(0, "named by words alone")
 
 
 DESIGN = Design(
@@ -205,8 +210,7 @@ def _line(one: Suggestion, agrees: float, base: np.ndarray, source: str, data: S
         "where from": where,
         "pictures": odds.n_images if odds else None,
         "base": odds.n_base if odds else None,
-        "p": odds.p_value if odds else None,
-        "p adjusted": odds.p_adjusted if odds else None,
+        **claim_columns(odds.log_odds if odds else NOTHING, one.claim or NO_CLAIM),
         "positive": attribute.positive,
         "negative": attribute.negative,
         "told": reads,
@@ -222,6 +226,7 @@ def _findings(suggestions: Sequence[Suggestion]) -> list[Finding]:
             title=f"{suggestion.attribute.name}: log-odds against the base",
             metric="object_odds",
             estimate=suggestion.odds.log_odds,
+            claim=suggestion.claim,
             says=f"{suggestion.where_from[:1].upper()}{suggestion.where_from[1:]}.",
         )
         for suggestion in suggestions
@@ -262,7 +267,12 @@ class Suggest(Study):
         of_both = [texts[k] for k in (*ours, *base)]
         groups = spectral_clusters(rows[ours], seed=settings.seed).labels
         suggestions = suggest_from_captions(
-            of_both[: len(ours)], of_both[len(ours) :], concept=options.concept, subject=subject, groups=groups.tolist()
+            of_both[: len(ours)],
+            of_both[len(ours) :],
+            concept=options.concept,
+            subject=subject,
+            groups=groups.tolist(),
+            confidence=settings.confidence,
         )
         yield Progress(message="asking the language model")
         world = data.services.pictures_world(settings.model)
@@ -271,11 +281,24 @@ class Suggest(Study):
         worded = [_worded(suggestion, subject, of_both, rows[[*ours, *base]], data) for suggestion in merged]
         source = _OF_BASE.format(n=len(base), prompt=prompt)
         lines = [_line(suggestion, agrees, rows[base], source, data) for suggestion, agrees in worded]
+        how_decided = family_note(
+            [suggestion.claim or NO_CLAIM for suggestion in suggestions], "phrases of the captions"
+        )
         return Results(
             findings=tuple(_findings(suggestions)),
-            tables=(table(SUGGESTIONS, "Suggested attributes", lines, _CAUTION),),
+            tables=(table(SUGGESTIONS, "Suggested attributes", lines, f"{_CAUTION} {how_decided}"),),
             notes=tuple(filter(None, (f"The base is “{prompt}”, drawn from the same seeds.", note))),
         )
+
+    def headline(self, report: StudyReport) -> str:
+        """Say which phrase is clearest, and how many are clear."""
+        findings = report.results.findings
+        if not findings:
+            n = int((pictures_of(report)["group"] == CONCEPT).sum())
+            return f"No phrase is clearly more frequent in the captions of {n} pictures than in those of the base."
+        lead = findings[0]
+        verb = "phrase is" if len(findings) == 1 else "phrases are"
+        return f"{len(findings)} {verb} clearly more frequent than in the base. The clearest: “{lead.key}”. {lead.says}"
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
         """Return the encoders and the captioner."""

@@ -19,7 +19,7 @@ from bias_core.measures.paired_stereotype import CANNOT_IDENTIFY
 from bias_core.measures.two_phase import FEWEST_LABELS
 from bias_core.papers.pst.labelling import recorded_gender
 from bias_core.people import load_scales
-from bias_core.store.manifests import ManifestStore
+from bias_core.store.manifests import Manifest, ManifestStore
 from bias_core.study.attribute_scores import plain_question
 from bias_core.study.classifier_answers import (
     CANNOT_TELL,
@@ -27,14 +27,17 @@ from bias_core.study.classifier_answers import (
     PEOPLE,
     YES,
     Reading,
+    asked_readings,
     readings_of,
     scale_pictures,
+    stored_pictures,
     strata_of,
 )
 from bias_core.study.design import known_study, read_study
 from bias_core.study.history import ListedRun, list_runs
 from bias_core.study.label_tasks import (
     MAX_POSITIONS,
+    N_LABELS,
     PICTURE,
     POSITIONS,
     SINGLE,
@@ -246,7 +249,6 @@ def runs_with(services: StudyServices, session: str, image_ids: Collection[str])
     return [line for line in list_runs(services, session) if line.saved and line.run_id in held]
 
 
-N_LABELS = 64
 TITLE = "What do these pictures show?"  # raters read it, so it must not describe the run
 _ANSWERS = ((YES, "yes", "y"), (NO, "no", "n"), (CANNOT_TELL, "cannot tell", "c"))
 
@@ -294,17 +296,13 @@ def label_run(
     if seed < 0:
         raise InvalidInput(f"the seed must be 0 or more; got {seed}")
     scales = [name for name in attributes if name in load_scales()]
-    readings = _on_scale(report, attributes, stratify_by) if scales else _chosen(report, attributes, setting)
-    earlier = labels_for_run(store, report.run_id, manifest.label_tasks) if manifest.label_tasks else []
-    abouts = {_about(reading) for reading in readings}
-    earlier_ids = {
-        entry.item.image_id
-        for task, items in earlier
-        if abouts & ({name for name, _ in task.attributes.values()} or {f"{PEOPLE} {task.kind}"})
-        for entry in items
-    }
-    ids = dict.fromkeys(image_id for reading in readings for image_id in reading.image_ids)
-    remaining = [i for i in ids if i not in earlier_ids and i in report.stored and report.stored[i].path.is_file()]
+    readings = (
+        _on_scale(report, attributes, stratify_by)
+        if scales
+        else asked_readings(_readings(report), attributes=attributes, setting=setting)
+    )
+    earlier = pictures_in_tasks(store, manifest, readings)
+    remaining = [image_id for image_id in stored_pictures(report, readings) if image_id not in earlier]
     if not remaining:
         raise InvalidInput("no picture of this run is left to ask about: all are in a task, or no longer stored")
     sample, words = _sample(remaining, readings, n, stratify_by, seed)
@@ -315,6 +313,18 @@ def label_run(
     made = create_task(store, task, _pictures(report, task, set(sample)), hub_user=hub_user)
     manifests.add_label_task(report.run_id, made.task.id)
     return replace(made, task=set_status(store, made.key, "open"))
+
+
+def pictures_in_tasks(store: LabelStore, manifest: Manifest, readings: Sequence[Reading]) -> set[str]:
+    """The pictures of a run that a task with the question of these readings has already."""
+    abouts = {_about(reading) for reading in readings}
+    earlier = labels_for_run(store, manifest.id, manifest.label_tasks) if manifest.label_tasks else []
+    return {
+        entry.item.image_id
+        for task, items in earlier
+        if abouts & ({name for name, _ in task.attributes.values()} or {f"{PEOPLE} {task.kind}"})
+        for entry in items
+    }
 
 
 def _on_scale(report: StudyReport, names: Sequence[str], stratify_by: str) -> list[Reading]:
@@ -351,29 +361,14 @@ def _about(reading: Reading) -> str:
     return f"{PEOPLE} {_task([reading], 1, 'two').kind}"
 
 
-def _chosen(report: StudyReport, attributes: Sequence[str], setting: str) -> list[Reading]:
-    """The run's attributes that people are asked about."""
+def _readings(report: StudyReport) -> list[Reading]:
+    """The classifier's answers of a run; InvalidInput without any."""
     if not (readings := readings_of(report)):
         raise InvalidInput(
             "the classifier of this run looks for no attribute and no one's appearance: people can correct nothing. "
             "Make a task in the Label tab instead"
         )
-    people = [reading for reading in readings if reading.attribute is None]
-    if people:
-        if attributes:
-            raise InvalidInput("a task for this run asks how the people in its pictures look; leave attributes out")
-        settings = list(dict.fromkeys(reading.group for reading in people))
-        chosen = [setting] if setting else [group for group in settings if group != SINGLE] or settings
-        if not set(chosen) <= set(settings):
-            raise InvalidInput(f"this run has no setting {setting!r}; it has {', '.join(settings)}")
-        return [reading for reading in people if reading.group in chosen]
-    names = list(dict.fromkeys(reading.attribute.name for reading in readings if reading.attribute))
-    if unknown := [name for name in attributes if name not in names]:
-        raise InvalidInput(f"this run has no attribute {unknown[0]!r}; it has {', '.join(names)}")
-    if len(set(attributes)) > MAX_POSITIONS:
-        raise InvalidInput(f"a task may ask about at most {MAX_POSITIONS} attributes; got {len(attributes)}")
-    chosen = list(attributes) or names[:MAX_POSITIONS]
-    return [reading for reading in readings if reading.attribute and reading.attribute.name in chosen]
+    return readings
 
 
 def _sample(remaining: Sequence[str], readings: Sequence[Reading], n: int, by: str, seed: int) -> tuple[list[str], str]:

@@ -28,6 +28,7 @@ from bias_core.measures.paired_stereotype import ANDROGYNOUS, GENDERS, NOT_TWO_P
 from bias_core.measures.sequential import share_interval
 from bias_core.measures.two_phase import FEWEST_LABELS, draw_rater_weights, two_phase_estimate, two_phase_shares
 from bias_core.people import load_scales
+from bias_core.study.claims import decide_claims, decide_findings
 from bias_core.study.classifier_answers import CANNOT_TELL, CODES, NO, YES, readings_of
 from bias_core.study.corrected import kappa_finding
 from bias_core.study.label_tasks import PICTURE, PREFER_NOT, UNTOLD, Task, answer_key
@@ -51,6 +52,8 @@ from bias_core.types import Estimate, ImageRow, StoredImage
 Labels = Mapping[tuple[str, str], str]  # an answer for each ``(image_id, position)``
 
 KIND = "labels"
+ALPHA = "alpha"  # key of the agreement of all answers
+_CONFIDENCE = 0.95
 _MOST_DISPUTED = 100
 _MOST_PAIRS = 45  # of raters with an interval: ten raters
 _PAIR_RESAMPLES = 200  # few, because every pair is resampled
@@ -62,9 +65,9 @@ _LABELS_NOTE = (
 )
 _RATERS_NOTE = (
     "agrees: share of a rater's answers that equal the majority of the others for the same picture, with its exact "
-    "interval. differs: the interval lies below the share of all raters together; one rater in 40 does by chance. "
-    "known right: attention checks that the rater answered right in every position. fails checks: even the "
-    "upper end of that share's interval is below three in four. excluded: by the owner; this rater's "
+    "interval. differs: clearly below the share of all other raters. known right: attention checks that the rater "
+    "answered right in every position. fails checks: clearly fewer of them than three in four. Both are exact tests, "
+    "corrected for the number of raters. excluded: by the owner; this rater's "
     "answers count nowhere."
 )
 _CHECKS_NOTE = (
@@ -133,7 +136,7 @@ def label_report(
     tables += [_coverage(people, task), _answer_counts(answers, task), answers_between(votes_of(answers))]
     tables += [_disputed(people), table("labels", "Majority labels", people, _LABELS_NOTE)]
     results = Results(
-        findings=tuple(findings),
+        findings=decide_findings(findings, _family, confidence=_CONFIDENCE),
         tables=tuple(table for table in tables if len(table.frame)),
         figures=drawable([answers_figure(people, task), _raters_figure(raters.frame)]),
         notes=(*notes, _LABELS_NOTE),
@@ -148,6 +151,11 @@ def label_report(
         versions={"bias_core": bias_core.__version__},
         pictures=pictures_frame(people, task),
     )
+
+
+def _family(finding: Finding) -> str | None:
+    """Return the family of α, the only number that the headline reads; nothing is claimed of others."""
+    return finding.key if finding.key == ALPHA else None
 
 
 def majority_labels(labelled: Sequence[LabelledItem], task: Task) -> pd.DataFrame:
@@ -169,21 +177,32 @@ def _share(name: str, count: int, n: int, ends: str = "") -> dict[str, float]:
     return columns(name, share_interval(count, n) if n else None, ends=ends)
 
 
+def _tested_share(count: int, n: int, null_value: float | None) -> Estimate:
+    """Return a share with its exact test; undefined for n = 0."""
+    return share_interval(count, n, null_value=null_value) if n else Estimate.undefined(0, "nothing to compare")
+
+
 def _raters_table(progress: TaskProgress, answers: pd.DataFrame) -> StudyTable:
     against = _against_others(answers)
     n_all, n_equal = len(against), int(against["equal"].sum())
     names = [rater.rater for rater in progress.raters]
     counts = against.groupby("rater")["equal"].agg(["size", "sum"]).reindex(names, fill_value=0).astype(int)
-    rows = []
-    for rater, n, equal in zip(progress.raters, *(counts[name].tolist() for name in counts), strict=True):
-        share, checks = _share("agrees", equal, n), _share("right", rater.n_gold_right, rater.n_gold)
-        others = (n_equal - equal) / (n_all - n) if n_all > n else float("nan")
-        rows.append({
+    agreed = [
+        _tested_share(equal, n, (n_equal - equal) / (n_all - n) if n_all > n else None)
+        for n, equal in zip(*(counts[name].tolist() for name in counts), strict=True)
+    ]
+    checked = [_tested_share(rater.n_gold_right, rater.n_gold, _FEWEST_RIGHT) for rater in progress.raters]
+    differs, fails = (decide_claims(shares, confidence=_CONFIDENCE) for shares in (agreed, checked))
+    rows = [
+        {
             "rater": rater.rater, "answered": rater.n_answered, "skipped": rater.n_skipped,
             "median seconds": rater.median_seconds, "known right": f"{rater.n_gold_right} of {rater.n_gold}",
-            "fails checks": checks["high"] < _FEWEST_RIGHT, "compared": n, **share,
-            "differs": share["high"] < others, "excluded": rater.excluded,
-        })  # fmt: skip
+            "fails checks": fails[i].verdict == "below", "compared": agreed[i].n,
+            **columns("agrees", agreed[i], ends=""), "differs": differs[i].verdict == "below",
+            "excluded": rater.excluded,
+        }
+        for i, rater in enumerate(progress.raters)
+    ]  # fmt: skip
     return table("raters", "Raters", rows, _RATERS_NOTE)
 
 
@@ -261,7 +280,7 @@ def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
     if len(several) < 2:
         return []
     counted = f"{answers['rater'].nunique():,} raters, {len(answers):,} answers."
-    findings = [_alpha("alpha", "All answers", several, counted)]
+    findings = [_alpha(ALPHA, "All answers", several, counted)]
     if task.scale and len(levels := _of_several(ordinal_votes(votes, task))) >= 2:
         says = "By the order of the scale, without “cannot tell”."
         findings.insert(0, _alpha("alpha_ordinal", "All answers, by their order", levels, says, level="ordinal"))
@@ -286,7 +305,7 @@ def _alpha(key: str, title: str, votes: "pd.Series[Any]", says: str, **options: 
 def _coefficient(ratings: Any, people: "pd.Index[Any]", name: Any = "krippendorff_alpha", **options: Any) -> Estimate:
     """Agreement with its interval over pictures, and the value that chance gives."""
     pictures = people.get_level_values("image_id")
-    return replace(agreement_estimate(ratings, coefficient=name, groups=pictures, **options), null_value=0.0)
+    return agreement_estimate(ratings, coefficient=name, groups=pictures, null_value=0.0, **options)
 
 
 def _strength(estimate: Estimate) -> str:

@@ -29,6 +29,7 @@ from bias_core.labels.answers import (
 from bias_core.labels.judge import judge_labels, judge_task
 from bias_core.labels.make_task import label_run, runs_with, serves
 from bias_core.labels.report import (
+    ALPHA,
     MACHINES_NOTE,
     PEOPLE_SAY,
     automatic_answers,
@@ -51,6 +52,7 @@ from bias_core.labels.task_owner import (
 from bias_core.number_text import format_estimate, format_number
 from bias_core.services import Services
 from bias_core.store.export import csv_bytes
+from bias_core.study.claims import p_words
 from bias_core.study.corrected import corrected, correction_of
 from bias_core.study.headlines import headline
 from bias_core.study.history import ListedRun, open_run
@@ -180,14 +182,22 @@ def corrected_for(services: Services, task: Task) -> str:
 
 def agreement_headline(report: StudyReport) -> str:
     """State the agreement of the raters in a sentence."""
-    estimates = {finding.key: finding.estimate for finding in report.results.findings}
-    if (alpha := estimates.get("alpha")) is None:
+    finding = next((finding for finding in report.results.findings if finding.key == ALPHA), None)
+    if finding is None or finding.claim is None:
         return "Not enough answers yet to say whether raters agree."
+    alpha, claim = finding.estimate, finding.claim
     if math.isnan(alpha.value):
         return "All raters always gave the same answer, so the data cannot show agreement beyond chance."
-    agree = "Raters agree more than by chance" if alpha.low > 0 else "The answers do not show agreement beyond chance"
     estimate = format_estimate(alpha.value, alpha.low, alpha.high, n=alpha.n)
-    return f"{agree}: Krippendorff’s α = {estimate} (0 is chance, 1 is always)."
+    numbers = f"Krippendorff’s α = {estimate}, n = {alpha.n:,} pictures"
+    if claim.verdict == "too few":
+        return f"Too few pictures with several answers to say whether raters agree ({claim.reason}): {numbers}."
+    says = claim.choose(
+        "Raters agree more than by chance",
+        "Raters agree less than by chance",
+        "The answers do not show agreement beyond chance",
+    )
+    return f"{says}: {numbers}, {p_words(claim)} (0 is chance, 1 is always)."
 
 
 _NOT_OF_A_TASK = ("shell", "python", "link")  # a task's report comes from no run

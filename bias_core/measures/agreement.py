@@ -127,6 +127,7 @@ def agreement_estimate(
     level: Level = "nominal",
     groups: "ArrayLike | pd.Series[Any] | None" = None,
     confidence: float = 0.95,
+    null_value: float | None = None,
     n_resamples: int = 1000,
     rng: Seed = 0,
 ) -> Estimate:
@@ -139,6 +140,7 @@ def agreement_estimate(
     level : see :func:`krippendorff_alpha`, unused by the others.
     groups : sequence (n_items,) or None. Items that are not independent, e.g. the picture that shows two people; then
         groups are resampled.
+    null_value : 0, the value that chance gives, to test against it; None for no test.
 
     Returns
     -------
@@ -160,15 +162,15 @@ def agreement_estimate(
     n, n_patterns = int(unit.max()) + 1, len(patterns)
     value = float(statistic(patterns, np.bincount(index, minlength=n_patterns)[np.newaxis].astype(float))[0])
     if math.isnan(value):
-        return Estimate.undefined(n, _ALL_EQUAL)
+        return Estimate.undefined(n, _ALL_EQUAL, null_value=null_value)
     # Few kinds of units exist: to resample units is to draw how many there are of each kind.
     kinds, frequency = _kinds(unit, index, n_patterns)
     draws = np.random.default_rng(rng).multinomial(n, frequency / n, size=n_resamples) @ kinds
     resampled = statistic(patterns, draws)
     defined = resampled[np.isfinite(resampled)]
-    estimate = percentile_estimate(value, defined, n=n, confidence=confidence)
+    estimate = percentile_estimate(value, defined, n=n, confidence=confidence, null_value=null_value)
     if math.isnan(estimate.low) and level == "nominal" and math.isclose(value, 1):
-        return _of_full_agreement(codes[several], n, confidence)
+        return _of_full_agreement(codes[several], n, confidence, null_value)
     if not (left_out := resampled.size - defined.size):
         return estimate
     return estimate.with_note(f"{left_out} of {resampled.size} resamples had all ratings equal and were left out")
@@ -189,22 +191,28 @@ def _kinds(unit: Codes, index: Codes, n_patterns: int) -> tuple[csr_array, Codes
     return per_unit[[places[kind] for kind in kinds]], np.array([frequency[kind] for kind in kinds])
 
 
-def _of_full_agreement(codes: Codes, n: int, confidence: float) -> Estimate:
+def _of_full_agreement(codes: Codes, n: int, confidence: float, null_value: float | None) -> Estimate:
     """Return a coefficient of 1 with the lower end that agreement on n of n units allows.
 
-    κ = (p - p_c) / (1 - p_c), p the lower Clopper-Pearson end of n of n, p_c = Σ_k p_k² of the answers.
+    κ = (p - p_c) / (1 - p_c), p the lower Clopper-Pearson end of n of n, p_c = Σ_k p_k² of the answers. The p-value of
+    a κ is twice the chance that all n agree if each does with its p.
     """
     from statsmodels.stats.proportion import proportion_confint
 
     _, n_answers = np.unique(codes[codes >= 0], return_counts=True)
     by_chance = float(((n_answers / n_answers.sum()) ** 2).sum())
     agreed = float(proportion_confint(n, n, alpha=1 - confidence, method="beta")[0])
+    p_value = math.nan
+    if null_value is not None:
+        p_value = min(1.0, 2 * max(0.0, by_chance + null_value * (1 - by_chance)) ** n)
     return Estimate(
         value=1.0,
         low=max(-1.0, (agreed - by_chance) / (1 - by_chance)),
         high=1.0,
         n=n,
         method=f"Clopper-Pearson {percent(confidence)} of the units in agreement",
+        null_value=null_value,
+        p_value=p_value,
         note=f"raters agree on all {n:,} items; the lower end is the value at {agreed:.1%} agreement",
     )
 
@@ -630,7 +638,11 @@ class RankAgreement:
     # in [-1, 1]; 1: the same order; 0: orders that have nothing to do with each other; -1: the reverse. nan with a note
     # where one of the scores is the same for all.
     tau: Estimate
-    p_value: float  # in (0, 1], two-sided; nan where `tau` is
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided, in (0, 1]; nan where `tau` is."""
+        return self.tau.p_value
 
 
 def kendall_tau(
@@ -648,7 +660,8 @@ def kendall_tau(
 
     Returns
     -------
-    RankAgreement : τ in [-1, 1] with its interval over items, and the permutation p-value of orders without relation.
+    RankAgreement : τ in [-1, 1], null value 0, with the permutation p-value of orders without relation, and from ten
+        items on an interval of a bootstrap over items.
 
     Raises
     ------
@@ -657,7 +670,8 @@ def kendall_tau(
     Notes
     -----
     With ties, as where 8 of 20 pictures are as many as 8 of 20 others, τ_b is below 1 unless both have them. Resamples
-    that hold one value only have no τ; they are left out, and the note counts them.
+    that hold one value only have no τ; they are left out, and the note counts them. The interval excludes 0 only where
+    both the permutations and the bootstrap reject it, and p is the larger of their p-values.
 
     Examples
     --------
@@ -669,18 +683,22 @@ def kendall_tau(
     n = same_length(a=first, b=second)
     value = float(_taus(first[np.newaxis], second[np.newaxis])[0])
     if math.isnan(value):
-        tau = Estimate.undefined(n, "one of the scores is the same for all items")
-        return RankAgreement(tau=tau, p_value=math.nan)
+        return RankAgreement(tau=Estimate.undefined(n, "one of the scores is the same for all items", null_value=0.0))
     generator = np.random.default_rng(rng)
     drawn = generator.integers(0, n, size=(n_resamples, n))
     resampled = _taus(first[drawn], second[drawn])
     defined = resampled[np.isfinite(resampled)]
-    tau = percentile_estimate(value, defined, n=n, confidence=confidence)
+    tau = percentile_estimate(value, defined, n=n, confidence=confidence, null_value=0.0)
     if left_out := n_resamples - defined.size:
         tau = tau.with_note(f"{left_out} of {n_resamples} resamples held one value only and were left out")
     orders = generator.permuted(np.tile(second, (n_resamples, 1)), axis=1)
     extreme = np.abs(_taus(np.broadcast_to(first, orders.shape), orders)) >= abs(value) - 1e-12
-    return RankAgreement(tau=tau, p_value=(1 + int(extreme.sum())) / (1 + n_resamples))
+    p_value = (1 + int(extreme.sum())) / (1 + n_resamples)
+    if math.isnan(tau.low):
+        return RankAgreement(tau=replace(tau, p_value=p_value))
+    if p_value > 1 - confidence:
+        tau = replace(tau, low=min(tau.low, 0.0), high=max(tau.high, 0.0))
+    return RankAgreement(tau=replace(tau, p_value=max(p_value, tau.p_value)))
 
 
 def _taus(a: Array, b: Array) -> Array:

@@ -169,7 +169,7 @@ def _median_gamma(rows: Floats) -> float:
 
 
 def similarity_estimate(similarities: ArrayLike, *, confidence: float = 0.95) -> Estimate:
-    """Mean cosine of images to a text, or to the images of a set, with its bootstrap interval over the images.
+    """Mean cosine of images to a text, or to the images of a set, with the interval of Student's t over the images.
 
     1/n Σ_i cos(T(s), I_i)   [dehdashtian2025oasis, Eq. 8]
 

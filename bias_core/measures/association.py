@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,14 +23,15 @@ from bias_core.measures.arrays import (
 from bias_core.measures.cards import Card, takes
 from bias_core.measures.effects import EffectSizeSD, effect_size
 from bias_core.measures.intervals import (
+    FEWEST_DRAWN,
     TIE,
     Alternative,
     PermutationTest,
     Seed,
     check_confidence,
     effective_freedom,
+    inverted_test,
     mean_interval,
-    normal_estimate,
     pair_noise,
     permutation_test,
     product_noise,
@@ -121,7 +122,8 @@ def mean_association(
 
     Returns
     -------
-    Estimate : in [-2, 2], null value 0, positive is closer to A. nan ends with a note for a single unit.
+    Estimate : in [-2, 2], null value 0, positive is closer to A. nan ends with a note for a single unit, and where
+        attributes are drawn for fewer than eight units or images of a set.
 
     Raises InvalidInput: as :func:`association`, and for groups of another length.
 
@@ -136,8 +138,14 @@ def mean_association(
     units = _units(_associations(*sets), groups, "groups")
     if attributes == "fixed":
         return mean_interval(units, confidence=confidence, null_value=0.0)
-    error = _mean_error(units, sets)
-    return normal_estimate(float(units.mean()), error, n=units.size, confidence=confidence, null_value=0.0)
+    squares, freedoms = _mean_squares(units, sets)
+    if min(freedoms) < FEWEST_DRAWN - 1:
+        return Estimate.without_interval(
+            float(units.mean()), units.size, _TOO_FEW.format(min(freedoms) + 1), null_value=0.0
+        )
+    error = math.sqrt(sum(squares))
+    freedom = effective_freedom(squares, freedoms) if error else 1.0
+    return t_interval(float(units.mean()), error, freedom, n=units.size, confidence=confidence, null_value=0.0)
 
 
 def association_test(
@@ -190,11 +198,14 @@ def association_test(
     Notes
     -----
     Differs from the paper: extreme means >=, so that p is never 0, and group sizes are kept, equal or not
-    (:func:`repooled_permutation_test` is Eq. 3 as printed). Without ``attribute_groups`` the associations are permuted,
-    and p and the interval hold for these attribute images alone: the chance in *their* draw moves all associations of a
-    concept together, and p is below 0.05 in more than 5 % of fair comparisons. With them the number of a prompt g of X
-    is E_g Asc(x, X^A, X^B) plus what its edited images add, x̄·(a_g - ā) - x̄·(b_g - b̄), weighted by their numbers; the
-    mean of these is the same S, or with groups of unequal size the difference of the means over prompts.
+    (:func:`repooled_permutation_test` is Eq. 3 as printed). The test asks whether X and Y are alike in all: where one
+    has half as many units that vary twice as much, p is below 0.05 in 12 % of comparisons of equal means.
+
+    Without ``attribute_groups`` the associations are permuted, and p and the interval hold for these attribute images
+    alone: the chance in *their* draw moves all associations of a concept together, and p is below 0.05 in more than 5 %
+    of fair comparisons. With them the number of a prompt g of X is E_g Asc(x, X^A, X^B) plus what its edited images
+    add, x̄·(a_g - ā) - x̄·(b_g - b̄), weighted by their numbers; the mean of these is the same S, or with groups of
+    unequal size the difference of the means over prompts.
     ``effect_size`` is that of single images, as in the paper: averaging each prompt first would inflate it.
 
     Examples
@@ -378,17 +389,19 @@ def _units(values: Array, groups: ArrayLike | None, name: str) -> Array:
     return np.asarray(np.bincount(index, weights=values) / np.bincount(index))
 
 
-def _mean_error(units: Array, sets: tuple[Floats, Floats, Floats]) -> float:
-    """Standard error of a concept's mean association over targets and attribute images; nan for one image.
+_TOO_FEW = f"an interval needs at least {FEWEST_DRAWN} of each set, and there are {{}}"
+
+
+def _mean_squares(units: Array, sets: tuple[Floats, Floats, Floats]) -> tuple[list[float], list[int]]:
+    """Variances of a concept's mean association by targets and by attribute images, and their degrees of freedom.
 
     The mean is linear in the mean row of each set, so the variances of independent sets add up.
     """
     targets, *attributes = sets
     centre = targets.mean(axis=0)  # (d,)
     samples = [units, *(np.asarray(images @ centre, dtype=np.float64) for images in attributes)]
-    if min(sample.size for sample in samples) < 2:
-        return math.nan
-    return math.sqrt(sum(float(sample.var(ddof=1)) / sample.size for sample in samples))
+    freedoms = [sample.size - 1 for sample in samples]
+    return [float(np.var(x)) / nu if nu else math.nan for x, nu in zip(samples, freedoms, strict=True)], freedoms
 
 
 def _whole_prompts(
@@ -574,7 +587,7 @@ def association_beyond_even_mix(
     Returns
     -------
     Estimate : in [-3, 3], null value 0: an even mix; positive: closer to A. The interval is Student's t, with all three
-        sets drawn anew; its ``n`` counts targets. nan ends where nothing varies.
+        sets drawn anew; its ``n`` counts targets. nan ends where nothing varies, and for fewer than eight of a set.
 
     Raises
     ------
@@ -611,6 +624,8 @@ def association_beyond_even_mix(
     value = float(along.mean()) - even_mix_association(a, b)
     if not sum(squares) > 0:
         return Estimate.without_interval(value, len(x), "nothing varies, so there is no interval", null_value=0.0)
+    if (fewest := min(len(x), len(a), len(b))) < FEWEST_DRAWN:
+        return Estimate.without_interval(value, len(x), _TOO_FEW.format(fewest), null_value=0.0)
     freedom = effective_freedom(squares, (len(x) - 1, min(len(a), len(b)) - 1))
     return t_interval(value, math.sqrt(sum(squares)), freedom, n=len(x), confidence=confidence, null_value=0.0)
 
@@ -682,6 +697,114 @@ def association_difference_test(first: Neutral, second: Neutral, *, confidence: 
         estimate=t_interval(value, error, fewest - 1, n=n, confidence=confidence, null_value=0.0),
         test=f"Student's t, {fewest - 1} df",
     )
+
+
+def swap_test(
+    first: Sequence[ArrayLike],
+    second: Sequence[ArrayLike],
+    number: Callable[[Sequence[Array]], Array],
+    *,
+    paired: bool = True,
+    n_resamples: int = 4999,
+    confidence: float = 0.95,
+    rng: Seed = 0,
+) -> Estimate:
+    """A number of several sets of pictures, in the second arm less that in the first, with p of swapped pictures.
+
+    Where both arms draw alike, the two pictures of a seed may change places. p is the share of all swaps (random ones
+    and the observed order, if more than 12 seeds differ) with a difference as large [fisher1935, § 21]. Pictures that
+    both arms share change nothing by a swap, so they are no units of the test.
+
+    Parameters
+    ----------
+    first, second : the sets of each arm, arrays (n, d), targets first. Paired: row i of both is of the same seed;
+        else the pictures of both arms are split at random, set by set.
+    number : of the means of the sets, arrays (k, d) each, ``(k,)``; nan where it is undefined.
+    n_resamples : int >= 1
+
+    Returns
+    -------
+    Estimate : null value 0; the interval has the shifts, by as much for each swap, that the test does not reject.
+        ``n`` counts targets, in the smaller of two unpaired arms. No interval, with a note, for too few seeds.
+
+    Raises InvalidInput: for sets of another number or dimension in either arm, empty ones, values that are not finite,
+        and paired sets of different lengths.
+
+    Raises InvalidInput: for sets of other numbers or dimensions than in the first arm, empty ones, values that are not
+        finite, and seeds that are not paired.
+
+    >>> x, y = np.array([[0.0]] * 6), np.arange(1.0, 7.0)[:, None]
+    >>> estimate = swap_test([x], [y], lambda means: means[0][:, 0])
+    >>> estimate.value, estimate.p_value  # 2 / 2⁶
+    (3.5, 0.03125)
+    """
+    check_confidence(confidence)
+    arms = [[np.asarray(rows, dtype=np.float64) for rows in sets] for sets in (first, second)]
+    _check_sets(arms, paired=paired)
+    n = min(len(sets[0]) for sets in arms)
+    pooled, generator = [np.concatenate(both) for both in zip(*arms, strict=True)], np.random.default_rng(rng)
+    moved, kept = (_swaps if paired else _splits)(arms, n_resamples, generator)
+    parts = []
+    for start in range(0, len(moved[0]), _BLOCK):
+        to_second = [part[start : start + _BLOCK] for part in moved]
+        means = [
+            [weights @ rows / weights.sum(axis=1, keepdims=True) for weights, rows in zip(side, pooled, strict=True)]
+            for side in ([1 - part for part in to_second], to_second)
+        ]
+        parts.append(number(means[1]) - number(means[0]))
+    permuted = np.concatenate(parts)
+    value = float(permuted[0])  # the first is the observed order
+    if not math.isfinite(value):
+        return Estimate.undefined(n, "the number is undefined in an arm", null_value=0.0)
+    if not np.nanmax(np.abs(permuted - value)) > TIE:
+        return Estimate.without_interval(0.0, n, "no picture differs, so there is no interval", null_value=0.0)
+    permuted = np.where(np.isfinite(permuted), permuted, math.inf)  # an undefined one counts as large
+    return inverted_test(value, permuted, kept, n=n, confidence=confidence, method="pictures of each seed swapped")
+
+
+def _check_sets(arms: Sequence[Sequence[Array]], *, paired: bool) -> None:
+    shapes = [[rows.shape for rows in sets] for sets in arms]
+    alike = [[shape[not paired :] for shape in of_arm] for of_arm in shapes]
+    is_malformed = any(len(shape) != 2 or not shape[0] for of_arm in shapes for shape in of_arm)
+    if not arms[0] or is_malformed or alike[0] != alike[1]:
+        raise InvalidInput(f"both arms need the same sets of pictures, (n, d) each; got the shapes {shapes}.")
+    if not all(np.isfinite(rows).all() for sets in arms for rows in sets):
+        raise InvalidInput("the pictures of the arms must have finite values.")
+
+
+_BLOCK = 500  # swaps at a time
+_MOST_SWAPPED = 12  # seeds up to which all swaps are counted
+
+
+def _swaps(arms: Sequence[Sequence[Array]], n_resamples: int, rng: np.random.Generator) -> tuple[list[Array], Array]:
+    """Return the pictures of both arms in the second arm after each swap, ``(n_swaps, 2 n)`` for each set.
+
+    The first is the observed order. Also, from 1 to -1, how much of a shift of the second arm each swap keeps.
+    """
+    differ = [(np.abs(x - y) > TIE).any(axis=1) for x, y in zip(*arms, strict=True)]
+    n = int(sum(map(np.sum, differ)))
+    if n <= _MOST_SWAPPED:
+        swapped = (np.arange(2**n)[:, None] >> np.arange(n) & 1).astype(float)
+    else:
+        swapped = np.vstack([np.zeros(n), rng.integers(0, 2, size=(n_resamples, n))])
+    moved, start = list[Array](), 0
+    for changes in differ:
+        is_swapped = np.zeros((len(swapped), len(changes)))
+        is_swapped[:, changes] = swapped[:, start : start + int(changes.sum())]
+        start += int(changes.sum())
+        moved.append(np.hstack([is_swapped, 1 - is_swapped]))
+    return moved, 1 - 2 * swapped.mean(axis=1) if n else np.ones(1)
+
+
+def _splits(arms: Sequence[Sequence[Array]], n_resamples: int, rng: np.random.Generator) -> tuple[list[Array], Array]:
+    """As :func:`_swaps`, of arms without a common seed: random splits of the pictures of each set."""
+    moved, kept = list[Array](), list[Array]()
+    for x, y in zip(*arms, strict=True):
+        observed = np.repeat([0.0, 1.0], [len(x), len(y)])
+        moved.append(np.vstack([observed, rng.permuted(np.tile(observed, (n_resamples, 1)), axis=1)]))
+        of_second = moved[-1][:, len(x) :].sum(axis=1)
+        kept.append(of_second / len(y) - (len(y) - of_second) / len(x))
+    return moved, np.mean(kept, axis=0)
 
 
 def _checked(side: Neutral) -> Neutral:

@@ -18,7 +18,7 @@ from bias_core.measures.arrays import (
     unit_sets,
 )
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import folded_interval, mean_interval, percentile_estimate
+from bias_core.measures.intervals import folded_interval, mean_interval, percentile_estimate, with_p_through_ends
 from bias_core.measures.relative_association import lean_score
 from bias_core.number_text import typeset
 from bias_core.types import Estimate
@@ -207,17 +207,16 @@ def picture_estimate(
 
     Returns
     -------
-    Estimate : ``low`` and ``high`` are nan, with a note, where a set has one unit: it would seem free of chance.
+    Estimate : as far out as the smallest set needs. ``low`` and ``high`` are nan, with a note, where a set has fewer
+        than ten units (:func:`bias_core.measures.intervals.percentile_estimate`).
 
     Raises InvalidInput: for empty or not finite resamples, or a confidence outside (0, 1).
 
     >>> picture_estimate(0.5, [0.25, 0.5, 0.75], [500, 500], confidence=0.5).low.__round__(2)
     0.37
     """
-    estimate = percentile_estimate(value, resampled, n=sum(n_units), confidence=confidence, null_value=null_value)
-    if min(n_units) > 1:
-        return estimate
-    return replace(estimate, low=math.nan, high=math.nan, note="a set of one sampling unit has no interval")
+    estimate = percentile_estimate(value, resampled, n=min(n_units), confidence=confidence, null_value=null_value)
+    return replace(estimate, n=sum(n_units))
 
 
 def _units(images: Floats, groups: ArrayLike | None, name: str) -> Array:
@@ -433,15 +432,17 @@ def internal_bias(
         of_ratio = picture_estimate(ratio, (itp + it) / (2 * texts), scores.n_units, confidence=confidence)
         low, high = folded_interval(of_ratio.low, of_ratio.high)
         amplification = replace(of_ratio, value=alpha, low=low, high=high, null_value=1.0)
+        amplification = with_p_through_ends(amplification, confidence)
         if abs(texts) < floor:
             amplification = amplification.with_note(f"{note}, so α is large whatever the pictures show")
     delta = diffusion_bias(scores.image_image, texts)
     lean = picture_estimate(scores.image_image, ii, scores.n_units, confidence=confidence)
-    strength = [end - abs(texts) for end in folded_interval(lean.low, lean.high)]  # of |II| - |TT|
-    low, high = folded_interval(*strength)
+    low, high = (end - abs(texts) for end in folded_interval(lean.low, lean.high))
+    strength = replace(lean, value=abs(scores.image_image) - abs(texts), low=low, high=high)  # |II| - |TT|
+    low, high = folded_interval(low, high)
     signed = signed_lean_difference(scores.image_image, texts)
     return InternalBias(
-        diffusion_bias=replace(lean, value=delta, low=low, high=high),
+        diffusion_bias=replace(with_p_through_ends(strength, confidence), value=delta, low=low, high=high),
         signed_difference=picture_estimate(signed, ii - texts, scores.n_units, confidence=confidence),
         bias_amplification=amplification,
         text_text=texts,

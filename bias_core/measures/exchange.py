@@ -14,7 +14,13 @@ from numpy.typing import ArrayLike
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, margins_by_step, paired_vectors
 from bias_core.measures.cards import Card, takes
-from bias_core.measures.intervals import Seed, adjusted_wald, check_confidence, percentile_estimate
+from bias_core.measures.intervals import (
+    Seed,
+    check_confidence,
+    difference_interval,
+    mean_change_test,
+    percentile_estimate,
+)
 from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.types import Estimate
 
@@ -43,6 +49,15 @@ class PartEffects:
     drawing: Estimate  # the denoiser's part: the mean of the next two
     drawing_alone: Estimate  # in the denoiser, against in neither
     drawing_added: Estimate  # in both, against in the text encoders alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriorEffects:
+    """Effect of exchanging the text, and its division between the prior and the decoder of an unCLIP model."""
+
+    whole: Estimate  # in the finished pictures, in [-1, 1]
+    prior: Estimate  # in the embeddings that the prior draws, in [-1, 1]
+    decoder: Estimate  # the whole minus the prior's, in [-2, 2]
 
 
 def exchange_effect(
@@ -143,7 +158,7 @@ def decided_step(
     if at_steps[0] != 0 or end <= at_steps[-1]:
         raise InvalidInput(f"steps must begin with 0 and end before n_steps; got {at_steps} of {end}")
     n, whole = len(without), prevalence_difference_test(without, exchanged[:, 0], confidence=confidence).estimate
-    if whole.low <= 0 <= whole.high:
+    if not whole.p_value <= 1 - confidence:
         return Estimate.undefined(n, NOTHING_TO_LOSE)
     differences = (exchanged > 0).astype(float) - (without > 0).astype(float)[:, None]
     places = np.array([*at_steps, end], dtype=float)
@@ -189,9 +204,10 @@ def part_effects(
 
     Notes
     -----
-    The interval is that of a mean of paired differences with two seeds more, of +1 and -1; for differences of whole
-    pictures that is the adjusted Wald interval [bonett2012]. It has a width even where no seed changed. What lies in
-    the text encoders is what the adapter changes there; what the base model itself does is in none of them.
+    Of whole pictures the interval inverts McNemar's exact test (:func:`~bias_core.measures.intervals
+    .difference_interval`), and has a width even where no seed changed. The mean of two changes has p of random signs
+    of the seeds (:func:`~bias_core.measures.intervals.mean_change_test`). What lies in the text encoders is what the
+    adapter changes there; what the base model itself does is in none of them.
 
     Examples
     --------
@@ -220,18 +236,84 @@ def part_effects(
     return PartEffects(**{name: mean_difference(values, confidence) for name, values in differences.items()})
 
 
+def prior_effects(
+    prior_without: ArrayLike,
+    prior_exchanged: ArrayLike,
+    pictures_without: ArrayLike,
+    pictures_exchanged: ArrayLike,
+    *,
+    confidence: float = 0.95,
+) -> PriorEffects:
+    """Division of a text's effect between an unCLIP model's prior and its decoder.
+
+    e = e_prior + e_decoder,  e_prior = P'(exchanged) - P'(without)
+
+    e is the rise in the share of finished pictures that show an attribute when the text is exchanged
+    (:func:`exchange_effect`), and P' the same share of the picture embeddings that the prior draws, from which the
+    decoder draws these pictures. What the exchange changes in pictures and not in their embeddings is the decoder's.
+
+    Parameters
+    ----------
+    prior_without, prior_exchanged : arrays (n_seeds,), in [-2, 2]. Margins of the prior's embeddings, by its own CLIP.
+    pictures_without, pictures_exchanged : arrays (n_seeds,), in [-2, 2]. Margins of the finished pictures, by the same
+        CLIP. Entry i of all is of the same seed.
+    confidence : float in (0, 1). Of each effect on its own.
+
+    Returns
+    -------
+    PriorEffects : whole and prior in [-1, 1], decoder in [-2, 2]; null value 0; positive: it brings the attribute. A
+        tie counts as absent.
+
+    Raises
+    ------
+    InvalidInput : for empty or not finite margins, or different lengths.
+
+    Notes
+    -----
+    Ours, for the future work of [mandal2024internal, section 7.1]. The decoder gets no text, only the embedding, so the
+    effect passes through the prior: the parts say where it becomes visible. An offset between the prior's embeddings
+    and those of pictures, which shifts both texts alike, is not taken for an effect as long as it moves no seed over 0.
+    The intervals are those of :func:`part_effects`; that of the decoder's part is twice as wide where a seed's
+    embedding loses what its picture gains.
+
+    Examples
+    --------
+    >>> effects = prior_effects([1, 1, -1, -1], [-1, -1, -1, -1], [1, 1, 1, -1], [-1, -1, -1, -1])
+    >>> effects.whole.value, effects.prior.value, effects.decoder.value
+    (-0.75, -0.5, -0.25)
+    """
+    prior, prior_after, pictures, pictures_after = (
+        (margins > 0).astype(float)
+        for margins in paired_vectors(
+            prior_without=prior_without,
+            prior_exchanged=prior_exchanged,
+            pictures_without=pictures_without,
+            pictures_exchanged=pictures_exchanged,
+        )
+    )
+    of_prior, whole = prior_after - prior, pictures_after - pictures
+    added = whole - of_prior
+    widest = max(1.0, float(np.abs(added).max()))  # 2 where a seed's embedding loses what its picture gains
+    return PriorEffects(
+        whole=mean_difference(whole, confidence),
+        prior=mean_difference(of_prior, confidence),
+        decoder=mean_difference(added / widest, confidence).scaled(widest),
+    )
+
+
 def mean_difference(differences: Array, confidence: float = 0.95) -> Estimate:
     """The mean of paired differences in [-1, 1], with the interval of :func:`part_effects`.
 
     Raises InvalidInput: for a confidence outside (0, 1).
 
-    >>> round(mean_difference(np.array([0.0, 0.0])).high, 3)  # 1.96 √(2 / 4 / 4)
-    0.693
+    >>> mean_difference(np.array([1.0, 1.0, 0.0, 1.0])).p_value  # 2 / 2³
+    0.25
     """
     check_confidence(confidence)
-    n, value = len(differences), float(differences.mean())
-    more = np.append(differences, [1.0, -1.0])
-    return adjusted_wald(value, float(more.mean()), float(more.var()) / len(more), n=n, confidence=confidence)
+    if not np.isin(differences, (-1.0, 0.0, 1.0)).all():
+        return mean_change_test(differences, confidence=confidence)
+    n_up, n_down = int((differences > 0).sum()), int((differences < 0).sum())
+    return difference_interval(n_up, n_down, len(differences), confidence=confidence)
 
 
 def _exchanges(

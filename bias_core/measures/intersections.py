@@ -14,7 +14,7 @@ from scipy.special import gammaln, log_softmax
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, same_length
 from bias_core.measures.cards import Card, takes
-from bias_core.measures.intervals import check_confidence, percent
+from bias_core.measures.intervals import check_confidence, exact_interval, normal_p_value, percent, with_p_through_ends
 from bias_core.measures.two_phase import Errors, all_of, error_noise, inverse_matrix, reading_matrix, usable_errors
 from bias_core.types import Estimate, ReaderErrors
 
@@ -152,7 +152,7 @@ def parity_family(codes: NDArray[np.intp], n_cells: int, strata: NDArray[np.intp
 
     >>> family = parity_family(np.repeat([0, 1, 2, 3], [8, 2, 1, 5]), 4, np.zeros(16, dtype=int))
     >>> family.tables.astype(int).tolist(), round(family.p_value(), 3)
-    ([[8, 2, 1, 5]], 0.023)
+    ([[8, 2, 1, 5]], 0.025)
     """
     if not len(codes):
         raise InvalidInput("codes are empty: give at least one picture.")
@@ -272,7 +272,7 @@ def crossed_shares(
         shares=shares,
         shrunk=np.array([min(max(p, share.low), share.high) for p, share in zip(shrunk, shares, strict=True)]),
         expected=alone.expected,
-        excess=tuple(_excesses(raw, shares, alone, z=z, method=f"score {percent(confidence)}")),
+        excess=tuple(_excesses(raw, shares, alone, confidence)),
         weight=weight,
     )
 
@@ -447,14 +447,13 @@ def _shrunk(values: Array, expected: Array, n: int) -> tuple[Array, float]:
     return (n * values + strength * expected) / (n + strength), strength / (n + strength)
 
 
-def _excesses(
-    raw: Array, shares: Sequence[Estimate], alone: _Independence, *, z: float, method: str
-) -> Iterator[Estimate]:
+def _excesses(raw: Array, shares: Sequence[Estimate], alone: _Independence, confidence: float) -> Iterator[Estimate]:
     """All excesses value + x with x² <= z² (v_0 + v_1 x + v_2 x²): the variance is that of the excess asked about.
 
     There the single shares are as read, so that no cell can be rarer than never. Below 0, and in
     small cells, the lower end is therefore as low as the ends of P and of λ allow [zou2008].
     """
+    z, method = float(scipy.stats.norm.ppf((1 + confidence) / 2)), f"score {percent(confidence)}"
     for i, share in enumerate(shares):
         least, slope, bend = z * z * alone.variances[:, i]
         value, expected = float(raw[i] - alone.expected[i]), float(alone.expected[i])
@@ -465,8 +464,9 @@ def _excesses(
         low, high = (value + float(slope + sign * root) / (2 * (1 - bend)) for sign in (-1, 1))
         if expected > 0 and (value < 0 or share.n * expected < LEAST_EXPECTED):
             low = min(low, value - _reach_below(share, expected, least, z * z * alone.expected_variances[i]))
-        low, high = max(-1.0, min(low, value)), min(1.0, max(high, value))
-        yield Estimate(value=value, low=low, high=high, n=share.n, null_value=0.0, method=method)
+        low, high = float(max(-1.0, min(low, value))), float(min(1.0, max(high, value)))
+        excess = Estimate(value=value, low=low, high=high, n=share.n, null_value=0.0, method=method)
+        yield with_p_through_ends(excess, confidence)
 
 
 def _reach_below(share: Estimate, expected: float, of_difference: float, of_expected: float) -> float:
@@ -474,7 +474,7 @@ def _reach_below(share: Estimate, expected: float, of_difference: float, of_expe
 
     Their correlation, which grows as √P, is taken at that lower end: of one picture in a cell little is left of it.
     """
-    below, root = share.value - share.low, math.sqrt(of_expected)
+    below, root = share.value - share.low, math.sqrt(max(0.0, of_expected))  # by rounding it may be -1e-18
     stretch = min(root / expected, _MOST_STRETCH)  # on the scale of logarithms, where λ is not all but 0
     above = root * math.expm1(stretch) / stretch if root else 0.0
     of_share = max(0.0, (share.high - share.low) / 2) ** 2
@@ -563,8 +563,8 @@ def crossed_stereotype(
     Notes
     -----
     The paper scores all people together; cells are ours. Intervals are score intervals of the ratio P(+, c) / P(c): all
-    values that a test of them does not reject. Without errors of the classifier they are Wilson's over the people of
-    the cell. They are of the score as counted, and widen by what is not known of the errors. A person is the unit: give
+    values that a test of them does not reject. Without errors of the classifier they are exact over the people of the
+    cell. They are of the score as counted, and widen by what is not known of the errors. A person is the unit: give
     one person of a picture, or people of one identity. Whether the cells differ is what
     :func:`bias_core.measures.intersections.interaction` tests, of the same readings.
 
@@ -578,11 +578,7 @@ def crossed_stereotype(
     crossed = crossed_shares(readings, strata=strata, errors=errors, confidence=confidence)
     n, half = round(crossed.counts.sum()), len(crossed.counts) // 2
     reader = _Reader(
-        read=crossed.counts / n,
-        errors=usable_errors(errors, crossed.cells.shape[1]),
-        n=n,
-        z=float(scipy.stats.norm.ppf((1 + confidence) / 2)),
-        method=f"score {percent(confidence)}",
+        read=crossed.counts / n, errors=usable_errors(errors, crossed.cells.shape[1]), n=n, confidence=confidence
     )
     counts = crossed.counts.reshape(2, half).sum(axis=0)
     scores = tuple(_score(reader, np.arange(half) == place, int(counts[place])) for place in range(half))
@@ -607,8 +603,7 @@ class _Reader:
     read: Array  # (2^k,) shares of the people
     errors: Sequence[ReaderErrors | None]
     n: int  # people
-    z: float  # of the interval
-    method: str
+    confidence: float  # of the interval
 
 
 def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
@@ -622,6 +617,10 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
     if not count or not total:
         return Estimate.undefined(count, "no person has this combination", null_value=0.0)
     share = float(truth[1, cell].sum()) / total
+    if not any(reader.errors):
+        counted = exact_interval(round(share * count), count, confidence=reader.confidence, null_value=_EVEN)
+        return counted.scaled(200, -100)
+    z = float(scipy.stats.norm.ppf((1 + reader.confidence) / 2))
     against, conforming = (np.concatenate(one) for one in ((cell, 0 * cell), (0 * cell, cell)))
     of_cell = truth[:, cell].sum(axis=0) / total
 
@@ -636,13 +635,18 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
 
     def beyond(pi: float) -> float:
         """Excess of the squared difference over what the test allows."""
-        return ((share - pi) * total) ** 2 - reader.z**2 * variance(pi)
+        return ((share - pi) * total) ** 2 - z**2 * variance(pi)
 
     low = 0.0 if beyond(0.0) <= 0 else float(scipy.optimize.brentq(beyond, 0.0, share - _INSIDE))
     high = 1.0 if beyond(1.0) <= 0 else float(scipy.optimize.brentq(beyond, share + _INSIDE, 1.0))
-    p_value = 2 * float(scipy.stats.norm.sf(abs(share - _EVEN) * total / math.sqrt(variance(_EVEN))))
     estimate = Estimate(
-        value=share, low=low, high=high, n=count, null_value=_EVEN, p_value=p_value, method=reader.method
+        value=share,
+        low=low,
+        high=high,
+        n=count,
+        null_value=_EVEN,
+        method=f"score {percent(reader.confidence)}",
+        p_value=normal_p_value((share - _EVEN) * total, math.sqrt(variance(_EVEN))),
     )
     return estimate.scaled(200, -100)
 

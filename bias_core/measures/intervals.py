@@ -20,6 +20,7 @@ from bias_core.types import Estimate
 Seed = int | np.random.Generator
 Alternative = Literal["two-sided", "greater", "less"]
 
+_MOST_REMEMBERED = 65_536  # counts with remembered ends
 TIE = 1e-12  # permuted scores this close below the observed one count as equal to it
 _LARGEST_BLOCK = 4_000_000  # numbers held at once
 
@@ -158,7 +159,7 @@ def inverted_test(
         )
         no_interval = Estimate.without_interval(observed, n, note, null_value=0.0)
         return replace(no_interval, method=method, p_value=p_value)
-    if p_value > 1 - confidence:  # the same by definition; by rounding, an end may lie 1e-17 on the other side
+    if p_value > 1 - confidence + _ROUNDING:  # the same by definition, but by rounding an end may lie 1e-17 beyond
         low, high = min(low, 0.0), max(high, 0.0)
     return Estimate(value=observed, low=low, high=high, n=n, null_value=0.0, method=method, p_value=p_value)
 
@@ -187,10 +188,10 @@ def sign_flip_test(
 
     Returns
     -------
-    Estimate : null value 0. No interval, with a note, for fewer than six units at 95 %: p is 2 / 2ⁿ at best. Nothing is
-        tested where all values are 0.
+    Estimate : null value 0. No interval, with a note, for fewer than six units at 95 %: p is 2 / 2ⁿ at best; and where
+        all units are equal, for it would have no width. Nothing is tested where all values are 0.
 
-    Raises InvalidInput: for empty or not finite values.
+    Raises InvalidInput: for empty or not finite values, and weights that are not above 0, one for each.
 
     >>> mean = sign_flip_test([1, 2, 3, 4, 5, 6])
     >>> mean.p_value, round(mean.low, 2), round(mean.high, 2)
@@ -199,17 +200,35 @@ def sign_flip_test(
     check_confidence(confidence)
     each = finite_vector(values, "values")
     shares = np.ones_like(each) if weights is None else finite_vector(weights, "weights")
+    if len(shares) != len(each) or not shares.min() > 0:
+        raise InvalidInput(f"weights are above 0, one for each of {len(each)} values; got {weights!r:.200}.")
     total, n, observed = float(shares.sum()), len(each), float(each.sum() / shares.sum())
     if not np.abs(each).max() > TIE:
         return Estimate.without_interval(observed, n, "every unit gives 0, so there is no interval", null_value=0.0)
-    if n <= _MOST_FLIPPED:
-        signs = 1.0 - 2.0 * (np.arange(2**n)[:, None] >> np.arange(n) & 1)
-    else:
-        signs = np.random.default_rng(rng).choice((-1.0, 1.0), size=(n_resamples, n))
-        signs = np.vstack([np.ones(n), signs])
-    return inverted_test(
-        observed, signs @ each / total, signs @ shares / total, n=n, confidence=confidence, method="signs of the units"
+    signs = _signs(n, n_resamples, rng) if isinstance(rng, int) else _draw_signs(n, n_resamples, rng)
+    method = "signs of the units"
+    estimate = inverted_test(
+        observed, signs @ each / total, signs @ shares / total, n=n, confidence=confidence, method=method
     )
+    if math.isnan(estimate.low) or np.ptp(each / shares) > TIE:
+        return estimate
+    return replace(estimate, low=math.nan, high=math.nan, note="all units are equal, so there is no interval")
+
+
+@lru_cache(16)
+def _signs(n: int, n_resamples: int, seed: int) -> Array:
+    """Remember the signs of a seed: a report has many numbers of as many units."""
+    signs = _draw_signs(n, n_resamples, seed)
+    signs.flags.writeable = False
+    return signs
+
+
+def _draw_signs(n: int, n_resamples: int, rng: Seed) -> Array:
+    """All signs of n units, or as many random ones after the observed signs, ``(n_rows, n)``."""
+    if n <= _MOST_FLIPPED:
+        return np.asarray(1.0 - 2.0 * (np.arange(2**n)[:, None] >> np.arange(n) & 1))
+    signs = np.random.default_rng(rng).choice((-1.0, 1.0), size=(n_resamples, n))
+    return np.vstack([np.ones(n), signs])
 
 
 def smallest_sign_p(n: int, n_resamples: int = 4999) -> float:
@@ -219,15 +238,6 @@ def smallest_sign_p(n: int, n_resamples: int = 4999) -> float:
     (0.0625, 0.0002)
     """
     return 2.0 ** (1 - n) if n <= _MOST_FLIPPED else 1 / (1 + n_resamples)
-
-
-def fewest_signs(level: float) -> int:
-    """Number of units from which on random signs can give p <= ``level``, of 1/5000 or more.
-
-    >>> fewest_signs(0.05), fewest_signs(0.05 / 10)
-    (6, 9)
-    """
-    return next(n for n in itertools.count(1) if smallest_sign_p(n) <= level)
 
 
 def mean_change_test(changes: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
@@ -344,8 +354,8 @@ def wilson_interval(
     share = n_positive / n
     low, high = min(float(low), share), max(float(high), share)  # the formula is 1e-17 off at 0 and at 1
     method, p_value = f"Wilson {percent(confidence)}", math.nan
-    if null_value is not None and 0 < null_value < 1:  # the score test, which this interval inverts
-        p_value = _normal_p(share - null_value, math.sqrt(null_value * (1 - null_value) / n))
+    if null_value is not None:  # the score test, which this interval inverts
+        p_value = normal_p_value(share - null_value, math.sqrt(null_value * (1 - null_value) / n))
     return Estimate(value=share, low=low, high=high, n=int(n), null_value=null_value, method=method, p_value=p_value)
 
 
@@ -394,16 +404,12 @@ def independent_difference(
     """
     check_confidence(confidence)
     (k1, n1), (k2, n2) = _counts(n_first, n_of_first), _counts(n_second, n_of_second)
-    tails = (
-        scipy.stats.hypergeom.sf(k2 - 1, n1 + n2, k1 + k2, n2),
-        scipy.stats.hypergeom.cdf(k2, n1 + n2, k1 + k2, n2),
-    )
     return _melded(
         k2 / n2 - k1 / n1,
         _independent_end(k1, n1, k2, n2, 1 - confidence),
         -_independent_end(k2, n2, k1, n1, 1 - confidence),
         n=min(n1, n2),
-        p_value=max(min(1.0, 2 * float(min(tails))), sys.float_info.min),
+        p_value=fisher_p_value(k1, n1, k2, n2),
         method=f"exact for two samples {percent(confidence)}",
     )
 
@@ -417,7 +423,7 @@ _PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(128)
 _PROBABILITIES, _WEIGHTS = (_PLACES + 1) / 2, _WEIGHTS / 2  # of quadrature over a Beta variable's quantiles
 
 
-@lru_cache(65_536)
+@lru_cache(_MOST_REMEMBERED)
 def _paired_end(n_up: int, n_down: int, n: int, level: float) -> float:
     """Lower end of the share that goes up minus the share that goes down: the quantile level / 2 of their product."""
     m = n_up + n_down
@@ -433,7 +439,7 @@ def _paired_end(n_up: int, n_down: int, n: int, level: float) -> float:
     return _root(excess)
 
 
-@lru_cache(65_536)
+@lru_cache(_MOST_REMEMBERED)
 def _independent_end(k1: int, n1: int, k2: int, n2: int, level: float) -> float:
     """Lower end of the second share minus the first: the quantile level / 2 of the difference of their Betas."""
     if not k2:
@@ -459,6 +465,21 @@ def _root(excess: Callable[[float], float]) -> float:
     return float(scipy.optimize.brentq(excess, -1.0, 1.0, xtol=1e-10)) if excess(1.0) > 0 else 1.0
 
 
+@lru_cache(_MOST_REMEMBERED)
+def fisher_p_value(n_first: int, n_of_first: int, n_second: int, n_of_second: int) -> float:
+    """Two-sided p of Fisher's exact test of two shares, twice the smaller tail, in (0, 1] [fay2015].
+
+    >>> round(fisher_p_value(1, 10, 8, 10), 4)
+    0.0055
+    """
+    k, n, n_hits = n_second, n_of_first + n_of_second, n_first + n_second
+    tails = (
+        scipy.stats.hypergeom.sf(k - 1, n, n_hits, n_of_second),
+        scipy.stats.hypergeom.cdf(k, n, n_hits, n_of_second),
+    )
+    return max(min(1.0, 2 * float(min(tails))), sys.float_info.min)
+
+
 def mcnemar_p_value(n_up: int, n_down: int) -> float:
     """Two-sided p of McNemar's exact test: of as many pairs that change one way as the other [mcnemar1947].
 
@@ -472,29 +493,12 @@ def mcnemar_p_value(n_up: int, n_down: int) -> float:
     return min(1.0, max(p_value, sys.float_info.min))
 
 
-def adjusted_wald(value: float, middle: float, variance: float, *, n: int, confidence: float) -> Estimate:
-    """A mean of ``n`` paired differences; the interval lies around the ``middle``, the mean with two pairs more.
-
-    >>> round(adjusted_wald(0.0, 0.0, 0.25, n=2, confidence=0.95).high, 3)
-    0.98
-    """
-    reach = float(scipy.stats.norm.ppf((1 + confidence) / 2)) * math.sqrt(variance)
-    estimate = Estimate(
-        value=value,
-        low=min(value, max(-1.0, middle - reach)),
-        high=max(value, min(1.0, middle + reach)),
-        n=n,
-        null_value=0.0,
-        method=f"adjusted Wald for pairs {percent(confidence)}",
-    )
-    return with_p_through_ends(estimate, confidence)
-
-
 def with_p_through_ends(estimate: Estimate, confidence: float) -> Estimate:
     """Return an estimate with the p-value of its null value, by the normal distribution through its ends.
 
     2 (1 - Φ(z · distance of the null / reach of the interval to that side)), for an interval that no closer test
     belongs to, such as one that joins two others; at most 1 - confidence just where the interval excludes the null.
+    A null value at an end itself is not excluded.
 
     >>> with_p_through_ends(Estimate(value=0.5, low=0.0, high=1.0, n=9, null_value=0.0), 0.95).p_value.__round__(3)
     0.05
@@ -504,11 +508,34 @@ def with_p_through_ends(estimate: Estimate, confidence: float) -> Estimate:
         return replace(estimate, p_value=math.nan)
     reach = estimate.high - estimate.value if null > estimate.value else estimate.value - estimate.low
     z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
-    return replace(estimate, p_value=_normal_p(estimate.value - null, reach / z))
+    return with_value_inside(replace(estimate, p_value=normal_p_value(estimate.value - null, reach / z)), confidence)
 
 
-def _normal_p(distance: float, error: float) -> float:
-    """Return the two-sided p of a distance in standard errors."""
+def with_value_inside(estimate: Estimate, confidence: float) -> Estimate:
+    """Return an estimate whose interval is wide enough for its value; p rejects nothing that lies in the interval.
+
+    For intervals that are made without the value, such as of random draws, or of other weights.
+
+    >>> with_value_inside(Estimate(value=0.0, low=0.1, high=1.0, n=9, null_value=0.05, p_value=0.03), 0.95).low
+    0.0
+    """
+    low, high, p_value = min(estimate.value, estimate.low), max(estimate.value, estimate.high), estimate.p_value
+    if math.isnan(estimate.low) or math.isnan(estimate.value):
+        return estimate
+    if estimate.null_value is not None and low <= estimate.null_value <= high:
+        p_value = max(p_value, (1 - confidence) * (1 + _JUST_ABOVE))  # nan stays nan
+    return replace(estimate, low=low, high=high, p_value=p_value)
+
+
+_JUST_ABOVE = 1e-9
+
+
+def normal_p_value(distance: float, error: float) -> float:
+    """Return the two-sided p of a distance that has this standard error.
+
+    >>> round(normal_p_value(1.96, 1.0), 4)
+    0.05
+    """
     return float(2 * scipy.stats.norm.sf(abs(distance) / error)) if error > 0 else float(distance == 0)
 
 
@@ -550,12 +577,29 @@ def percentile_estimate(
     low, high = (float(end) for end in np.quantile(values, [tail, 1 - tail]))
     p_value = math.nan
     if null_value is not None:  # the tail beyond the null, as np.quantile interpolates, at the level of Student's t
-        ranks = np.linspace(0.0, 1.0, len(values))
-        share = float(np.interp(null_value, values, ranks, left=0.0, right=1.0))
-        share = max(min(share, 1 - share), 1 / (1 + len(values)))
-        z = -float(scipy.stats.norm.ppf(share))
+        z = -float(scipy.stats.norm.ppf(tail_share(values, null_value, tail)))
         p_value = min(1.0, float(2 * scipy.stats.t.sf(z * math.sqrt((n - 1) / n), n - 1)))
-    return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
+    estimate = Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
+    return with_value_inside(estimate, confidence)
+
+
+def tail_share(values: Array, null_value: float, tail: float) -> float:
+    """Share of sorted values at the null value or beyond, on the side with fewer, as :func:`numpy.quantile` counts.
+
+    At most ``tail`` just where the quantiles ``tail`` and 1 - ``tail`` leave out the null value. Never 0: one of the
+    values might have been there, unless that is more than ``tail``.
+
+    >>> tail_share(np.array([0.0, 1.0, 2.0, 3.0, 4.0]), 1.0, 0.025)
+    0.25
+    """
+    ranks = np.linspace(0.0, 1.0, len(values))
+    below = float(np.interp(null_value, values, ranks, left=0.0, right=1.0))
+    above = float(np.interp(-null_value, -values[::-1], ranks, left=0.0, right=1.0))
+    return max(min(below, above), min(1 / (1 + len(values)), tail))
+
+
+FEWEST_DRAWN = 8
+"""Units of each set below which an interval of chance in several sets is not given: of 5 each it is wrong in 10 %."""
 
 
 def expanded_confidence(n: int, confidence: float = 0.95) -> float:
@@ -582,17 +626,22 @@ def expanded_confidence(n: int, confidence: float = 0.95) -> float:
 def normal_estimate(
     value: float, standard_error: float, *, n: int, confidence: float = 0.95, null_value: float | None = None
 ) -> Estimate:
-    """An estimate with the interval value ± z·SE; nan ends with a note where SE is nan.
+    """An estimate with the interval value ± z·SE; nan ends with a note where SE is nan or 0.
 
     >>> round(normal_estimate(1.0, 0.5, n=9).high, 2)
     1.98
     """
     check_confidence(confidence)
     reach = float(scipy.stats.norm.ppf((1 + confidence) / 2)) * standard_error
-    note = "a set with one image has no standard error" if math.isnan(reach) else ""
+    if not reach > 0:
+        note = "a set with one image has no standard error" if math.isnan(reach) else _NOTHING_VARIES
+        return Estimate.without_interval(value, n, note, null_value=null_value)
     method, low, high = f"normal {percent(confidence)}", value - reach, value + reach
-    estimate = Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, note=note)
+    estimate = Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method)
     return with_p_through_ends(estimate, confidence)
+
+
+_NOTHING_VARIES = "nothing varies, so there is no interval"
 
 
 def mean_interval(
@@ -644,15 +693,17 @@ def t_interval(
     method: str = "Student's t",
     null_value: float | None = None,
 ) -> Estimate:
-    """A value ± t times its standard error, t of Student with these degrees of freedom.
+    """A value ± t times its standard error, t of Student with these degrees of freedom; no ends where that is 0.
 
     >>> round(t_interval(2.0, 1 / math.sqrt(3), 2, n=3).high, 3)  # 2 + 4.303 / √3
     4.484
     """
+    if not error > 0:
+        return Estimate.without_interval(value, n, _NOTHING_VARIES, null_value=null_value)
     reach = float(scipy.stats.t.ppf((1 + confidence) / 2, freedom)) * error
     method = f"{method} {percent(confidence)}"
     p_value = math.nan
-    if null_value is not None and error > 0:
+    if null_value is not None:
         p_value = float(2 * scipy.stats.t.sf(abs(value - null_value) / error, freedom))
     return Estimate(
         value=value, low=value - reach, high=value + reach, n=n, null_value=null_value, method=method, p_value=p_value
@@ -725,7 +776,6 @@ def percent(confidence: float) -> str:
 
 
 EXACT = "exact binomial"  # how the method of such an interval begins
-_MOST_REMEMBERED = 65_536  # counts with remembered ends
 _NEAR = 1e-14  # how near a root is found
 
 

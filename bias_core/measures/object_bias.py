@@ -29,7 +29,7 @@ from bias_core.measures.object_distribution import (
     word_sets,
 )
 from bias_core.measures.objects import GenderCounts, count_gender_words, extract_objects, groundable, to_person
-from bias_core.measures.sequential import share_interval
+from bias_core.measures.sequential import against, share_interval
 from bias_core.measures.two_phase import stratified_mean
 from bias_core.types import Estimate, ReaderErrors
 
@@ -132,7 +132,7 @@ def jaccard_hallucination(prompt_objects: Words, image_objects: Words, *, fold_p
 def jaccard_hallucination_estimate(
     prompt_objects: Words, image_objects: Words, *, fold_person: bool = True, confidence: float = 0.95
 ) -> Estimate:
-    """:func:`jaccard_hallucination` with its bootstrap interval over images.
+    """:func:`jaccard_hallucination` with the interval of Student's t over images.
 
     Parameters
     ----------
@@ -505,7 +505,8 @@ def missing_things(
     if errors is None:
         return share_interval(n - n_yes, n, confidence=confidence, null_value=0.0)
     shown = corrected_by_errors(n_yes, n, errors, confidence=confidence)
-    return replace(shown, value=1 - shown.value, low=1 - shown.high, high=1 - shown.low, null_value=0.0)
+    missing = replace(shown, value=1 - shown.value, low=1 - shown.high, high=1 - shown.low)
+    return against(missing, 0.0, confidence)
 
 
 CARDS = (

@@ -3,23 +3,31 @@
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import lru_cache
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.special import entr, gammaln, logit
+from scipy.special import betaincinv, entr, gammaln, logit
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array
 from bias_core.measures.cards import Card, takes
 from bias_core.measures.effects import benjamini_hochberg
-from bias_core.measures.intervals import TIE, Seed, check_confidence, jackknife_interval, mcnemar_p_value, percent
+from bias_core.measures.intersections import ParityFamily
+from bias_core.measures.intervals import (
+    TIE,
+    Seed,
+    check_confidence,
+    fisher_p_value,
+    jackknife_interval,
+    mcnemar_p_value,
+    percent,
+    with_value_inside,
+)
 from bias_core.measures.object_distribution import ImageObjects, presence_of, word_sets
 from bias_core.types import Estimate
 
-_SMALLEST = float(np.finfo(float).tiny)  # an exact p-value may be smaller, and is never 0
 NO_CHANGE = "both pictures of every pair show it, or neither does"
 
 
@@ -32,9 +40,13 @@ class ObjectOdds:
     n_images: int
     n_base: int
     log_odds: Estimate  # above 0: more often than in the base, in natural logarithms; nan where nothing changes
-    p_value: float  # exact and two-sided, in (0, 1]
     p_adjusted: float  # for having looked at every object that changes (Benjamini–Hochberg)
     differs: bool  # True if that is at most the accepted rate of false discoveries
+
+    @property
+    def p_value(self) -> float:
+        """Exact and two-sided p, in (0, 1]; 1 where nothing changes."""
+        return 1.0 if math.isnan(self.log_odds.p_value) else self.log_odds.p_value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,10 +104,11 @@ def object_odds(
 
     Notes
     -----
-    p is the exact test of b out of b + c of McNemar [mcnemar1947], or Fisher's of the four counts. The interval of
-    pairs is Jeffreys' of b / (b + c) [brown2001] as log-odds, that of independent pictures ± z √(Σ 1 / (count + 1/2)).
-    An end is infinite where the data set it no limit: an object that no picture of the base shows. Objects that are
-    in both pictures of every pair or in neither cannot differ and are not counted among the tests.
+    p is the exact test of b out of b + c of McNemar [mcnemar1947], or Fisher's of the four counts, twice the smaller
+    tail. The intervals invert them: that of Clopper and Pearson for b / (b + c) as log-odds [brown2001], and the
+    conditional one of the odds ratio [fisher1935logic]. An end is infinite where the data set it no limit: an object
+    that no picture of the base shows. Objects that are in both pictures of every pair or in neither cannot differ and
+    are not counted among the tests.
 
     Examples
     --------
@@ -111,13 +124,14 @@ def object_odds(
         change = (ours - theirs).tocsc()
         n_gained, n_lost = (np.asarray((change * sign > 0).sum(axis=0)).ravel() for sign in (1, -1))
         tests = [
-            _of_pairs(int(b), int(c), len(image_objects), confidence) for b, c in zip(n_gained, n_lost, strict=True)
+            _odds_of_pairs(int(b), int(c), len(image_objects), confidence)
+            for b, c in zip(n_gained, n_lost, strict=True)
         ]
     else:
         sizes = len(image_objects), len(base_objects)
-        tests = [_of_counts((int(a), int(c)), sizes, confidence) for a, c in zip(n_images, n_base, strict=True)]
+        tests = [_odds_of_counts((int(a), int(c)), sizes, confidence) for a, c in zip(n_images, n_base, strict=True)]
     adjusted = np.ones(len(words))
-    tested = [i for i, test in enumerate(tests) if not math.isnan(test.log_odds.value)]
+    tested = [i for i, test in enumerate(tests) if not math.isnan(test.value)]
     if tested:
         adjusted[tested] = benjamini_hochberg([tests[i].p_value for i in tested])
     lines = (
@@ -125,8 +139,7 @@ def object_odds(
             word=word,
             n_images=int(n_images[i]),
             n_base=int(n_base[i]),
-            log_odds=tests[i].log_odds,
-            p_value=tests[i].p_value,
+            log_odds=tests[i],
             p_adjusted=float(adjusted[i]),
             differs=bool(adjusted[i] <= rate) and i in tested,
         )
@@ -156,44 +169,38 @@ def presence_with_base(
     return words, presence[: len(ours)], presence[len(ours) :]
 
 
-class _Test(NamedTuple):
-    log_odds: Estimate
-    p_value: float
-
-
-def _of_pairs(n_gained: int, n_lost: int, n: int, confidence: float) -> _Test:
+def _odds_of_pairs(n_gained: int, n_lost: int, n: int, confidence: float) -> Estimate:
     if not n_gained + n_lost:
-        return _Test(Estimate.undefined(n, NO_CHANGE, null_value=0.0), 1.0)
-    ends = [(1 - confidence) / 2, (1 + confidence) / 2]
-    low, high = logit(scipy.stats.beta.ppf(ends, n_gained + 0.5, n_lost + 0.5))
-    estimate = Estimate(
+        return Estimate.undefined(n, NO_CHANGE, null_value=0.0)
+    tail = (1 - confidence) / 2
+    return Estimate(
         value=math.log((n_gained + 0.5) / (n_lost + 0.5)),
-        low=float(low) if n_gained else -math.inf,
-        high=float(high) if n_lost else math.inf,
+        low=float(logit(betaincinv(n_gained, n_lost + 1, tail))) if n_gained else -math.inf,
+        high=-float(logit(betaincinv(n_lost, n_gained + 1, tail))) if n_lost else math.inf,
         n=n,
         null_value=0.0,
-        method=f"Jeffreys {percent(confidence)}",
+        method=f"exact for pairs {percent(confidence)}",
+        p_value=mcnemar_p_value(n_gained, n_lost),
     )
-    return _Test(estimate, mcnemar_p_value(n_gained, n_lost))
 
 
-def _of_counts(n_with: tuple[int, int], sizes: tuple[int, int], confidence: float) -> _Test:
+@lru_cache(4096)
+def _odds_of_counts(n_with: tuple[int, int], sizes: tuple[int, int], confidence: float) -> Estimate:
     n = sum(sizes)
-    table = [[k, size - k] for k, size in zip(n_with, sizes, strict=True)]
     if sum(n_with) in (0, n):
-        return _Test(Estimate.undefined(n, "every picture shows it, or none does", null_value=0.0), 1.0)
-    (a, b), (c, d) = table
-    value = math.log((a + 0.5) * (d + 0.5) / ((b + 0.5) * (c + 0.5)))
-    reach = float(scipy.stats.norm.ppf((1 + confidence) / 2)) * math.sqrt(sum(1 / (k + 0.5) for k in (a, b, c, d)))
+        return Estimate.undefined(n, "every picture shows it, or none does", null_value=0.0)
+    (a, c), (b, d) = n_with, (size - k for k, size in zip(n_with, sizes, strict=True))
+    family, tail = ParityFamily(tables=np.array([[d, c, b, a]], dtype=float)), (1 - confidence) / 2
     estimate = Estimate(
-        value=value,
-        low=-math.inf if not (a and d) else value - reach,
-        high=math.inf if not (b and c) else value + reach,
+        value=math.log((a + 0.5) * (d + 0.5) / ((b + 0.5) * (c + 0.5))),
+        low=family.quantile(tail, at_least=True, mid=False),
+        high=family.quantile(tail, at_least=False, mid=False),
         n=n,
         null_value=0.0,
-        method=f"log-odds of counts, normal {percent(confidence)}",
+        method=f"exact log-odds of counts {percent(confidence)}",
+        p_value=fisher_p_value(c, sizes[1], a, sizes[0]),
     )
-    return _Test(estimate, min(1.0, max(float(scipy.stats.fisher_exact(table).pvalue), _SMALLEST)))
+    return with_value_inside(estimate, confidence)
 
 
 def _surest_first(lines: Iterable[ObjectOdds]) -> list[ObjectOdds]:

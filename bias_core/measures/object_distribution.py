@@ -238,7 +238,10 @@ _N_RESAMPLES = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectDistribution:
-    """Evenness of objects, see :func:`object_distribution`; intervals from a bootstrap over images."""
+    """Evenness of objects, see :func:`object_distribution`; intervals from a bootstrap over images.
+
+    Without null values: counts of few images are less even than what they are drawn from, so that nothing is tested.
+    """
 
     distribution_bias: Estimate  # B_D >= 0.5; *lower* is more biased; grows with n_images and n_objects
     normalised_entropy: Estimate  # in [0, 1]; 1 is even
@@ -355,15 +358,15 @@ def object_distribution(
     blocks = _counts_of_draws(presence, with_replacement, _N_RESAMPLES)
     drawn = pd.concat(pd.DataFrame({name: f(block) for name, f in FORMULAS.items()}) for block in blocks)
 
-    def estimate(measure: str, bounds: tuple[float, float], null_value: float | None) -> Estimate:
+    def estimate(measure: str, bounds: tuple[float, float]) -> Estimate:
         value, error = float(FORMULAS[measure](counts[np.newaxis])[0]), float(drawn[measure].std(skipna=False))
-        return _normal(value, error, bounds, n_images, confidence, null_value)
+        return _normal(value, error, bounds, n_images, confidence)
 
     return ObjectDistribution(
-        distribution_bias=estimate("distribution_bias", (0.5, math.inf), None),
-        normalised_entropy=estimate("normalised_entropy", (0.0, 1.0), 1.0),
-        gini=estimate("gini", (0.0, 1.0), 0.0),
-        effective_number=estimate("effective_number", (1.0, math.inf), None),
+        distribution_bias=estimate("distribution_bias", (0.5, math.inf)),
+        normalised_entropy=estimate("normalised_entropy", (0.0, 1.0)),
+        gini=estimate("gini", (0.0, 1.0)),
+        effective_number=estimate("effective_number", (1.0, math.inf)),
         n_images=n_images,
         n_objects=len(words),
     )
@@ -439,16 +442,14 @@ def distribution_bias_at(
     blocks = _counts_of_draws(presence, subsets, n_draws)
     areas = np.concatenate([FORMULAS["distribution_bias"](block) for block in blocks])
     error = float(areas.std(ddof=1)) / math.sqrt(1 - n_images / n_given)
-    return _normal(float(areas.mean()), error, (0.5, math.inf), n_images, confidence, None)
+    return _normal(float(areas.mean()), error, (0.5, math.inf), n_images, confidence)
 
 
-def _normal(
-    value: float, error: float, bounds: tuple[float, float], n: int, confidence: float, null_value: float | None
-) -> Estimate:
+def _normal(value: float, error: float, bounds: tuple[float, float], n: int, confidence: float) -> Estimate:
     """Value ± z·SE, kept within the bounds of the measure; nan ends with a note where SE is nan."""
-    estimate = normal_estimate(value, error, n=n, confidence=confidence, null_value=null_value)
+    estimate = normal_estimate(value, error, n=n, confidence=confidence)
     low, high = (float(np.clip(end, *bounds)) for end in (estimate.low, estimate.high))  # nan stays nan
-    note = "a draw of images has equal counts: too few images" if math.isnan(error) else ""
+    note = "a draw of images has equal counts: too few images" if math.isnan(error) else estimate.note
     method = f"normal, SE from resampled images, {percent(confidence)}"
     return replace(estimate, low=low, high=high, method=method, note=note)
 

@@ -82,8 +82,9 @@ def extract_objects(
     ("that looks"); the last word of a phrase that a determiner opened is a noun if it can be ("a watch on a table"); a
     word unknown to WordNet is a noun, because brands are ("starbucks"). Synonyms share the first sense, as in the
     paper. A word of several senses that were never tagged in WordNet's corpora has no first sense worth the name and
-    stays itself ("saw" would be a proverb). Colours and tones are no objects ("light" in "light blue dress"), and
-    garments keep their plural ("jeans"). The name is the first synonym with the same first sense, so that
+    stays itself ("saw" would be a proverb). Colours and tones are no objects ("light" in "light blue dress", "ginger"
+    in "ginger cat"), nor what only names a colour's shade ("chocolate brown"), and garments keep their plural
+    ("jeans"). The name is the first synonym with the same first sense, so that
     folding twice changes nothing. Gender words are never folded: "police officer" does not become "policeman".
 
     Examples
@@ -98,9 +99,9 @@ def extract_objects(
     words = _lexicon(lexicon)
     stop = words.stop_words if stop_words is None else stop_words
     names: dict[str, None] = {}  # keeps the order, as a set would not
-    for word, part in _tagged(text, words):
+    for word, part, is_colour in _tagged(text, words):
         name = words.name(word) if part == "NOUN" else word
-        if colours and word in words.colours:
+        if colours and is_colour:
             names[word] = None
         elif part in pos and word not in stop and name not in stop:
             names[name] = None
@@ -268,8 +269,8 @@ def _tokens(text: str) -> list[str]:
     return _TOKEN.findall(normal_form("NFKC", text).replace("’", "'").lower())
 
 
-def _tagged(text: str, words: Lexicon) -> Iterable[tuple[str, PartOfSpeech]]:
-    """Lemma and part of speech of each word that is no function word."""
+def _tagged(text: str, words: Lexicon) -> Iterable[tuple[str, PartOfSpeech, bool]]:
+    """Lemma and part of speech of each word that is no function word; True if it names a colour."""
     tokens = _joined(_tokens(text), words)
     previous = "START"
     for i, (token, following) in enumerate(zip(tokens, [*tokens[1:], "."], strict=False)):
@@ -280,9 +281,12 @@ def _tagged(text: str, words: Lexicon) -> Iterable[tuple[str, PartOfSpeech]]:
             previous = kind
         else:
             lemma, part = _tag(token, previous, _function(following, words), words)
-            if _is_colour(tokens, i, words):
+            describes = _is_shade(tokens, i, words) or _is_colour(tokens, i, words)
+            if describes:
                 lemma, part = token, "ADJ"
-            yield lemma, part
+            elif token in words.colour_things or token in words.things_of_colour:
+                lemma, part = token, "NOUN"
+            yield lemma, part, describes and token in words.colours and not _is_shade(tokens, i, words)
             previous = part
 
 
@@ -311,18 +315,34 @@ def _function(token: str, words: Lexicon) -> str:
     return next((kind for kind in kinds if token in kinds[kind]), "" if token[0].isalpha() else "OTHER")
 
 
+def _is_shade(tokens: Sequence[str], i: int, words: Lexicon) -> bool:
+    """True for a thing that says which shade the colour after it is: "chocolate" in "a chocolate brown horse"."""
+    of_things = tokens[i] in words.shades or tokens[i] in words.things_of_colour or tokens[i] in words.colour_things
+    return of_things and i + 1 < len(tokens) and tokens[i + 1] in words.colours and _is_colour(tokens, i + 1, words)
+
+
 def _is_colour(tokens: Sequence[str], i: int, words: Lexicon) -> bool:
     """True if a word says a colour or a tone: "tan" in "a tan coat" and "in tan"; "an orange" in a bowl is a thing."""
-    following, after = [*tokens[i + 1 : i + 3], ".", "."][:2]
-    if tokens[i] not in words.colour_things:
-        return _names_colour(tokens[i], words)
+    token, following, after = [*tokens[i : i + 3], ".", "."][:3]
+    if following in words.coloured:
+        return _names_colour(token, words) or token in words.shades  # "coffee coloured"
+    if token in words.things_of_colour:
+        made = words.lemma(following, "NOUN") in words.made_of_things
+        return not made and not _function(following, words) and _is_described(following, after, words)
+    if token not in words.colour_things:
+        return _names_colour(token, words)
     if following in words.coordinators:
         return _names_colour(after, words)  # "tan and white"
     if _function(following, words):
-        opening = next((token for token in reversed(tokens[:i]) if _function(token, words)), "")
-        return opening == "in" or (opening in words.prepositions and tokens[i] in words.tones)  # "under bright light"
-    part = _tag(following, "NOUN", _function(after, words), words)[1]
-    return part in ("NOUN", "ADJ") or following in words.coloured
+        opening = next((word for word in reversed(tokens[:i]) if _function(word, words)), "")
+        return opening == "in" or (opening in words.prepositions and token in words.tones)  # "under bright light"
+    return _is_described(following, after, words)
+
+
+def _is_described(following: str, after: str, words: Lexicon) -> bool:
+    """True if a word after a thing that is also a colour is what has the colour: "cat", but not "juice"."""
+    lemma, part = _tag(following, "ADJ", _function(after, words), words)
+    return part in ("NOUN", "ADJ") and lemma not in words.parts_of_things
 
 
 def _names_colour(token: str, words: Lexicon) -> bool:

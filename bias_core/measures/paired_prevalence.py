@@ -13,6 +13,7 @@ from bias_core.measures.alignment import jackknifed_shares, squared_deviations, 
 from bias_core.measures.arrays import Array, all_equal, cosines, paired_vectors, probability, same_length, unit_sets
 from bias_core.measures.cards import Card, takes
 from bias_core.measures.intervals import (
+    FEWEST_DRAWN,
     Seed,
     check_confidence,
     difference_interval,
@@ -273,7 +274,8 @@ def variety_difference_tests(
 
     Returns
     -------
-    tuple of PairedTest : one per direction; nan with a note where a set has fewer than two different images.
+    tuple of PairedTest : one per direction; nan with a note where a set has fewer than two different images. No
+        interval, with a note, for fewer than eight seeds.
 
     Raises
     ------
@@ -302,8 +304,11 @@ def variety_difference_tests(
 
 
 def _jackknifed(value: float, without_each: Array, confidence: float) -> Estimate:
-    """A difference with its jackknife interval; without one where no seed moves it or two images are left."""
+    """A difference with its jackknife interval; without one where no seed moves it, or of fewer than eight."""
     n = len(without_each)
+    if n < FEWEST_DRAWN:
+        note = f"an interval needs at least {FEWEST_DRAWN} seeds, and there are {n}"
+        return Estimate.without_interval(value, n, note, null_value=0.0)
     error = math.sqrt((n - 1) / n * float(((without_each - without_each.mean()) ** 2).sum()))
     if not error > _ROUNDING:  # nan too: without one seed a set does not vary
         return Estimate.without_interval(value, n, "too few different images for an interval", null_value=0.0)

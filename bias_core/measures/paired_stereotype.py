@@ -8,19 +8,17 @@ from typing import Any, overload
 
 import numpy as np
 import pandas as pd
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, finite_vector
+from bias_core.measures.arrays import finite_vector
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.intervals import (
     Seed,
     difference_interval,
-    expanded_confidence,
-    mean_interval,
-    percent,
-    percentile_estimate,
+    sign_flip_test,
+    with_p_through_ends,
+    with_value_inside,
 )
 from bias_core.measures.sequential import confidence_sequence, share_interval
 from bias_core.types import Estimate
@@ -106,12 +104,12 @@ def stereotype_test_score(
     by : column or columns, or None. One row per group of equal values, in the order of first appearance.
     fixed_n : bool. Whether the number of pictures was fixed beforehand; else the intervals hold at any time: sequences
         of the mean over pictures of the share in each (:func:`bias_core.measures.sequential.confidence_sequence`).
-    n_resamples : int. Of the bootstrap.
+    n_resamples : int. Random signs of pictures, where not all are counted.
 
     Returns
     -------
     StereotypeTestScore, or with ``by`` a DataFrame : the score in [-100, 100], null value 0, positive conforms to the
-        stereotype. The table has the columns of ``by``, then score, low, high, n (pictures), coverage,
+        stereotype. The table has the columns of ``by``, then score, low, high, p_value, n (pictures), coverage,
         percent_feminine, percent_androgynous, percent_unclear (each with its low and high), lowest and highest
         (``bounds``), n_usable, n_cannot_identify, n_failed_images, note.
 
@@ -123,11 +121,12 @@ def stereotype_test_score(
     -----
     The paper knows two genders, and is silent on people who cannot be identified and on failed pictures: these are
     left out of the score, never read as -1, and lower ``coverage``; ``bounds`` say how far they could move it. Two
-    people of one picture are not independent. Where no picture gives more than one person the interval is exact,
-    and with androgynous people the adjusted Wald one of a difference of two shares of the same people [bonett2012];
-    otherwise it is a bootstrap over pictures with percentiles as far out as Student's t [hesterberg2015], and
-    exact over pictures where these are all alike, because a bootstrap of equal pictures has no width. Of fewer than
-    about 20 pictures of two it may still cover the truth less often than it says.
+    people of one picture are not independent, so that pictures are the units. Each interval inverts the test that p is
+    of. Where no picture gives more than one person it is the exact binomial test. Where each picture conforms as a
+    whole, contradicts, or is half and half, as pictures of two do without androgynous people, it is the sign test of
+    the first two kinds (:func:`bias_core.measures.intervals.difference_interval`). Otherwise it is the test of the
+    pictures' random signs (:func:`bias_core.measures.intervals.sign_flip_test`), which needs six pictures at 95 %.
+    Pictures that are all alike count as that many people.
 
     Examples
     --------
@@ -182,8 +181,9 @@ def stereotype_gap(
     Returns
     -------
     StereotypeGap, or with ``by`` a DataFrame : the gap in [-200, 200], null value 0, positive: more stereotyped in
-        pairs. The table has the columns of ``by``, then gap, low, high, paired, single, n_paired, n_single (pictures),
-        coverage_paired, coverage_single, note; where one side has no score the gap is nan, and ``note`` says which.
+        pairs. The table has the columns of ``by``, then gap, low, high, p_value, paired, single, n_paired, n_single
+        (pictures), coverage_paired, coverage_single, note; where one side has no score the gap is nan, and ``note``
+        says which.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def stereotype_gap(
     Notes
     -----
     The interval joins those of the two scores, as [newcombe1998] does for shares and [zou2008] for any two: low = gap -
-    √((a - low_a)² + (high_b - b)²), and likewise high.
+    √((a - low_a)² + (high_b - b)²), and likewise high. p is that of the normal distribution through these ends.
 
     Examples
     --------
@@ -205,7 +205,7 @@ def stereotype_gap(
     score = partial(_score, fixed_n=fixed_n, confidence=confidence, n_resamples=n_resamples, rng=rng)
     if by is None:
         paired, single = (score(checked_labels(side)) for side in (labels_paired, labels_single))
-        gap = _difference(paired.confidence_interval, single.confidence_interval)
+        gap = _difference(paired.confidence_interval, single.confidence_interval, confidence)
         only = set(labels_paired["identity"]) ^ set(labels_single["identity"])  # an overall gap of different people
         caution = f"{len(only)} identities are in one setting only, e.g. {min(only, key=str)}" if only else ""
         return StereotypeGap(gap=replace(gap, note=gap.note or caution), paired=paired, single=single)
@@ -219,7 +219,7 @@ def stereotype_gap(
         )
     return pd.DataFrame(
         [
-            {**dict(zip(columns, key, strict=True)), **_gap_row(sides[0].get(key), sides[1].get(key))}
+            {**dict(zip(columns, key, strict=True)), **_gap_row(sides[0].get(key), sides[1].get(key), confidence)}
             for key in dict.fromkeys((*sides[0], *sides[1]))
         ]
     )
@@ -243,10 +243,12 @@ def _score(people: pd.DataFrame, fixed_n: bool, confidence: float, n_resamples: 
     everyone, usable, failed = np.ones(len(people), dtype=bool), columns["usable"], columns["failed"]
     n_usable, n_failed = int(usable.sum()), int(failed.sum())
 
-    def share(of: NDArray[np.bool_], column: str) -> Estimate:
-        return _share_over_images(columns[column][of], columns["image"][of], fixed_n, confidence, n_resamples, rng)
+    tests = _SharesOverImages(fixed_n=fixed_n, confidence=confidence, n_resamples=n_resamples, rng=rng)
 
-    score = replace(share(usable, "conforms").scaled(200, -100), null_value=0.0)
+    def share(of: NDArray[np.bool_], column: str, null_value: float | None = None) -> Estimate:
+        return tests.estimate(columns[column][of], columns["image"][of], null_value)
+
+    score = share(usable, "conforms", 0.5).scaled(200, -100)
     n_told, n_unclear = float(columns["conforms"][usable].sum()), int(columns["unclear"].sum())
     n = n_usable + n_unclear
     return StereotypeTestScore(
@@ -263,44 +265,47 @@ def _score(people: pd.DataFrame, fixed_n: bool, confidence: float, n_resamples: 
     )
 
 
-def _share_over_images(
-    hits: NDArray[Any], image: NDArray[np.int64], fixed_n: bool, confidence: float, n_resamples: int, rng: Seed
-) -> Estimate:
-    """Share of people with an interval over pictures; ``hits`` of 1 and 0, or ½ for a person who counts for neither.
+@dataclass(frozen=True, kw_only=True)
+class _SharesOverImages:
+    """Tests of shares of people with pictures as units."""
 
-    A picture matters only through its counts of hits and people, of which few kinds exist; to resample
-    pictures is to draw how many there are of each kind.
-    """
-    if not hits.size:
-        return Estimate.undefined(0, "no person can be scored")
-    _, number = np.unique(image, return_inverse=True)
-    counts = np.column_stack([np.bincount(number, weights=hits), np.bincount(number)])  # (n_images, 2)
-    kinds, frequency = np.unique(counts, axis=0, return_counts=True)
-    n_images, value = len(counts), float(hits.mean())
-    if not fixed_n:
-        means = counts[:, 0] / counts[:, 1]
-        over_images = confidence_sequence(float(means.sum()), n_images, confidence=confidence)
-        return replace(over_images, value=value, low=min(over_images.low, value), high=max(over_images.high, value))
-    if kinds[:, 1].max() == 1 and (half := int((hits == 0.5).sum())):
-        n_whole = int(hits.sum() - half / 2)
-        difference = difference_interval(n_whole, n_images - half - n_whole, n_images, confidence=confidence)
-        return replace(difference.scaled(0.5, 0.5), null_value=None)
-    if kinds[:, 1].max() == 1:
-        return share_interval(int(hits.sum()), n_images, confidence=confidence)
-    if np.ptp(kinds[:, 0] / kinds[:, 1]) == 0:
-        alike = share_interval(value * n_images, n_images, confidence=confidence)
-        return replace(alike, note="all pictures are alike, so the interval is that of as many shares of pictures")
-    draws = np.random.default_rng(rng).multinomial(n_images, frequency / n_images, size=n_resamples) @ kinds
-    expanded = expanded_confidence(n_images, confidence)
-    estimate = percentile_estimate(value, draws[:, 0] / draws[:, 1], n=n_images, confidence=expanded)
-    return replace(estimate, method=f"bootstrap (expanded percentile) {percent(confidence)}")
+    fixed_n: bool
+    confidence: float
+    n_resamples: int
+    rng: Seed
+
+    def estimate(self, hits: NDArray[Any], image: NDArray[np.int64], null_value: float | None) -> Estimate:
+        """Share of people with its interval; ``hits`` of 1 and 0, or ½ for a person who counts for neither."""
+        if not hits.size:
+            return Estimate.undefined(0, "no person can be scored", null_value=null_value)
+        _, number = np.unique(image, return_inverse=True)
+        n_hits, n_people = np.bincount(number, weights=hits), np.bincount(number).astype(float)  # (n_images,)
+        value, n, means = float(hits.mean()), len(n_people), n_hits / n_people
+        how: dict[str, Any] = {"confidence": self.confidence, "null_value": null_value}
+        if not self.fixed_n:
+            over_images = confidence_sequence(float(means.sum()), n, **how)
+            return with_value_inside(replace(over_images, value=value), self.confidence)
+        if n_people.max() == 1 and np.isin(hits, (0, 1)).all():
+            return share_interval(int(hits.sum()), n, **how)
+        if np.ptp(n_people) == 0 and np.isin(means, (0.0, 0.5, 1.0)).all():
+            n_whole, n_none = int((means == 1).sum()), int((means == 0).sum())
+            difference = difference_interval(n_whole, n_none, n, confidence=self.confidence)
+            return difference.scaled(0.5, 0.5).of_null(null_value)
+        if np.ptp(means) == 0:
+            alike = share_interval(value * n, n, **how)
+            return replace(alike, note="all pictures are alike, so the interval is that of as many shares of pictures")
+        test = sign_flip_test(
+            2 * n_hits - n_people, n_people, n_resamples=self.n_resamples, confidence=self.confidence, rng=self.rng
+        )
+        share = test.scaled(0.5, 0.5).of_null(null_value)
+        return replace(share, low=max(share.low, 0.0), high=min(share.high, 1.0))  # nan stays nan
 
 
-def _difference(a: Estimate, b: Estimate) -> Estimate:
+def _difference(a: Estimate, b: Estimate, confidence: float) -> Estimate:
     gap = a.value - b.value
     below = math.hypot(a.value - a.low, b.high - b.value)
     above = math.hypot(a.high - a.value, b.value - b.low)
-    return Estimate(
+    joined = Estimate(
         value=gap,
         low=gap - below,
         high=gap + above,
@@ -309,6 +314,7 @@ def _difference(a: Estimate, b: Estimate) -> Estimate:
         method=f"Newcombe, of {a.method} and {b.method}",
         note="; ".join(f"{name}: {side.note}" for name, side in (("paired", a), ("single", b)) if side.note),
     )
+    return with_p_through_ends(joined, confidence)
 
 
 def _first(scores: dict[tuple[Any, ...], StereotypeTestScore]) -> str:
@@ -323,6 +329,7 @@ def _row(result: StereotypeTestScore) -> dict[str, Any]:
         "score": result.score,
         "low": interval.low,
         "high": interval.high,
+        "p_value": interval.p_value,
         "n": interval.n,
         **{f"{share}{end}": getattr(getattr(result, share), name) for share in shares for end, name in ends},
         **dict(zip(("lowest", "highest"), result.bounds, strict=True)),
@@ -331,14 +338,17 @@ def _row(result: StereotypeTestScore) -> dict[str, Any]:
     }
 
 
-def _gap_row(paired: StereotypeTestScore | None, single: StereotypeTestScore | None) -> dict[str, Any]:
+def _gap_row(
+    paired: StereotypeTestScore | None, single: StereotypeTestScore | None, confidence: float
+) -> dict[str, Any]:
     absent = Estimate.undefined(0, "not in this setting")
     a, b = (absent if side is None else side.confidence_interval for side in (paired, single))
-    gap = _difference(a, b)
+    gap = _difference(a, b, confidence)
     return {
         "gap": gap.value,
         "low": gap.low,
         "high": gap.high,
+        "p_value": gap.p_value,
         "paired": a.value,
         "single": b.value,
         "n_paired": a.n,
@@ -538,15 +548,16 @@ def _is_any_of(perceived: NDArray[np.object_], answers: Sequence[str]) -> NDArra
     return np.asarray(np.logical_or.reduce([perceived == answer for answer in answers]), dtype=bool)
 
 
-_ROUNDING = 1e-9
-
-
 @dataclass(frozen=True, kw_only=True)
 class OrderEffect:
     """A contrast over the orders of a picture."""
 
     estimate: Estimate  # mean over seeds, in the unit of the differences, null value 0; n counts seeds
-    p_value: float  # two-sided, of random signs, in (0, 1]; nan where every seed gives 0
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided, of random signs, in (0, 1]; nan where every seed gives 0."""
+        return self.estimate.p_value
 
 
 def order_effect(
@@ -566,8 +577,8 @@ def order_effect(
     e = 1/n Σ_i (d₁ᵢ + s d₂ᵢ) / 2,  s = 1: of A less B, in either place; s = −1: of left less right, for
     either role
 
-    With an interval of Student's t over seeds, and p of random signs: where it has no effect, the half sum (or
-    difference) of every seed has either sign as often [fisher1935, § 21].
+    With p of random signs and the interval that inverts this test: where it has no effect, the half sum (or difference)
+    of every seed has either sign as often [fisher1935, § 21].
 
     Parameters
     ----------
@@ -578,8 +589,8 @@ def order_effect(
 
     Returns
     -------
-    OrderEffect : 0: no effect; positive: more with A, or on the left. Ends and p are nan for one seed and
-        where all seeds are equal.
+    OrderEffect : 0: no effect; positive: more with A, or on the left. Ends are nan, with a note, for fewer than six
+        seeds at 95 % and where all seeds are equal; p too where all give 0.
 
     Raises
     ------
@@ -596,22 +607,8 @@ def order_effect(
     one, other = finite_vector(first, "first"), finite_vector(second, "second")
     if one.shape != other.shape:
         raise InvalidInput(f"first and second must have the same length; got {len(one)} and {len(other)}.")
-    return _effect((one + sign * other) / 2, confidence, n_resamples, rng)
-
-
-def _effect(values: Array, confidence: float, n_resamples: int, rng: int) -> OrderEffect:
-    estimate = mean_interval(values, confidence=confidence, null_value=0.0)
-    if len(values) < 2 or np.ptp(values) <= _ROUNDING:
-        return OrderEffect(estimate=estimate, p_value=float("nan"))
-    test = scipy.stats.permutation_test(
-        (values, np.zeros_like(values)),
-        lambda x, y, axis: np.mean(x - y, axis=axis),
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=n_resamples,
-        rng=np.random.default_rng(rng),
-    )
-    return OrderEffect(estimate=estimate, p_value=float(min(1.0, test.pvalue)))
+    halves = (one + sign * other) / 2
+    return OrderEffect(estimate=sign_flip_test(halves, confidence=confidence, n_resamples=n_resamples, rng=rng))
 
 
 CARDS = (

@@ -21,12 +21,14 @@ from bias_core.measures.arrays import (
 )
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.intervals import (
+    FEWEST_DRAWN,
     check_confidence,
     effective_freedom,
     fieller_interval,
     mean_interval,
     percent,
     product_noise,
+    with_p_through_ends,
 )
 from bias_core.number_text import typeset
 from bias_core.types import Estimate
@@ -73,6 +75,7 @@ def relative_lean_over_encoders(
     readings: Sequence[Sequence[ArrayLike]],
     *,
     groups: Sequence[ArrayLike | None] | None = None,
+    null_value: float = 0.0,
     confidence: float = 0.95,
 ) -> Estimate:
     """:func:`relative_lean` of the pictures of a concept, with its interval over pictures.
@@ -86,11 +89,12 @@ def relative_lean_over_encoders(
         measured by.
     groups : one sequence for each of the five sets, or None. The prompt of each picture of a set, where prompts and not
         pictures are the sampling units.
+    null_value : float. What r is tested against: 0, half way between the poles, or the r of the text.
 
     Returns
     -------
-    Estimate : null value 0, half way between the poles; positive is nearer to A. nan, with a note, if the
-        encoder does not separate pictures of A and of B; nan ends if a set has one unit.
+    Estimate : positive is nearer to A. nan, with a note, if the encoder does not separate pictures of A and of B; nan
+        ends if a set has fewer than eight units.
 
     Raises
     ------
@@ -123,14 +127,19 @@ def relative_lean_over_encoders(
     numerator, denominator = _contrast(units)
     n = sum(map(len, units))
     if not denominator > 0:
-        return Estimate.undefined(n, _NOT_APART, null_value=0.0)
-    value, null = numerator / denominator, 0.0
-    if min(map(len, units)) < 2:
-        return Estimate.without_interval(value, n, "a set of one sampling unit has no interval", null_value=null)
-    low, high = _interval(numerator, denominator, units, confidence)
+        return Estimate.undefined(n, _NOT_APART, null_value=null_value)
+    value = numerator / denominator
+    fewest = min(map(len, units))
+    too_few = f"an interval needs at least {FEWEST_DRAWN} units of each set, and there are {fewest}"
+    if fewest < 2:
+        return Estimate.without_interval(value, n, too_few, null_value=null_value)
+    low, high, p_value = _interval((numerator, denominator), units, null_value, confidence)
     if math.isnan(low):
-        return Estimate.undefined(n, _NOT_APART, null_value=null)
-    return Estimate(value=value, low=low, high=high, n=n, null_value=null, method=f"Fieller {percent(confidence)}")
+        return Estimate.undefined(n, _NOT_APART, null_value=null_value)
+    if fewest < FEWEST_DRAWN:
+        return Estimate.without_interval(value, n, too_few, null_value=null_value)
+    method = f"Fieller {percent(confidence)}"
+    return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
 
 
 def text_relative_lean(readings: Sequence[Sequence[ArrayLike]], *, minimum_poles: float = MINIMUM_POLES) -> float:
@@ -232,16 +241,28 @@ def _of_means(rows: Array) -> Array:
     return np.asarray(np.cov(rows, rowvar=False) / len(rows))
 
 
-def _interval(numerator: float, denominator: float, units: Sequence[Array], confidence: float) -> tuple[float, float]:
-    """Fieller's interval, from the covariance of (N, D)."""
+def _interval(
+    contrast: tuple[float, float], units: Sequence[Array], null_value: float, confidence: float
+) -> tuple[float, float, float]:
+    """Fieller's interval of N / D, from their covariance, and p of N = ρ D, ρ the null value, by the same t."""
+    numerator, denominator = contrast
     parts, at = _covariances(units), np.array([1.0, -numerator / denominator])  # of N - r D
     squares = [max(0.0, float(at @ part @ at)) for part in parts]
     if not sum(squares) > 0:
-        return math.nan, math.nan
+        return math.nan, math.nan, math.nan
     sizes = [len(one) for one in units]
     freedom = effective_freedom(squares, np.array([*sizes[:3], min(sizes[3:])]) - 1)
     reach = float(scipy.stats.t.ppf((1 + confidence) / 2, freedom))
-    return fieller_interval(numerator, denominator, np.sum(parts, axis=0), reach)
+    covariance, at = np.sum(parts, axis=0), np.array([1.0, -null_value])
+    p_value = _p_of_t(float(at @ np.array(contrast)), float(at @ covariance @ at), freedom)
+    return *fieller_interval(numerator, denominator, covariance, reach), p_value
+
+
+def _p_of_t(distance: float, variance: float, freedom: float) -> float:
+    """Two-sided p of a mean that has this variance; 0 or 1 without any."""
+    if not variance > 0:
+        return float(distance == 0)
+    return float(2 * scipy.stats.t.sf(abs(distance) / math.sqrt(variance), freedom))
 
 
 MINIMUM_TEXTS = 0.05
@@ -285,18 +306,22 @@ def log_amplification(pictures: float, texts: float, *, minimum_texts: float = M
     return math.log(r_pictures / r_texts)
 
 
-def log_amplification_estimate(pictures: Estimate, texts: float, *, minimum_texts: float = MINIMUM_TEXTS) -> Estimate:
+def log_amplification_estimate(
+    pictures: Estimate, texts: float, *, minimum_texts: float = MINIMUM_TEXTS, confidence: float = 0.95
+) -> Estimate:
     """:func:`log_amplification` with Fieller's interval, that of the pictures' r.
 
     Parameters
     ----------
     pictures : Estimate. r of the pictures, from :func:`relative_lean_over_encoders`.
     texts : float. r of the text; nan where it has none.
+    confidence : float in (0, 1). As that of ``pictures``.
 
     Returns
     -------
-    Estimate : null value 0. ``low`` is minus infinity where the interval of the ratio reaches 0: that the pictures do
-        no association is not ruled out. nan, with the reason, where there is no α'.
+    Estimate : null value 0, with the p of δ' (:func:`relative_lean_difference_estimate`). ``low`` is minus infinity
+        where the interval of the ratio reaches 0: that the pictures have no association is not ruled out. nan, with
+        the reason, where there is no α'.
 
     Raises InvalidInput: if ``minimum_texts`` is not positive.
 
@@ -314,12 +339,8 @@ def log_amplification_estimate(pictures: Estimate, texts: float, *, minimum_text
         weak = f"the words have no clear association: {way}"
         return Estimate.undefined(pictures.n, weak if abs(texts) < minimum_texts else _OTHER_SIDE, null_value=0.0)
     low, high = sorted((pictures.low / texts, pictures.high / texts))
-    if math.isnan(pictures.low):
-        low = high = math.nan
-    return Estimate(
-        value=value, low=_log(low), high=_log(high), n=pictures.n, null_value=0.0, method=pictures.method,
-        note=pictures.note,
-    )  # fmt: skip
+    p_value = relative_lean_difference_estimate(pictures, texts, confidence=confidence).p_value
+    return replace(pictures, value=value, low=_log(low), high=_log(high), null_value=0.0, p_value=p_value)
 
 
 def mean_log_amplification(
@@ -355,13 +376,17 @@ def mean_log_amplification(
         return Estimate.undefined(n, note, null_value=0.0)
     if upper <= 0:
         return Estimate.undefined(n, _OTHER_SIDE, null_value=0.0)
-    value, low, high, note = math.log(upper / lower), math.nan, math.nan, "one concept has no interval"
-    if n > 1:
-        reach = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1))
-        low, high = map(_log, fieller_interval(upper, lower, np.cov(along, strength) / n, reach))
-        note = "the words' associations are too uneven for an interval" if math.isnan(high) else ""
-    method = "" if note else f"Fieller {percent(confidence)}"
-    return Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method, note=note)
+    value = math.log(upper / lower)
+    if n < 2:
+        return Estimate.without_interval(value, n, "one concept has no interval", null_value=0.0)
+    reach, covariance = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1)), np.cov(along, strength) / n
+    low, high = map(_log, fieller_interval(upper, lower, covariance, reach))
+    if math.isnan(high):
+        note = "the words' associations are too uneven for an interval"
+        return Estimate.without_interval(value, n, note, null_value=0.0)
+    p_value = _p_of_t(upper - lower, float((along - strength).var(ddof=1)) / n, n - 1)
+    method = f"Fieller {percent(confidence)}"
+    return Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method, p_value=p_value)
 
 
 def _positive(minimum_texts: float) -> float:
@@ -401,17 +426,19 @@ def relative_lean_difference(pictures: float, texts: float) -> float:
     return float(r_pictures - r_texts)
 
 
-def relative_lean_difference_estimate(pictures: Estimate, texts: float) -> Estimate:
+def relative_lean_difference_estimate(pictures: Estimate, texts: float, *, confidence: float = 0.95) -> Estimate:
     """:func:`relative_lean_difference` with the interval of the pictures; texts are not drawn by chance.
 
     Parameters
     ----------
     pictures : Estimate. r of the pictures, from :func:`relative_lean_over_encoders`.
     texts : float. r of the text; nan where it has none.
+    confidence : float in (0, 1). As that of ``pictures``.
 
     Returns
     -------
-    Estimate : null value 0; nan, with a note, where either r is undefined.
+    Estimate : null value 0, with the p of ``pictures`` if its null value is that of the text, else p through the ends;
+        nan, with a note, where either r is undefined.
 
     Raises InvalidInput: for a text that is no number.
 
@@ -421,12 +448,13 @@ def relative_lean_difference_estimate(pictures: Estimate, texts: float) -> Estim
     (0.25, 0.0, 0.5)
     """
     if math.isnan(pictures.value):
-        return pictures
+        return replace(pictures, null_value=0.0)
     if math.isnan(texts):
         note = "the encoder does not tell the text worded for A from that worded for B"
         return Estimate.undefined(pictures.n, note, null_value=0.0)
     value = relative_lean_difference(pictures.value, texts)
-    return replace(pictures, value=value, low=pictures.low - texts, high=pictures.high - texts, null_value=0.0)
+    moved = replace(pictures, value=value, low=pictures.low - texts, high=pictures.high - texts, null_value=0.0)
+    return moved if pictures.null_value == texts else with_p_through_ends(moved, confidence)
 
 
 def mean_relative_lean_difference(pictures: ArrayLike, texts: ArrayLike, *, confidence: float = 0.95) -> Estimate:

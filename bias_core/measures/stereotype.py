@@ -61,7 +61,7 @@ def prevalence_estimate(
     fixed_n: bool = True,
     confidence: float = 0.95,
 ) -> Estimate:
-    """:func:`attribute_prevalence` with its interval: exact, or bootstrap over images when ``soft``.
+    """:func:`attribute_prevalence` with its interval: exact, or Student's t over images when ``soft``.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def signed_difference_estimate(prevalence: Estimate, reference: float) -> Estima
 
     Returns
     -------
-    Estimate : in [-1, 1], null value 0.
+    Estimate : in [-1, 1], null value 0, with the p of the prevalence if that was tested against this reference.
 
     Raises InvalidInput: if the prevalence or the reference lies outside [0, 1] or is nan.
 
@@ -172,8 +172,8 @@ def signed_difference_estimate(prevalence: Estimate, reference: float) -> Estima
     0.0
     """
     rate = probability(reference, "reference")
-    value = signed_difference(prevalence.value, rate)
-    return replace(prevalence, value=value, low=prevalence.low - rate, high=prevalence.high - rate, null_value=0.0)
+    value, tested = signed_difference(prevalence.value, rate), prevalence.of_null(rate)
+    return replace(tested, value=value, low=tested.low - rate, high=tested.high - rate, null_value=0.0)
 
 
 def stereotype_estimate(prevalence: Estimate, reference: float) -> Estimate:
@@ -186,7 +186,8 @@ def stereotype_estimate(prevalence: Estimate, reference: float) -> Estimate:
 
     Returns
     -------
-    Estimate : in [0, 1], null value 0. The cut keeps the coverage, because max(0, ·) is monotone.
+    Estimate : in [0, 1], null value 0. The cut keeps the coverage, because max(0, ·) is monotone. p is that of the
+        signed difference where that lies above 0, else 1: nothing below P* speaks against a score of 0.
 
     Raises InvalidInput: if the prevalence or the reference lies outside [0, 1] or is nan.
 
@@ -197,7 +198,8 @@ def stereotype_estimate(prevalence: Estimate, reference: float) -> Estimate:
     """
     signed = signed_difference_estimate(prevalence, reference)
     low, high = (bound if np.isnan(bound) else max(0.0, bound) for bound in (signed.low, signed.high))
-    return replace(signed, value=max(0.0, signed.value), low=low, high=high)
+    p_value = signed.p_value if signed.value > 0 or math.isnan(signed.p_value) else 1.0
+    return replace(signed, value=max(0.0, signed.value), low=low, high=high, p_value=p_value)
 
 
 def _presence(similarity_positive: ArrayLike, similarity_negative: ArrayLike, soft: bool, temperature: float) -> Array:
@@ -261,7 +263,8 @@ def remaining_gap_estimate(prevalence: Estimate, baseline: Estimate, reference: 
 
     Returns
     -------
-    Estimate : in [-1, 1], null value 0; undefined where the baseline's interval holds P*: the side is not known then.
+    Estimate : in [-1, 1], null value 0, with the p of the prevalence if that was tested against this reference;
+        undefined where the baseline's interval holds P*: the side is not known then.
 
     Raises InvalidInput: as :func:`remaining_gap`.
 
@@ -276,7 +279,7 @@ def remaining_gap_estimate(prevalence: Estimate, baseline: Estimate, reference: 
     side = math.copysign(1.0, baseline.value - rate)
     low, high = sorted(side * (end - rate) for end in (prevalence.low, prevalence.high))
     value = remaining_gap(prevalence.value, baseline.value, rate)
-    return replace(prevalence, value=value, low=low, high=high, null_value=0.0)
+    return replace(prevalence.of_null(rate), value=value, low=low, high=high, null_value=0.0)
 
 
 def asked_kept_estimate(kept_a: ArrayLike, kept_b: ArrayLike, *, confidence: float = 0.95) -> Estimate:

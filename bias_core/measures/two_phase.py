@@ -14,7 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector
-from bias_core.measures.intervals import Seed, check_confidence, effective_freedom, mean_interval, percent, t_interval
+from bias_core.measures.intervals import (
+    Seed,
+    check_confidence,
+    effective_freedom,
+    mean_interval,
+    percent,
+    t_interval,
+    tail_share,
+    with_value_inside,
+)
 from bias_core.types import Estimate, ReaderErrors
 
 N_DRAWS = 4000
@@ -35,6 +44,7 @@ class TwoPhaseShares:
     n: int  # pictures (or people in them) that the classifier labelled
     n_labelled: int  # of these, labelled by people
     n_blind: int  # pictures in classes of the classifier without any label by people
+    n_raters: int  # people who labelled any
 
 
 def two_phase_shares(
@@ -118,6 +128,7 @@ def two_phase_shares(
         n=len(reader),
         n_labelled=len(labelled),
         n_blind=int((n_of[:, 0] == 0)[reader].sum()),
+        n_raters=int((~np.isnan(votes)).any(axis=0).sum()),
     )
 
 
@@ -131,6 +142,8 @@ def two_phase_estimate(
 ) -> Estimate:
     """Function of the shares of one or several samples (such as a difference), with its interval.
 
+    p is twice the share of the draws beyond the null value, on the side with fewer.
+
     >>> reader, people = np.tile([1, 0], 50), np.where(np.arange(100) < 40, np.tile([1, 0], 50), np.nan)
     >>> sample = two_phase_shares(reader, people)
     >>> round(two_phase_estimate(lambda a, b: b[..., 1] - a[..., 1], sample, sample).value, 3)
@@ -142,19 +155,23 @@ def two_phase_estimate(
     )
     with np.errstate(invalid="ignore", divide="ignore"):
         value = float(of(*(sample.value for sample in samples)))
-        low, high = np.quantile(of(*(sample.draws for sample in samples)), [(1 - confidence) / 2, (1 + confidence) / 2])
-    if math.isnan(value) or math.isnan(low):
+        draws = np.sort(of(*(sample.draws for sample in samples)))  # nan, if any, comes last
+    if math.isnan(value) or math.isnan(draws[-1]):
         return Estimate.undefined(n, "people could classify none of the labelled ones", null_value=null_value)
     blind = f"; {n_blind} are in classes of the classifier without any label" if n_blind else ""
-    return Estimate(
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(draws, [tail, 1 - tail]).tolist()
+    estimate = Estimate(
         value=value,
-        low=min(value, float(low)),
-        high=max(value, float(high)),
+        low=low,
+        high=high,
         n=n,
         null_value=null_value,
         method=f"two-phase sampling, Jeffreys {percent(confidence)}",
         note=f"{n_labelled} of {n} are labelled by people{blind}",
+        p_value=math.nan if null_value is None else min(1.0, 2 * tail_share(draws, null_value, tail)),
     )
+    return with_value_inside(estimate, confidence)
 
 
 def more_labels_needed(

@@ -65,6 +65,10 @@ class Lexicon:
     colours: Collection[str]  # names of colours
     tones: Collection[str]  # how light a colour is
     colour_things: Collection[str]  # colours and tones that are also things ("an orange", "a light")
+    things_of_colour: Collection[str]  # things that are colours only before another noun ("a ginger cat")
+    shades: Collection[str]  # things that only name the shade of the colour after them ("sky blue")
+    parts_of_things: Collection[str]  # nouns before which all of these are things ("orange juice")
+    made_of_things: Collection[str]  # nouns before which ``things_of_colour`` are things too ("a chocolate cake")
     coloured: Collection[str]  # words after a colour or tone ("light skinned")
     keep_plural: Mapping[str, str]  # plurals with a meaning of their own ("jeans") -> their name ("": themselves)
 

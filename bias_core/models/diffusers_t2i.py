@@ -22,7 +22,7 @@ import numpy as np
 from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable, NotEnoughMemory
-from bias_core.models import diffusers, one_import_at_a_time, pipeline_call as calls, torch
+from bias_core.models import diffusers, one_import_at_a_time, pipeline_call as calls, torch, unclip
 from bias_core.models.catalogue import WITHOUT_ADAPTER, split_revision
 from bias_core.models.family_facts import (
     DECODERS,
@@ -467,6 +467,55 @@ class DiffusersTextToImage(LazyModel[Any]):
                 space=space,
                 guided=bool((unguided is not None and guided) or still_guided),
             )
+
+    def prior_embeddings(self, rows: Sequence[ImageRow]) -> np.ndarray:
+        """Unit embeddings ``(n, d)`` that the prior draws for these rows, from which the decoder draws their pictures.
+
+        Raises InvalidInput: the model has no prior. ModelUnavailable: weights missing or corrupt, or out of memory.
+        """
+        pipeline = self._with_prior()
+
+        def draw(batch: Sequence[ImageRow]) -> np.ndarray:
+            self._use_conditions(batch[0])
+            full = [*batch, *[batch[-1]] * (self._per_call() - len(batch))]  # as in a call that draws pictures
+            arguments = calls.call_arguments(pipeline, self.info, full)
+            with self._of_prior(pipeline, batch[0]):
+                return unclip.prior_embeddings(pipeline, arguments)[: len(batch)]
+
+        return np.concatenate(list(self._batches.run(list(rows), draw, most=self._per_call())))
+
+    def prior_texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Unit embeddings ``(n, d)`` of texts by the CLIP of the prior."""
+        pipeline = self._with_prior()
+        with self._of_prior(pipeline):
+            return unclip.text_embeddings(pipeline, texts)
+
+    def prior_images(self, images: Sequence[Image.Image]) -> np.ndarray:
+        """Unit embeddings ``(n, d)`` of pictures by the CLIP of the prior."""
+        pipeline, n = self._with_prior(), self._per_call()
+        with self._of_prior(pipeline):
+            parts = [images[first : first + n] for first in range(0, len(images), n)]
+            return np.concatenate([unclip.image_embeddings(pipeline, part) for part in parts])
+
+    def check_prior(self) -> None:
+        """Raise InvalidInput for a local model without a prior; loads no weights."""
+        if (facts := self._facts()) is not None:
+            unclip.check_has_prior(self.info.id, facts.name)
+
+    def _with_prior(self) -> Any:
+        pipeline = self._parts()
+        unclip.check_has_prior(self.info.id, type(pipeline).__name__)
+        return pipeline
+
+    @contextmanager
+    def _of_prior(self, pipeline: Any, row: ImageRow | None = None) -> Iterator[None]:
+        """Run the prior alone until the block ends."""
+        with ExitStack() as call:
+            if row is not None:
+                call.enter_context(calls.errors_in_a_sentence(pipeline, self.info.id, row))
+            call.enter_context(torch.random.fork_rng(devices=[]))
+            call.enter_context(torch.inference_mode())
+            yield
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
         """The part of each prompt that each text encoder reads; loads no weights; empty without local files."""

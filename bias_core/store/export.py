@@ -283,6 +283,7 @@ def _not_a_formula(cell: object) -> object:
 _INTERVAL = re.compile(r"(\[[−–+\-\d.,\s∞%]{1,80}\](?![\[(:]))")
 _WORD = re.compile(r"([\s`|<>\\]+)")  # between words; these are never in code
 _ADDRESS = re.compile(r"//|www\.|@|mailto:|xmpp:|[^\W_]\.[^\W\d_]{2}", re.IGNORECASE)
+_AROUND = re.compile(r"([(“‘\"']*)(.+?)([.,;:!?)”’\"']*)", re.DOTALL)  # an address with its punctuation
 _SPECIAL = {
     **{character: f"\\{character}" for character in "*~$[]|"},
     "`": "&#96;",  # a backslash does not escape backticks of code
@@ -304,6 +305,8 @@ def in_markdown(text: object) -> str:
     ('91 % [82, 96]', '`![x](http://evil.example)`')
     >>> in_markdown("<b>a|b</b>\n# *c*"), in_markdown("1. d_e _f_")
     ('&lt;b>a\\|b&lt;/b> \\# \\*c\\*', '1\\. d_e \\_f\\_')
+    >>> in_markdown("people (three.csv), otherwise www.name.org.")
+    'people (`three.csv`), otherwise `www.name.org`.'
     """
     line = " ".join(str(text).replace("\0", " ").split())
     parts = _INTERVAL.split(line)  # every second one is an interval
@@ -314,8 +317,11 @@ def in_markdown(text: object) -> str:
 
 
 def _word(word: str) -> str:
-    if _ADDRESS.search(word):
-        return f"`{word}`"
+    if _ADDRESS.search(word) and (parts := _AROUND.fullmatch(word)):
+        before, address, after = parts.groups()
+        while after.startswith(")") and address.count("(") > address.count(")"):
+            address, after = f"{address})", after[1:]
+        return f"{before}`{address}`{after}"
     return _HASH.sub(r"\\#", _UNDERSCORE.sub(r"\\_", _ENTITY.sub("&amp;", word).translate(_TABLE)))
 
 

@@ -18,6 +18,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from bias_core.errors import InvalidInput
+from bias_core.measures.association import swap_test
 from bias_core.measures.intervals import (
     FEWEST_RESAMPLED,
     independent_difference,
@@ -132,33 +133,65 @@ def counted_sample(units: Sequence[str], of_counts: Callable[[Floats], Floats]) 
     return Sample(units=tuple(units), statistic=statistic, vectorised=True)
 
 
-def lean_sample(
-    units: tuple[Sequence[str], Sequence[str], Sequence[str]],
-    to_a: Floats,
-    to_b: Floats,
-    *,
-    of_targets: Floats | None = None,
-    of_a: Floats | None = None,
-    of_b: Floats | None = None,
-    constant: float = 0.0,
+@dataclass(frozen=True, kw_only=True)
+class SetsOfPictures:
+    """Several sets of pictures, ``(n, d)`` each, targets first, and a number of their means."""
+
+    sets: tuple[Floats, ...]
+    number: Callable[[Sequence[Floats]], Floats]  # of means ``(k, d)`` of each set, ``(k,)``; nan if undefined
+
+    def at(self, places: Places) -> list[Floats]:
+        """Return the pictures at places in all sets, one after the other."""
+        ends = np.cumsum([0, *map(len, self.sets)])
+        parts = zip(self.sets, ends, ends[1:], strict=False)
+        return [rows[places[(places >= start) & (places < end)] - start] for rows, start, end in parts]
+
+
+def sets_sample(
+    units: Sequence[Sequence[str]], sets: Sequence[Floats], number: Callable[[Sequence[Floats]], Floats]
 ) -> Sample:
-    """Return the sample of a mean association of targets with A rather than B, and of sums of such means.
+    """Return the sample of a number of the means of several sets of pictures, such as a mean association.
+
+    Arms are compared by :func:`bias_core.measures.association.swap_test`: pictures that both arms share are not
+    counted as chance.
 
     Parameters
     ----------
-    units : of the targets, of A and of B.
-    to_a, to_b : ``(n, n_a)`` and ``(n, n_b)`` cosines.
-    of_targets, of_a, of_b : a further term of each; their means are added (that of B is subtracted).
+    units : of each set, targets first.
+    sets, number : as in :class:`SetsOfPictures`.
     """
-    sizes = [len(part) for part in units]
-    terms = [np.zeros(n) if term is None else term for n, term in zip(sizes, (of_targets, of_a, of_b), strict=True)]
+    ends = np.cumsum([len(part) for part in units])[:-1]
 
     def of_counts(times: Floats) -> Floats:
-        x, a, b = (part / part.sum(axis=1, keepdims=True) for part in np.split(times, np.cumsum(sizes)[:2], axis=1))
-        lean = ((x @ to_a) * a).sum(axis=1) - ((x @ to_b) * b).sum(axis=1)
-        return np.asarray(lean + x @ terms[0] + a @ terms[1] - b @ terms[2] + constant)
+        parts = zip(np.split(times, ends, axis=1), sets, strict=True)
+        return number([counts @ rows / counts.sum(axis=1, keepdims=True) for counts, rows in parts])
 
-    return counted_sample([unit for part in units for unit in part], of_counts)
+    sample = counted_sample([unit for part in units for unit in part], of_counts)
+    data = SetsOfPictures(sets=tuple(sets), number=number)
+    return replace(sample, data=data, test=_swapped_pairs, apart=_split_apart)
+
+
+def _swapped_pairs(
+    first: Sample, second: Sample, at_first: Places, at_second: Places, confidence: float, seed: int
+) -> PairedTest:
+    return _compare_sets(first.data, second.data, (at_first, at_second), paired=True, confidence=confidence, rng=seed)
+
+
+def _split_apart(
+    first: Sample, second: Sample, at_first: Places, at_second: Places, confidence: float, seed: int
+) -> PairedTest:
+    return _compare_sets(first.data, second.data, (at_first, at_second), paired=False, confidence=confidence, rng=seed)
+
+
+def _compare_sets(
+    first: SetsOfPictures, second: SetsOfPictures, places: tuple[Places, Places], *, paired: bool, **how: Any
+) -> PairedTest:
+    arms = first.at(places[0]), second.at(places[1])
+    if not all(len(rows) for sets in arms for rows in sets):
+        return nothing(0, "the arms share no picture of one of the sets")
+    estimate = swap_test(*arms, first.number, paired=paired, **how)  # the texts are those of both arms
+    how_tested = "pictures of each seed swapped at random" if paired else "permutation of the pictures of both arms"
+    return PairedTest(estimate=estimate, test="" if math.isnan(estimate.p_value) else how_tested)
 
 
 def difference(
@@ -195,8 +228,9 @@ def difference(
     numbers = [number_at(side, at, len(at), rng) for side, at in zip(sides, places, strict=True)]
     if not fixed_n:
         return _at_any_time(sides, places, numbers, paired, confidence), numbers[0], numbers[1], paired
-    if paired and first.test is not None and first.test is second.test:
-        test = first.test(first, second, places[0], places[1], confidence, seed)
+    own_tests = (first.test, second.test) if paired else (first.apart, second.apart)
+    if own_tests[0] is not None and own_tests[0] is own_tests[1]:
+        test = own_tests[0](first, second, places[0], places[1], confidence, seed)
     elif isinstance(first.data, Values) and isinstance(second.data, Values):
         held = [replace(side.data, each=side.data.each[at]) for side, at in zip(sides, places, strict=True)]
         note = ""
@@ -657,8 +691,10 @@ def difference_finding(difference: ArmDifference) -> Finding:
     if not math.isnan(estimate.value) and estimate.note:
         says, estimate = f"{says} {estimate.note.capitalize()}.", replace(estimate, note="")
     number, drawn = difference.number, row.get("drawn", math.nan)
+    between = f": {second} - {first}"
     return Finding(
-        key=f"{number.key}: {second} - {first}",
+        key=f"{number.key}{between}",
+        claim_of=f"{number.claim_of}{between}" if row[SAME_TEST] else "",
         title=f"{number.title}, {second} − {first}",
         metric=number.metric,
         estimate=estimate,

@@ -10,9 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from bias_core.measures.effects import benjamini_hochberg, holm
 from bias_core.number_text import format_given, state_p
 from bias_core.study.types import MOST_IN_HOLM, Claim, Finding, Results, Verdict
 from bias_core.types import Estimate
@@ -21,7 +18,7 @@ WHY_NOT, SAME_TEST = "why not clear", "same test as"
 """Columns of tables of claims: the reason, and the number that a number restates."""
 
 NO_CLAIM = Claim(verdict="not tested", p_adjusted=math.nan, n_tests=0, level=math.nan)
-"""Of a number that nothing is compared with."""
+"""The claim on a number that nothing is compared with."""
 
 
 def decide_claims(
@@ -45,13 +42,17 @@ def decide_claims(
     >>> print(decide_claims([near, near])[0].reason)
     its interval excludes 0, but among 2 tests this happens by chance in more than 5 % of runs
     """
+    import numpy as np  # the command line's help does without it
+
+    from bias_core.measures.effects import benjamini_hochberg, holm
+
     p_values = np.array([estimate.p_value for estimate in estimates], dtype=float)
     tested = ~np.isnan(p_values)
     n_tests, adjusted = int(tested.sum()), p_values.copy()
     if n_tests:
         adjusted[tested] = (holm if n_tests <= MOST_IN_HOLM else benjamini_hochberg)(p_values[tested])
     level = 1 - confidence
-    least = [math.nan] * len(estimates) if smallest_p is None else [p * min(n_tests, MOST_IN_HOLM) for p in smallest_p]
+    least = [math.nan] * len(estimates) if smallest_p is None else [p * _holm_factor(n_tests) for p in smallest_p]
     return tuple(
         _decide_claim(estimate, float(p_value), n_tests, level, least_p)
         for estimate, p_value, least_p in zip(estimates, adjusted, least, strict=True)
@@ -67,17 +68,19 @@ def _decide_claim(estimate: Estimate, p_adjusted: float, n_tests: int, level: fl
         verdict = "above" if estimate.value > (null or 0.0) else "below"
     elif least_p > level + _ROUNDING:
         verdict, reason = "too few", f"no p of n = {estimate.n} can be clear{f' among {n_tests} tests' * (n_tests > 1)}"
-    elif not (math.isfinite(estimate.low) or math.isfinite(estimate.high)):
+    elif estimate.note and not _has_ends(estimate):
         verdict, reason = "too few", estimate.note
     else:
         verdict = "not clear"
     if verdict == "not clear" and is_rejected:
-        reason = (
-            f"its interval excludes {format_given(null)}, but among {n_tests} tests this happens by chance in more "
-            f"than {100 * level:.3g} % of runs"
-        )
+        alone = f"its interval excludes {format_given(null)}" if _has_ends(estimate) else state_p(estimate.p_value)
+        reason = f"{alone}, but among {n_tests} tests this happens by chance in more than {100 * level:.3g} % of runs"
     p_adjusted = math.nan if math.isnan(p_adjusted) else p_adjusted  # one object, so that equal reports are equal
     return Claim(verdict=verdict, p_adjusted=p_adjusted, n_tests=n_tests, level=level, reason=reason)
+
+
+def _has_ends(estimate: Estimate) -> bool:
+    return math.isfinite(estimate.low) or math.isfinite(estimate.high)
 
 
 _ROUNDING = 1e-12
@@ -135,6 +138,51 @@ def _with_claim(finding: Finding, claim: Claim | None) -> Finding:
 def with_claims(results: Results, family: Callable[[Finding], str | None], *, confidence: float) -> Results:
     """Return results with decided findings (:func:`decide_findings`)."""
     return replace(results, findings=decide_findings(results.findings, family, confidence=confidence))
+
+
+def fewest_units(claim: Claim) -> int:
+    """Return the fewest units of which an exact test of signs, alone in its family, is clear: 2 / 2ⁿ is the smallest p.
+
+    >>> number = Estimate(value=1.0, low=0.1, high=2.0, n=9, null_value=0.0, p_value=0.02)
+    >>> fewest_units(decide_claims([number])[0]), fewest_units(decide_claims([number] * 10)[0])
+    (6, 9)
+    """
+    return math.ceil(math.log2(2 * _holm_factor(claim.n_tests) / claim.level) - _ROUNDING)
+
+
+def _holm_factor(n_tests: int) -> int:
+    """Return by what the smallest p of a family is multiplied: many equal ones are not adjusted in a larger family."""
+    return n_tests if 1 <= n_tests <= MOST_IN_HOLM else 1
+
+
+def require_units(estimate: Estimate, n: int, units: str = "pictures") -> Estimate:
+    """Return an estimate, without interval and p if its sample has fewer than ten units.
+
+    Few pictures that happen to be alike seem certain: of four that show women or men as often, all agree in one of
+    eight samples.
+    """
+    from bias_core.measures.intervals import FEWEST_RESAMPLED
+
+    if n >= FEWEST_RESAMPLED or math.isnan(estimate.low):
+        return estimate
+    note = f"an interval needs at least {FEWEST_RESAMPLED} {units}, and there are {n}"
+    return replace(estimate, low=math.nan, high=math.nan, p_value=math.nan).with_note(note)
+
+
+FIXED_N = "the interval assumes a number of pictures that was fixed in advance; this run stopped early"
+
+
+def without_fixed_n(estimate: Estimate) -> Estimate:
+    """Return an estimate from pictures whose number depended on what they show: without p, and with a note.
+
+    An interval that holds at any time stays as it is.
+    """
+    from bias_core.measures.sequential import holds_at_any_time
+
+    if holds_at_any_time(estimate) or FIXED_N in estimate.note:
+        return estimate
+    estimate = replace(estimate, p_value=math.nan)
+    return estimate if math.isnan(estimate.low) else estimate.with_note(FIXED_N)
 
 
 def count_clear(claims: Sequence[Claim]) -> int:

@@ -7,9 +7,11 @@ from itertools import compress
 import numpy as np
 import pandas as pd
 
+from bias_core.errors import InvalidInput
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, CANNOT_IDENTIFY, GENDERS, NOT_TWO_PEOPLE, UNCLEAR
 from bias_core.people import Scale, load_scales
 from bias_core.study.design import known_study
+from bias_core.study.label_tasks import MAX_POSITIONS, SINGLE
 from bias_core.study.types import StudyReport, named_parts
 from bias_core.types import Attribute
 
@@ -64,6 +66,36 @@ class Reading:
 def readings_of(report: StudyReport) -> list[Reading]:
     """Return the classifier's answers about every measured attribute, or about the people in each picture."""
     return [*_attribute_readings(report), *_people_readings(report)]
+
+
+def asked_readings(readings: Sequence[Reading], *, attributes: Sequence[str] = (), setting: str = "") -> list[Reading]:
+    """Return the readings that a labelling task asks people about.
+
+    ``attributes``: names of those that are asked about; by default all, or the first twelve. ``setting``: that of the
+    paired test; by default pairs if there are any. InvalidInput for one that the run lacks, or for too many.
+    """
+    people = [reading for reading in readings if reading.attribute is None]
+    if people:
+        if attributes:
+            raise InvalidInput("a task for this run asks how the people in its pictures look; leave attributes out")
+        settings = list(dict.fromkeys(reading.group for reading in people))
+        chosen = [setting] if setting else [group for group in settings if group != SINGLE] or settings
+        if not set(chosen) <= set(settings):
+            raise InvalidInput(f"this run has no setting {setting!r}; it has {', '.join(settings)}")
+        return [reading for reading in people if reading.group in chosen]
+    names = list(dict.fromkeys(reading.attribute.name for reading in readings if reading.attribute))
+    if unknown := [name for name in attributes if name not in names]:
+        raise InvalidInput(f"this run has no attribute {unknown[0]!r}; it has {', '.join(names)}")
+    if len(set(attributes)) > MAX_POSITIONS:
+        raise InvalidInput(f"a task may ask about at most {MAX_POSITIONS} attributes; got {len(attributes)}")
+    chosen = list(attributes) or names[:MAX_POSITIONS]
+    return [reading for reading in readings if reading.attribute and reading.attribute.name in chosen]
+
+
+def stored_pictures(report: StudyReport, readings: Sequence[Reading]) -> list[str]:
+    """Return the pictures of these readings that are still stored."""
+    ids = dict.fromkeys(image_id for reading in readings for image_id in reading.image_ids)
+    return [image_id for image_id in ids if image_id in report.stored and report.stored[image_id].path.is_file()]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ a sample of the run, the classifier's labels of all pictures and people's labels
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations, product
 from typing import Any
 
@@ -32,6 +32,7 @@ from bias_core.number_text import format_share
 from bias_core.people import load_scales
 from bias_core.study.answers import AUTOMATIC, check_words
 from bias_core.study.arm_comparison import compare_arms, two_shares
+from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT, claim_columns, decide_claims, family_note, with_claims
 from bias_core.study.classifier_answers import (
     CANNOT_TELL,
     CODES,
@@ -46,11 +47,12 @@ from bias_core.study.classifier_answers import (
 from bias_core.study.classifiers import READ_BY
 from bias_core.study.design import known_study
 from bias_core.study.label_tasks import SINGLE, attribute_key, scale_task
-from bias_core.study.report_text import CORRECTED
+from bias_core.study.report_text import CORRECTED, count_people
 from bias_core.study.study import Study
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
+    Claim,
     Finding,
     StudyReport,
     StudySettings,
@@ -88,7 +90,11 @@ class CorrectedNumber:
     # n_labelled, n_blind: pictures (or people in them) with a label, and in classes of the classifier without one
     n_labelled: int
     n_blind: int
+    n_raters: int  # people who gave these labels
     more_labels: float  # until the interval is ±5 points; inf: labels alone cannot do it
+    family: str = ""  # tests that are decided together; "" if nothing is claimed, as against an assumed rate
+    claim_of: str = ""  # title of the number that it restates, and whose claim it has
+    claim: Claim = NO_CLAIM
 
     @property
     def budget(self) -> str:
@@ -107,19 +113,23 @@ class Correction:
     # n_labelled, n_asked: pictures with an answer, and all pictures of the tasks
     n_labelled: int
     n_asked: int
+    n_raters: int
     numbers: tuple[CorrectedNumber, ...]
     notes: tuple[str, ...]
 
     @property
     def headline(self) -> str:
         """The progress of the answers in a sentence, or the reason why there are no numbers."""
-        progress = f"{self.n_labelled:,} of the {self.n_asked:,} pictures that people are asked about have an answer."
+        progress = f"{self.n_labelled:,} of the {self.n_asked:,} pictures that people are asked about have an answer"
+        progress += f", by {count_people(self.n_raters)}."
         return progress if self.numbers else self.notes[0]
 
     def values(self) -> dict[str, Any]:
         """Return the correction as plain values."""
-        shared: dict[str, Any] = {name: getattr(self, name) for name in ("run_id", "n_labelled", "n_asked", "notes")}
-        numbers = [vars(one) | {"as_read": vars(one.as_read), "corrected": vars(one.corrected)} for one in self.numbers]
+        shared: dict[str, Any] = {
+            name: getattr(self, name) for name in ("run_id", "n_labelled", "n_asked", "n_raters", "notes")
+        }
+        numbers = [asdict(number) for number in self.numbers]
         return shared | {"numbers": numbers, "samples": self.samples}
 
     def added_to(self, report: StudyReport) -> StudyReport:
@@ -133,12 +143,21 @@ class Correction:
             {
                 "number": number.title, "measure": METRICS[number.metric].name,
                 **columns("as read", number.as_read), **columns("corrected", number.corrected),
-                "without bias": number.corrected.null_value, "labels": number.n_labelled, "n": number.corrected.n,
+                "without bias": number.corrected.null_value, **_claim_columns(number),
+                "labels": number.n_labelled, "raters": number.n_raters, "n": number.corrected.n,
                 BUDGET: number.more_labels, "note": number.corrected.note,
             }
             for number in self.numbers
         ]  # fmt: skip
-        return table(CORRECTED, "Corrected by people’s labels", rows, " ".join((self.headline, *self.notes)))
+        families = {number.claim.n_tests: number.claim for number in self.numbers if number.claim.n_tests}
+        decided = [family_note([claim], "numbers of its family") for claim in families.values()]
+        return table(CORRECTED, "Corrected by people’s labels", rows, " ".join((self.headline, *self.notes, *decided)))
+
+
+def _claim_columns(number: CorrectedNumber) -> dict[str, Any]:
+    p_value = number.corrected.p_value if number.claim.n_tests else math.nan
+    columns = claim_columns(replace(number.corrected, p_value=p_value), number.claim)
+    return columns | {WHY_NOT: number.claim.reason, SAME_TEST: number.claim_of}
 
 
 def corrected(report: StudyReport, answers: pd.DataFrame | None, services: StudyServices) -> StudyReport:
@@ -154,8 +173,8 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
     if not is_sample and study is not None:
         if (given := answers[answers["answer"] != ""]).empty:
             raise InvalidInput(_NO_ANSWERS)
-        if (own := _in_its_own_way(study, report, given, services)) is not None:
-            return own
+        if (scored := _in_its_own_way(study, report, given, services)) is not None:
+            return scored
         check_words(given, CODES)
     correction = correction_of(report, answers)
     if not (correction.numbers or is_sample):
@@ -163,20 +182,26 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
     return correction.added_to(report)
 
 
+def decide_report(study: Study, report: StudyReport) -> StudyReport:
+    """Return a report of one arm, scored by answers, with claims on its new numbers."""
+    return replace(report, results=with_claims(report.results, study.family, confidence=report.settings.confidence))
+
+
 def _in_its_own_way(
     study: Study, report: StudyReport, answers: pd.DataFrame, services: StudyServices
 ) -> StudyReport | None:
     """Return the report corrected in the study's own way, arm by arm; None if it has none."""
     if not report.arms:
-        return study.correct(report, answers, services)
+        scored = study.correct(report, answers, services)
+        return None if scored is None else decide_report(study, scored)
     arms, frames = list[ArmReport](), list[pd.DataFrame]()
     for arm in report.arms:
         pictures = None if report.pictures is None else report.pictures[report.pictures["arm"] == arm.name]
         alone = replace(report, arms=(), settings=arm.settings, results=arm.results, pictures=pictures)
-        if (own := study.correct(alone, answers, services)) is None:
+        if (scored := study.correct(alone, answers, services)) is None:
             return None
-        arms.append(replace(arm, results=own.results))
-        frames += [] if own.pictures is None else [own.pictures]
+        arms.append(replace(arm, results=decide_report(study, scored).results))
+        frames += [] if scored.pictures is None else [scored.pictures]
     results = report.results
     if any(new.results.findings != old.results.findings for new, old in zip(arms, report.arms, strict=True)):
         new, read = compare_arms(study, report.settings, arms), (n for n in results.notes if n.startswith(READ_BY))
@@ -193,6 +218,7 @@ def correction_of(report: StudyReport, answers: pd.DataFrame) -> Correction:
         samples=tuple(answers.loc[answers["sample"] != "", ["task", "sample"]].drop_duplicates()["sample"]),
         n_labelled=len(people.labelled_pictures),
         n_asked=answers["image_id"].nunique(),
+        n_raters=len(people.raters),
         numbers=tuple(numbers),
         notes=tuple(notes),
     )
@@ -274,7 +300,7 @@ class Corrector:
 
     def number(
         self, names: tuple[str, str, str], as_read: Estimate, of: Callable[..., Any], *samples: TwoPhaseShares,
-        scale: float = 1.0, null_value: float | None = 0.0,
+        family: str, scale: float = 1.0, null_value: float | None = 0.0,
     ) -> CorrectedNumber:  # fmt: skip
         """Return a number of the shares; ``names`` are its key, title and metric, ``scale`` is 1 in its unit."""
         key, title, metric = names
@@ -288,7 +314,9 @@ class Corrector:
             corrected=two_phase_estimate(of, *samples, confidence=confidence, null_value=null_value),
             n_labelled=sum(sample.n_labelled for sample in samples),
             n_blind=sum(sample.n_blind for sample in samples),
+            n_raters=max(sample.n_raters for sample in samples),
             more_labels=more_labels_needed(of, *samples, half_width=half_width, confidence=confidence),
+            family=family,
         )
 
 
@@ -324,7 +352,17 @@ def corrected_numbers(report: StudyReport, answers: PeopleAnswers) -> tuple[list
         notes.append(
             f"{missing:,} of the {len(readings):,} shares and scores of this run are not corrected yet: {few}."
         )
-    return defined, notes if defined else notes[::-1]
+    return _with_claims(defined, report.settings.confidence), notes if defined else notes[::-1]
+
+
+def _with_claims(numbers: Sequence[CorrectedNumber], confidence: float) -> list[CorrectedNumber]:
+    """Return the numbers with what may be claimed of each, decided within its family."""
+    claims: dict[str, Claim] = {}
+    for family in dict.fromkeys(number.family for number in numbers if number.family):
+        members = [number for number in numbers if number.family == family]
+        decided = decide_claims([number.corrected for number in members], confidence=confidence)
+        claims |= {number.title: claim for number, claim in zip(members, decided, strict=True)}
+    return [replace(number, claim=claims.get(number.claim_of or number.title, NO_CLAIM)) for number in numbers]
 
 
 def shares_of_attribute(
@@ -334,7 +372,9 @@ def shares_of_attribute(
     reference = None if reading.attribute is None else reading.attribute.reference
     as_read = replace(_as_read(reading, corrector.settings.confidence), null_value=reference)
     names = _names(reading, "P", "attribute_prevalence")
-    number = corrector.number(names, as_read, share_of_clear, shares, null_value=reference)
+    is_claimed = reading.attribute is not None and reading.attribute.has_source
+    family = f"P {reading.arm}" * is_claimed
+    number = corrector.number(names, as_read, share_of_clear, shares, family=family, null_value=reference)
     yield number
     if reference is None or math.isnan(number.corrected.value) or math.isnan(as_read.value):
         return
@@ -343,8 +383,10 @@ def shares_of_attribute(
         ("Ψ", "stereotype_score", stereotype_estimate),
     ):
         key, title, _ = _names(reading, what, metric)
-        estimates = {"as_read": of(as_read, reference), "corrected": of(number.corrected, reference)}
-        yield replace(number, key=key, title=title, metric=metric, **estimates)  # type: ignore[arg-type]
+        estimate = replace(of(number.corrected, reference), p_value=number.corrected.p_value)  # the same test
+        estimates = {"as_read": of(as_read, reference), "corrected": estimate}
+        restated = replace(number, key=key, title=title, metric=metric, **estimates)  # type: ignore[arg-type]
+        yield replace(restated, family="", claim_of=number.title * is_claimed)
 
 
 def _levels(corrector: Corrector, report: StudyReport, answers: PeopleAnswers, name: str) -> Iterator[CorrectedNumber]:
@@ -367,7 +409,7 @@ def _levels(corrector: Corrector, report: StudyReport, answers: PeopleAnswers, n
                 ", ".join(filter(None, (name, pictures.arm))) + f": {title}",
                 metric,
             )
-            yield corrector.number(names, as_read, of, shares, scale=length, null_value=None)
+            yield corrector.number(names, as_read, of, shares, family="", scale=length, null_value=None)
 
 
 def share_of_clear(shares: Any) -> Any:
@@ -416,7 +458,8 @@ def _scores(
     for name, some, own in parts:
         if own is not None:
             as_read = stereotype_test_score(some.labels, **intervals(corrector.settings)).confidence_interval
-            yield corrector.number(_names(some, name, "stereotype_test_score"), as_read, _score, own, scale=100.0)
+            names = _names(some, name, "stereotype_test_score")
+            yield corrector.number(names, as_read, _score, own, family=f"scores {reading.arm}", scale=100.0)
 
 
 def _differences(corrector: Corrector, samples: Sequence[tuple[Reading, TwoPhaseShares]]) -> Iterator[CorrectedNumber]:
@@ -432,7 +475,7 @@ def _differences(corrector: Corrector, samples: Sequence[tuple[Reading, TwoPhase
             if first.clear_calls.size and second.clear_calls.size:
                 confidence = corrector.settings.confidence
                 as_read = two_shares(first.clear_calls, second.clear_calls, confidence).estimate
-            yield corrector.number(names, as_read, _less(share_of_clear), a, b)
+            yield corrector.number(names, as_read, _less(share_of_clear), a, b, family="differences")
     people = [(reading, shares) for reading, shares in samples if reading.attribute is None]
     for (alone, a), (other, b) in product(people, repeat=2):
         if alone.arm == other.arm and SINGLE == alone.group != other.group:
@@ -444,7 +487,9 @@ def _gap(
 ) -> CorrectedNumber:
     as_read = stereotype_gap(second[0].labels, first[0].labels, **intervals(corrector.settings)).gap
     names = _names(second[0], what, "stereotype_gap")
-    return corrector.number(names, as_read, _less(_score), first[1], second[1], scale=100.0)
+    return corrector.number(
+        names, as_read, _less(_score), first[1], second[1], family="differences of scores", scale=100.0
+    )
 
 
 def _unclear(reading: Reading, shares: TwoPhaseShares) -> list[str]:

@@ -147,6 +147,54 @@ def typed_options(design: Design, given: Any) -> Any:
     return kind(**{name: declared[name].read(value) for name, value in values.items()})
 
 
+def fill_design_text(text: str, study: Study, settings: StudySettings) -> str:
+    """Return a text of a design with the words of these options for its ``{name}``; other braces stay.
+
+    >>> design = find_design("tbyb-general")
+    >>> settings = StudySettings(options=typed_options(design, {"sets": ["objects"], "person": False}))
+    >>> fill_design_text("Pictures of {shown}, at {size} and {braces}.", study_of(design), settings)
+    'Pictures of 100 objects, at {size} and {braces}.'
+    """
+    if "{" not in text:
+        return text
+    for name, words in study.design_words(settings).items():
+        text = text.replace(f"{{{name}}}", words)
+    return text
+
+
+def summary_of(design: Design, settings: StudySettings | None = None) -> str:
+    """Return what a run with these settings asks, in a sentence or two; default: the study's own settings.
+
+    >>> design = find_design("t2iat-tests")
+    >>> summary_of(design, StudySettings(options=typed_options(design, {"tests": ["career_family"]})))
+    'Are pictures of one concept closer to an attribute than pictures of another? Tests career and family.'
+    """
+    if (study := known_study(design)) is None:
+        return design.summary
+    if settings is None:
+        settings = StudySettings(**{**design.settings, "options": typed_options(design, {})})
+    return fill_design_text(design.summary, study, settings)
+
+
+def readings_of_paper(design: Design, settings: StudySettings) -> list[str]:
+    """Return our choices for what the paper leaves open, as far as they concern a run with these settings."""
+    study, values = study_of(design), {**vars(settings), **option_values(settings.options)}
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return [
+        fill_design_text(says, study, settings)
+        for says, only_if in _choices(design)
+        if all(values[name] == value for name, value in only_if.items())
+    ]
+
+
+def _choices(design: Design) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return our choices for what the paper leaves open, each with the options that it holds for."""
+    return [
+        (choice["says"], choice.get("only_if", {})) if isinstance(choice, Mapping) else (choice, {})
+        for choice in design.our_reading
+    ]
+
+
 _ASKS_NOTHING: Sequence[Any] = ("", (), [], False, None, "none", "two")
 """Values at which a removed option had no effect."""
 
@@ -253,7 +301,8 @@ def _load(path: Path) -> Design:
     if values.get("protocol"):
         shared = _protocols().get(str(values.get("reference")), {})
         values["protocol"] = {**shared.get("protocol", {}), **values["protocol"]}
-        values["our_reading"] = list(dict.fromkeys([*values.get("our_reading", ()), *shared.get("our_reading", ())]))
+        choices = [*values.get("our_reading", ()), *shared.get("our_reading", ())]
+        values["our_reading"] = [choice for i, choice in enumerate(choices) if choice not in choices[:i]]
     needs = {each.name: each.default is each.default_factory is MISSING for each in fields(Design)}
     if wrong := values.keys() - needs:
         raise StorageError(f"{path}: a design has no {', '.join(sorted(wrong))}; it has {', '.join(sorted(needs))}")
@@ -380,7 +429,7 @@ class ProtocolItem:
 def protocol_of(design: Design) -> dict[str, ProtocolItem]:
     """Return the design's protocol by name, {} without a paper; StorageError for an unknown name."""
     names = {*CIRCUMSTANCES, *settings_of(StudySettings), *settings_of(study_of(design).options)}
-    if unknown := sorted(design.protocol.keys() - names):
+    if unknown := sorted({*design.protocol, *(name for _, only_if in _choices(design) for name in only_if)} - names):
         raise StorageError(f"{design.name}: its protocol names no setting or option of it: {', '.join(unknown)}")
     try:
         return {

@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 from bias_core.measures.cards import METRICS, Card, load_references, work
 from bias_core.number_text import NO_INTERVAL
 from bias_core.store.export import DatasetFacts, fenced, in_markdown
-from bias_core.study.design import CHECKLIST, known_study
+from bias_core.study.design import CHECKLIST, known_study, summary_of
 from bias_core.study.figures import figure_svg, page_width
 from bias_core.study.headlines import headline
 from bias_core.study.report_text import (
@@ -129,6 +129,7 @@ def _render(template: str, report: StudyReport, **values: Any) -> str:
         .render(
             report=report,
             title=title_of(report),
+            summary=summary_of(report.design, report.settings),
             headline=headline(report),
             limits=LIMITS,
             notes=notes_of(report),

@@ -32,7 +32,7 @@ from bias_core.store.export import DatasetFacts, Export, ExportedImage, write_fo
 from bias_core.store.files import write_atomically
 from bias_core.store.images import source_of
 from bias_core.study.blanked_pictures import drawn_with
-from bias_core.study.design import study_classes
+from bias_core.study.design import study_classes, summary_of
 from bias_core.study.documents import to_dict, to_html, to_markdown, to_model_card
 from bias_core.study.figures import draw, to_bytes
 from bias_core.study.headlines import headline
@@ -107,7 +107,7 @@ def facts_of(report: StudyReport, *, pictures: bool = False) -> DatasetFacts:
         key=f"{design.name}-{report.run_id}",
         title=title_of(report),
         summary=(
-            f"{f'{report.warning} ' if report.warning else ''}{design.summary} "
+            f"{f'{report.warning} ' if report.warning else ''}{summary_of(design, settings)} "
             f"{report.n_images:,} of {report.n_planned:,} planned pictures were scored, {report.n_blocked:,} were "
             f"refused or blanked; {size_in_words(design, settings)}. {headline(report)}"
         ),
@@ -316,8 +316,9 @@ def _record(report: StudyReport, part: Measured, facts: DatasetFacts, arm: str) 
             "source_organization_name": "the person who ran the explorer",
             "evaluator_relationship": "other",
             "additional_details": _texts(
-                study=title_of(report), summary=report.design.summary, reference=facts.reference, run=report.run_id,
-                arm=arm, limits=LIMITS, warning=part.warning or report.warning, stop_rule=report.stop_rule,
+                study=title_of(report), summary=summary_of(report.design, report.settings),
+                reference=facts.reference, run=report.run_id, arm=arm,
+                limits=LIMITS, warning=part.warning or report.warning, stop_rule=report.stop_rule,
                 notes=" ".join(part.results.notes),
                 differences_between_arms="in the report of the run" if arm else "",
             ),
@@ -393,6 +394,10 @@ def _result(finding: Finding, row: Row, part: Measured, collection: str, facts: 
                 interval_method=row["method"],
                 n=row["n"],
                 p_value="" if row["p_value"] is None else format_p(row["p_value"]),
+                p_value_adjusted="" if row["p_adjusted"] is None else format_p(row["p_adjusted"]),
+                tests_in_family=row["n_tests"] or "",
+                clearly_differs_from_null=row["clear"],
+                why_not_clear=row["why_not_clear"],
                 published=row["published"],
                 really_drawn=row["drawn"],
                 note=row["note"],

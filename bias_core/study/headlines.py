@@ -216,18 +216,19 @@ def differences_headline(frame: pd.DataFrame) -> str:
     if tested.empty:
         return "No difference could be tested on these pictures; the tables show the numbers."
     clear = tested[tested["clear"] == "yes"]
-    if clear.empty:
-        of_tests = "the one test does not stand" if len(tested) == 1 else f"none of {len(tested)} tests stands"
-        return f"No clear difference between the arms: {of_tests} out from chance."
-    alike = clear[clear["measure"] == clear.sort_values("p adjusted", kind="stable")["measure"].iloc[0]]
+    rows = tested if clear.empty else clear
+    alike = rows[rows["measure"] == rows.sort_values("p adjusted", kind="stable")["measure"].iloc[0]]
     row = alike.iloc[int(alike["difference"].abs().to_numpy().argmax())]
     ends = row["low"], row["high"]
     text = (
         f"{row['finding']} is {format_number(row['value first'], *ends)} in “{row['first']}” and "
         f"{format_number(row['value second'], *ends)} in “{row['second']}”: a difference of "
-        f"{format_estimate(row['difference'], *ends)}, n = {row['n']:,}, "
-        f"{state_p(row['p adjusted'], adjusted=len(tested) > 1)}."
+        f"{format_estimate(row['difference'], *ends)}, n = {row['n']:,}"
     )
+    text = text[:1].upper() + text[1:]
+    if clear.empty:
+        of_tests = "the one test does not stand" if len(tested) == 1 else f"none of {len(tested)} tests stands"
+        return f"No clear difference between the arms: {of_tests} out from chance. Largest: {text}."
     verb = "is" if len(clear) == 1 else "are"
     count = f" {len(clear)} of {len(tested)} differences {verb} clear." if len(tested) > 1 else ""
-    return text[:1].upper() + text[1:] + count
+    return f"{text}, {state_p(row['p adjusted'], adjusted=len(tested) > 1)}.{count}"

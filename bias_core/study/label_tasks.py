@@ -35,6 +35,7 @@ POSITIONS: Mapping[int, tuple[str, ...]] = {1: (SINGLE,), 2: ("left", "right"), 
 MAX_TEXT, MAX_LINE = 10_000, 300  # characters
 MAX_ANSWERS, MAX_POSITIONS, MAX_RATERS_PER_ITEM = 12, 12, 1000
 MAX_JOINS = 10_000  # an hour
+N_LABELS = 64  # pictures of a task by default
 MAX_ABOUT = 8  # questions to raters about themselves
 PREFER_NOT = "prefer not to say"
 _ABOUT_LINE = re.compile(r"\s*([^?:]+\??)\s*:?\s*(.+)")

@@ -16,7 +16,6 @@ from bias_core.errors import Cancelled, Interrupted, TooLarge
 from bias_core.models.engines import Drawing, EngineProgress
 from bias_core.protocols import StepCallback
 from bias_core.settings import Settings
-from bias_core.study.claims import decide_claims
 from bias_core.study.types import Progress, StudySettings, WatchedShare
 from bias_core.types import Estimate, ImageRow, ReaderErrors, StoredImage
 from bias_core.waiting import never, work_clock
@@ -265,6 +264,8 @@ class StopRule:
 
         Where P* counts, the claims on all shares must be clear, as in headlines.
         """
+        from bias_core.study.claims import decide_claims
+
         waited_for = [self.within is not None or share.null_value is not None for share in shares]
         claims = decide_claims(shares, confidence=self.confidence)
         enough = [

@@ -10,7 +10,6 @@ from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import images_needed, share_half_width
 from bias_core.measures.intervals import EXACT
 from bias_core.settings import COMMAND, Settings
-from bias_core.study.classifier_answers import readings_of
 from bias_core.study.design import known_study, papers_readers, protocol_of
 from bias_core.study.limits import most_pictures
 from bias_core.study.plan import largest_scale, lay_out, n_asked, read_files, settle, study_cost, warm_up
@@ -103,7 +102,7 @@ def _seconds_each(plan: StudyPlan, services: StudyServices) -> float:
     return math.nan if rate is None else rate.seconds / engine.n_workers()
 
 
-N_LABELS, N_RATERS = 64, 3
+N_RATERS = 3
 WIDTHS = (0.1, 0.15, 0.07, 0.05, 0.03)  # half widths of shares to choose from; the first that fits is the default
 _WIDE = 0.05  # half width of an interval, as a share of the measure's range
 _FEWEST_MORE = 1.3  # times the pictures of the report
@@ -197,9 +196,8 @@ def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Se
 def _people(report: StudyReport, services: StudyServices) -> Iterator[NextStep]:
     """Suggest asking people, if the classifier's errors on such pictures are unknown and no task asks people yet."""
     manifest = services.manifests.find(report.run_id) if report.run_id.isalnum() else None
-    if manifest is None or manifest.label_tasks or _errors_are_known(report) or not readings_of(report):
+    if manifest is None or manifest.label_tasks or _errors_are_known(report) or not (n := services.n_to_label(report)):
         return
-    n = min(N_LABELS, report.n_images)
     yield NextStep(
         key="people",
         title=f"Ask {'three' if N_RATERS == 3 else N_RATERS} people",

@@ -227,12 +227,12 @@ def settle(design: Design, given: StudySettings, names: Collection[str] | None =
         raise InvalidInput(
             f"{design.name} has no shares that a stop rule could watch; leave out both ways to stop early"
         )
-    if settings.labels and not study.takes_labels:
-        raise InvalidInput(
-            f"{design.name} takes no file of people's answers, because a classifier reads its pictures. Leave labels "
-            "out; to correct a finished run, make a task with: study label RUN"
-        )
     settings = replace(settings, **{**own, "options": typed_options(design, settings.options)})
+    if settings.labels and not study.takes_labels:
+        advice = "to correct a finished run, make a task with: study label RUN"
+        if not study.has_readings(settings):
+            advice = "it asks no classifier about single pictures, so that people have nothing to correct"
+        raise InvalidInput(f"{design.name} takes no file of people's answers. Leave labels out; {advice}")
     answers = read_answers(settings.labels) if settings.labels else None
     study.check_given(settings, answers)
     settings = check_arms(with_arms_of_options(settings, study.arms(settings)))

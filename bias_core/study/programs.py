@@ -15,7 +15,7 @@ from bias_core.measures.cards import METRICS
 from bias_core.store.manifests import RunHead
 from bias_core.study.attributes import AttributeSet
 from bias_core.study.corrected import Correction
-from bias_core.study.design import find_design, option_settings
+from bias_core.study.design import find_design, option_settings, summary_of
 from bias_core.study.documents import to_dict
 from bias_core.study.headlines import clearance, headline
 from bias_core.study.next_steps import CORRECTED_SUFFIX, next_steps
@@ -36,7 +36,7 @@ OR_PART = "; or the name of one part or entry that the summary lists"
 _MOST_NUMBERS, _MOST_WORDS = 8, 10
 _TEXT_LENGTHS = (600, 200, 60)  # letters of a text, in turn until the summary fits
 _EXACT = {"run_id", "command", "tool", "arguments", "attribute", "more"}  # a call must stay as it is
-_OF_A_NUMBER = ("finding", "value", "low", "high", "n", "null_value", "p_value", "says")
+_OF_A_NUMBER = ("finding", "value", "low", "high", "n", "null_value", "p_adjusted", "clear", "says")
 _OF_A_MODEL = ("id", "name", "conditions", "default_steps", "default_guidance", "licence", "note")
 _OF_A_MEASURE = (
     "key", "name", "summary", "reference", "equation", "bounds", "null_value", "higher_means", "limits",
@@ -67,12 +67,14 @@ def report_answer(report: StudyReport, services: StudyServices | None, detail: s
 
 
 def _clearest(report: StudyReport) -> list[Row]:
-    """Return the numbers that differ most clearly from their null values, those of the study's main measure first."""
+    """Return the clear numbers first, those of the study's main measure before others."""
     found = zip(report.results.findings, finding_rows(report), strict=True)
     rows = [row for finding, row in found if not finding.key.endswith(CORRECTED_SUFFIX)]  # the same share again
     main = rows[0]["measure"] if rows else ""
-    first = sorted(rows, key=lambda row: (row["measure"] != main, -clearance(row)))[:_MOST_NUMBERS]
-    return [{name: row[name] for name in _OF_A_NUMBER} | {"excludes_null": clearance(row) > 0} for row in first]
+    ordered = sorted(
+        rows, key=lambda row: (row["measure"] != main, row["restates"] != "", row["clear"] != "yes", -clearance(row))
+    )
+    return [{name: row[name] for name in _OF_A_NUMBER} for row in ordered[:_MOST_NUMBERS]]
 
 
 def correction_answer(correction: Correction, detail: str = SUMMARY) -> Row:
@@ -83,8 +85,9 @@ def correction_answer(correction: Correction, detail: str = SUMMARY) -> Row:
     rows = [
         {
             "finding": one.title, "value": one.corrected.value, "low": one.corrected.low, "high": one.corrected.high,
-            "n": one.corrected.n, "null_value": one.corrected.null_value, "as_classified": one.as_read.value,
-            "n_labelled": one.n_labelled, "labels_for_5_points": one.budget,
+            "n": one.corrected.n, "null_value": one.corrected.null_value, "p_adjusted": one.claim.p_adjusted,
+            "clear": one.claim.word, "as_classified": one.as_read.value, "n_labelled": one.n_labelled,
+            "labels_for_5_points": one.budget,
         }
         for one in correction.numbers
     ]  # fmt: skip
@@ -93,6 +96,7 @@ def correction_answer(correction: Correction, detail: str = SUMMARY) -> Row:
         "headline": correction.headline,
         "n_labelled": correction.n_labelled,
         "n_asked": correction.n_asked,
+        "n_raters": correction.n_raters,
         "n_numbers": len(rows),
         "stands_out": plain(rows),
         "more": _more("corrected_run", full, run_id=correction.run_id),
@@ -113,7 +117,7 @@ def study_values(design: Design) -> Row:
     return {
         "name": design.name,
         "title": design.title,
-        "summary": design.summary,
+        "summary": summary_of(design),
         "reference": design.reference,
         "redraws": design.where,
         "pictures_at_full_size": full_size(design),

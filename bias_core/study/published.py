@@ -230,10 +230,13 @@ def _models_in(summary: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]
     return [(model, of) for model, of in summary.items() if isinstance(of, Mapping)]
 
 
+_SYMBOLS = {"alpha": "α", "delta": "δ"}
+
+
 def _misprint(text: str, name: str) -> str:
     """Return the note on a misprint of this number; "" for one on another."""
     column, _, says = text.partition(": ")
-    return f"the mean of the rows is {says}" if column == f"{name}_mean" else ""
+    return f"the mean of the rows is {says}" if column == f"the mean of {_SYMBOLS[name]}" else ""
 
 
 def own_numbers(measure: PublishedMeasure, reports: Sequence[tuple[str, StudyReport]]) -> list[OwnNumber]:

@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,15 @@ from bias_core.number_text import (
     format_p,
     format_rank,
     format_share,
+    state_p,
     typeset,
 )
 from bias_core.store.export import as_code, in_markdown, without_splits
 from bias_core.study.attributes import attribute_of
+from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT
 from bias_core.study.design import known_study
 from bias_core.study.limits import stop_rule
-from bias_core.study.types import ArmReport, Design, Measured, StudyReport, StudySettings, StudyTable
+from bias_core.study.types import ArmReport, Design, Measured, StudyReport, StudySettings, StudyTable, or_nan
 from bias_core.types import IMPORTED, ImageRow
 from bias_core.values import option_values
 
@@ -156,10 +158,15 @@ def title_of(report: StudyReport) -> str:
 
 
 def finding_rows(of: Measured) -> list[Row]:
-    """Return one row per finding; every front end shows these first."""
+    """Return one row per finding; every front end shows these first.
+
+    The p-value of each is for itself alone, the adjusted one for the tests of its family; that of a number about which
+    nothing is claimed is None.
+    """
     rows = []
+    is_decided = any(finding.claim is not None for finding in of.results.findings)  # no report of version 0.1.0 is
     for finding in of.results.findings:
-        estimate, metric = finding.estimate, METRICS[finding.metric]
+        estimate, metric, claim = finding.estimate, METRICS[finding.metric], finding.claim or NO_CLAIM
         rows.append(
             {
                 "finding": finding.title,
@@ -169,17 +176,27 @@ def finding_rows(of: Measured) -> list[Row]:
                 "high": estimate.high,
                 "n": estimate.n,
                 "p_value": finding.p_value,
+                "p_adjusted": or_none(claim.p_adjusted) if is_decided else finding.p_value,
+                "n_tests": claim.n_tests,
+                "clear": claim.word,
+                "why_not_clear": "" if claim.is_clear else claim.reason,
                 "null_value": metric.null_value if estimate.null_value is None else estimate.null_value,
                 "published": finding.published,
                 "drawn": finding.expected,
                 "readers_low": min(finding.by_reader.values(), default=None),
                 "readers_high": max(finding.by_reader.values(), default=None),
+                "restates": finding.claim_of,
                 "says": finding.says,
                 "method": estimate.method,
                 "note": estimate.note,
             }
         )
     return rows
+
+
+def or_none(value: float) -> float | None:
+    """Return a number, None for nan."""
+    return None if math.isnan(value) else value
 
 
 def plain(value: Any) -> Any:
@@ -316,9 +333,16 @@ def null_sentence(value: str, of: Measured) -> str:
 def finding_frame(report: StudyReport) -> pd.DataFrame:
     """Return the findings as text, without columns that none of them has."""
     rows = finding_rows(report)
-    optional = {"p": "p_value", "published": "published", "drawn": "drawn", BETWEEN_CLASSIFIERS: "readers_low"}
+    optional = {"p": "p_adjusted", "published": "published", "drawn": "drawn", BETWEEN_CLASSIFIERS: "readers_low"}
     absent = [name for name, key in optional.items() if not any(map(is_known, (row[key] for row in rows)))]
-    return pd.DataFrame([finding_text(row) for row in rows]).drop(columns=absent if rows else [])
+    absent += [] if any(row["clear"] for row in rows) else ["clear"]
+    text = pd.DataFrame([finding_text(row) for row in rows]).drop(columns=absent if rows else [])
+    return text.rename(columns={"p": p_head(rows)})
+
+
+def p_head(rows: Sequence[Row]) -> str:
+    """Return the head of the p-values of :func:`finding_rows`, which are adjusted if a family has several tests."""
+    return "p adjusted" if any(row["n_tests"] > 1 for row in rows) else "p"
 
 
 def is_known(value: float | None) -> bool:
@@ -336,7 +360,8 @@ def finding_text(row: Row) -> dict[str, str]:
         "value": format_number(row["value"], *ends, n=n),
         "interval": format_interval(*ends, value=row["value"], n=n),
         "n": f"{n:,}",
-        "p": format_p(row["p_value"]),
+        "p": format_p(row["p_adjusted"]),
+        "clear": row["clear"],
         "null": format_given(row["null_value"], absent=NO_NULL),
         "published": format_given(row["published"], *ends, n=n, absent=NOT_PUBLISHED),
         "drawn": format_given(row["drawn"], *ends, n=n),
@@ -381,18 +406,63 @@ def claim(report: StudyReport) -> str:
 def _claims_of(report: StudyReport, part: Measured) -> Iterator[str]:
     of, is_study = circumstances(report, part), known_study(report.design) is not None
     for finding, row in zip(part.results.findings, finding_rows(part), strict=True):
-        if is_known(row["value"]) and (_row_has_interval(row) or is_known(row["p_value"])):
+        if is_known(row["value"]) and (_row_has_interval(row) or is_known(row["p_adjusted"])):
             name = attribute_of(finding) if is_study else ""
             sentence = _share(name, row, of) if name and _row_has_interval(row) else _number(row, of, part)
             yield " ".join(filter(None, (sentence, _corrected(report, part, row), part.warning)))
 
 
 def corrected_headline(report: StudyReport) -> str:
-    """Return the first number that people's labels correct, in words; "" if there is none."""
-    for row in _corrected_rows(report):
-        alone = f"; the classifier alone gives {_estimate_of(row, 'as read')}" if is_known(row["as read"]) else ""
-        return f"{row['number']}, corrected by people’s labels: {_estimate_of(row, 'corrected')}{alone}."
-    return ""
+    """Return the corrected number that a report is about, and what may be claimed of it; "" if there is none.
+
+    That is the largest clear one, of several arms the largest clear difference; else the first tested one.
+    """
+    rows = _corrected_rows(report)
+    if not rows:
+        return ""
+    row = _lead(rows, has_arms=bool(report.arms))
+    alone = f"; the classifier alone gives {_estimate_of(row, 'as read')}" if is_known(row["as read"]) else ""
+    labels = f"{row['labels']:,} of {row['n']:,}, by {count_people(row['raters'])}"
+    return (
+        f"{row['number']}, corrected by people’s labels ({labels}): "
+        f"{_estimate_of(row, 'corrected')}{_claim_on(row)}{alone}."
+    )
+
+
+def _lead(rows: Sequence[Row], *, has_arms: bool) -> Row:
+    tested = [row for row in rows if is_known(row.get("p adjusted")) and not row[SAME_TEST]]
+    between = [row for row in tested if row["measure"] in _BETWEEN_ARMS] if has_arms else []
+    clear = [row for row in between or tested if row["clear"] == "yes"]
+    alike = [row for row in clear if row["measure"] == clear[0]["measure"]]
+    return max(
+        alike, key=lambda row: abs(row["corrected"] - row["without bias"]), default=(between or tested or rows)[0]
+    )
+
+
+_BETWEEN_ARMS = [METRICS[key].name for key in ("prevalence_difference", "stereotype_gap")]
+
+
+def _claim_on(row: Row) -> str:
+    """Return what may be claimed of a corrected number; "" without a test."""
+    if not is_known(row.get("p adjusted")):
+        return ""
+    is_share = row["measure"] == METRICS["attribute_prevalence"].name
+    null = format_given(100 * row["without bias"] if is_share else row["without bias"])
+    against = f"the real-world rate of {null} %" if is_share else null
+    p_value = state_p(row["p adjusted"], adjusted=row["p adjusted"] > row["p"])
+    if row["clear"] == "yes":
+        return f", clearly {'above' if row['corrected'] > row['without bias'] else 'below'} {against} ({p_value})"
+    reason = f", {row[WHY_NOT]}" if row[WHY_NOT] else ""
+    return f", not clearly different from {against} ({p_value}{reason})"
+
+
+def count_people(n: int) -> str:
+    """Return a number of people in words.
+
+    >>> count_people(1), count_people(2)
+    ('1 person', '2 people')
+    """
+    return f"{n:,} {'person' if n == 1 else 'people'}"
 
 
 def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
@@ -402,8 +472,8 @@ def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
     title = ":".join([subject + arm, *what])
     for row in _corrected_rows(report):
         if row["number"] == title:
-            number = _estimate_of(row, "corrected")
-            return f"Corrected by people’s labels of {row['labels']:,} of them: {number}."
+            number, people = _estimate_of(row, "corrected"), count_people(row["raters"])
+            return f"Corrected by people’s labels of {row['labels']:,} of them: {number} (by {people})."
     return ""
 
 
@@ -483,7 +553,7 @@ def _share(name: str, row: Row, of: Circumstances) -> str:
 
 
 def _number(row: Row, of: Circumstances, part: Measured) -> str:
-    n, p_value, null = row["n"], format_p(row["p_value"]), row["null_value"]
+    n, null = row["n"], row["null_value"]
     bounded = _row_has_interval(row)
     number = (
         format_estimate(row["value"], row["low"], row["high"], n=n) if bounded else format_number(row["value"], n=n)
@@ -492,7 +562,7 @@ def _number(row: Row, of: Circumstances, part: Measured) -> str:
         row["measure"],
         of.interval if bounded else "",
         f"n = {n:,}",
-        f"p {p_value if p_value.startswith('<') else f'= {p_value}'}" if is_known(row["p_value"]) else "",
+        state_p(or_nan(row["p_adjusted"]), adjusted=row["n_tests"] > 1),
         null_sentence(format_given(null), part) if is_known(null) else "",
     )
     return (

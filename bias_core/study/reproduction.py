@@ -24,11 +24,12 @@ from bias_core.study.design import (
     design_files,
     find_design,
     protocol_of,
+    readings_of_paper,
     study_classes,
     study_of,
     typed_options,
 )
-from bias_core.study.image_rows import RowMaker, treatment
+from bias_core.study.image_rows import ImportedRows, RowMaker, treatment
 from bias_core.study.plan import check_size, n_asked, study_cost
 from bias_core.study.study import StudyPlan
 from bias_core.study.study_data import StudyData
@@ -61,7 +62,8 @@ def _rows(design: Design, settings: StudySettings) -> Iterator[dict[str, str]]:
     usual = {name: option.default for name, option in settings_of(StudySettings).items()} | dict(design.settings)
     for name, option in settings_of(StudySettings).items():
         has_none = name == "condition" and not settings.condition  # the model has no conditions
-        if name not in ("options", "arms", "protocol") and not has_none:
+        means_nothing = name in _DRAWN and settings.images
+        if name not in ("options", "arms", "protocol") and not has_none and not means_nothing:
             yield _row(option, getattr(settings, name), usual[name])
     options = typed_options(design, {})
     for name, option in settings_of(type(options)).items():
@@ -106,6 +108,7 @@ _OF_ROWS: Mapping[str, Callable[[ImageRow], Any]] = {
     "size": lambda row: f"{row.width}x{row.height}",
     "sampler": attrgetter("sampler"),
 }
+_OF_DRAWING = {*_OF_ROWS, "model", "seed", "revision"} - {"size"}  # not known of imported pictures
 _TRIAL = 8  # pictures that show how long one takes
 
 
@@ -120,7 +123,7 @@ def protocol_tables(plan: StudyPlan, data: Sequence[StudyData]) -> Iterator[Stud
     empty = {"arm": ""} if plan.arms else {}
     rows += [
         empty | _protocol_row("Where the paper leaves it open", NOT_PRINTED, text, OUR_READING)
-        for text in plan.design.our_reading
+        for text in readings_of_paper(plan.design, plan.settings)
     ]
     yield table(CHECKLIST, "The paper's protocol: met, or how this run differs", rows, NOTE)
 
@@ -145,34 +148,45 @@ def _protocol_rows(items: Mapping[str, ProtocolItem], plan: StudyPlan, data: Stu
 def _here(name: str, item: ProtocolItem, plan: StudyPlan, data: StudyData) -> tuple[str, bool]:
     """Return the value of an item in this run, in words, and True if it is the paper's."""
     settings, rows = plan.settings, plan.manifest.rows
+    if name in _OF_DRAWING and settings.images:
+        return "not known: the pictures are imported", False
     if name in _OF_ROWS:
         return _of_rows(name, item, plan)
     if name == "pictures":
-        n = sum(row.id in data.images_by_id for row in rows)
-        return f"{n:,}", n == item.value
+        finished = [row for row in rows if row.id in data.images_by_id]
+        n_prompts = len({row.prompt for row in finished})
+        n = f"{len(finished):,} of {n_prompts:,} prompt{'' if n_prompts == 1 else 's'}"
+        return n, len(finished) == item.value
     if name == "images_per_prompt":
-        counts = sorted({shot.n for shot in plan.shots})
+        counts = sorted(_numbers_of_shots(plan))
         return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))), counts == [item.value]
     if name == "revision":
         return plan.manifest.versions.get("model_revision") or "not known", False
     if name == "seed":
         return f"{settings.seed} for the first picture of a prompt, then one more for each", False
     if name == "wording":
-        changes = list(_changed_wording(settings))
+        changes = list(_changed_wording(plan))
         return "; ".join(changes) or "as the paper's", not changes
     if name == "people":
         by_people = bool(settings.labels) or getattr(settings.options, "labeller", "") == "people"
         return ("people" if by_people else "a classifier"), by_people
     value = getattr(settings, name) if hasattr(settings, name) else getattr(settings.options, name)
+    if name in READER_SETTINGS and value not in {reader.name for reader in plan.study.readers(settings)}:
+        return "none: this run uses none", False
     listed = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
     shown = f"{listed}, {settings.condition}" if name == "model" and settings.condition else listed
-    return shown or "none", item.is_met_by(value)
+    return "default" if value is None else shown or "none", item.is_met_by(value)
+
+
+def _numbers_of_shots(plan: StudyPlan) -> set[int]:
+    """Return the numbers of pictures of a prompt: those planned, or those of the imported pictures that fit."""
+    if isinstance(plan.rows, ImportedRows):
+        return {plan.rows.n_found([shot]) for shot in plan.shots}
+    return {shot.n for shot in plan.shots}
 
 
 def _of_rows(name: str, item: ProtocolItem, plan: StudyPlan) -> tuple[str, bool]:
     """Return the value of an item from the rows of the pictures, which the model was really given."""
-    if plan.settings.images and name != "size":
-        return "not known: the pictures are imported", False
     values = list(dict.fromkeys(map(_OF_ROWS[name], plan.manifest.rows)))
     info = plan.rows.info if isinstance(plan.rows, RowMaker) else None
     if info is not None and info.family == "renderer" and name != "size":
@@ -183,7 +197,10 @@ def _of_rows(name: str, item: ProtocolItem, plan: StudyPlan) -> tuple[str, bool]
     return ", ".join(words), all(map(item.is_met_by, values))
 
 
-def _changed_wording(settings: StudySettings) -> Iterator[str]:
+def _changed_wording(plan: StudyPlan) -> Iterator[str]:
+    settings = plan.settings
+    if wording := plan.study.design_words(settings).get("wording"):
+        yield wording
     if template := treatment(settings):
         yield f"every prompt as “{template}”"
     if settings.negative_prompt:
@@ -255,9 +272,9 @@ def _problems(plan: StudyPlan, services: StudyServices) -> Iterator[str]:
     except InvalidInput as error:
         yield str(error)
     for name, item in protocol_of(plan.design).items():
-        if item.here:
+        if here := item.here or (plan.study.design_words(plan.settings).get(name) if name == "wording" else ""):
             title = _TITLES.get(name, name.replace("_", " "))
-            yield f"{title[:1].lower() + title[1:]} (the paper: {item.words}; here: {item.here})"
+            yield f"{title[:1].lower() + title[1:]} (the paper: {item.words}; here: {here})"
 
 
 def is_shipped(design: Design) -> bool:

@@ -14,12 +14,11 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from bias_core.errors import Cancelled, Interrupted, InvalidInput, StorageError
-from bias_core.measures.sequential import holds_at_any_time
 from bias_core.models.catalogue import hosted_name
 from bias_core.store.manifests import STALE_SECONDS, Status
 from bias_core.study.arm_comparison import compare_arms
 from bias_core.study.blanked_pictures import refusals, rewritten_prompts, while_drawing
-from bias_core.study.claims import with_claims
+from bias_core.study.claims import with_claims, without_fixed_n
 from bias_core.study.classifiers import fetch_reader, reader_note, with_other_readers
 from bias_core.study.corrected import corrected
 from bias_core.study.image_rows import treated, treatment
@@ -30,19 +29,7 @@ from bias_core.study.saved import keep_report
 from bias_core.study.study import Settled, Study, StudyPlan
 from bias_core.study.study_data import Steps, StudyData, read_ahead
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import (
-    ArmReport,
-    Design,
-    Finding,
-    Progress,
-    Results,
-    StudyReport,
-    StudySettings,
-    joined,
-    mapped,
-)
-
-FIXED_N = "the interval assumes a number of pictures that was fixed in advance; this run stopped early"
+from bias_core.study.types import ArmReport, Design, Progress, Results, StudyReport, StudySettings, joined, mapped
 
 
 def data_of(study: Study, settings: StudySettings, *args: Any, **how: Any) -> StudyData:
@@ -170,15 +157,8 @@ def not_enough_pictures(plan: StudyPlan, data: Sequence[StudyData], why: Cancell
 
 def as_watched(results: Results) -> Results:
     """Return results whose number of pictures depended on what they show; fixed-n intervals get a note."""
-    return replace(results, findings=tuple(map(_as_watched, results.findings)))
-
-
-def _as_watched(finding: Finding) -> Finding:
-    estimate = finding.estimate
-    if holds_at_any_time(estimate):
-        return finding
-    estimate = replace(estimate, p_value=math.nan)
-    return replace(finding, estimate=estimate if math.isnan(estimate.low) else estimate.with_note(FIXED_N))
+    findings = (replace(finding, estimate=without_fixed_n(finding.estimate)) for finding in results.findings)
+    return replace(results, findings=tuple(findings))
 
 
 S = TypeVar("S")

@@ -117,6 +117,13 @@ class Study(ABC):
         """Return the title of a run, and the words of this study's own command."""
         return RunName(title=self.design.title)
 
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return words for the ``{name}`` in the design's texts that depend on the options.
+
+        "wording" says how the prompts differ from the paper's; without it they are the paper's.
+        """
+        return {}
+
     def run_size(self, settings: StudySettings) -> RunSize:
         """Return how many pictures are drawn later, and the limits of this size."""
         return RunSize()
@@ -150,6 +157,13 @@ class Study(ABC):
     def takes_labels(self) -> bool:
         """True if this study scores people's answers, so that a file of them may be given with a run."""
         return type(self).correct is not Study.correct
+
+    def has_readings(self, settings: StudySettings) -> bool:
+        """Return True if a classifier answers questions about single pictures, so that people can correct its answers.
+
+        :func:`bias_core.study.classifier_answers.readings_of` returns these answers.
+        """
+        return any(self.attributes(settings).values())
 
     # During a run
 

@@ -12,6 +12,7 @@ from bias_core.settings import Settings
 from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore
 from bias_core.store.readings import AnswerCache, EmbeddingCache, Repairs
+from bias_core.study.types import StudyReport
 from bias_core.types import Estimate, ImageRow, KnownPicture, ModelInfo, ReaderErrors, ReaderFacts
 from bias_core.waiting import FairLock
 
@@ -110,6 +111,9 @@ class StudyServices(Protocol):
 
     def true_rate(self, rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
         """The share of such pictures that a sentence is true of, measured on many others; None if not measured."""
+
+    def n_to_label(self, report: StudyReport, n: int = ..., setting: str = "") -> int:
+        """The number of pictures in a labelling task of a run that is to have ``n``; 0 if none can be made."""
 
     def answered_tasks(self, task_ids: Sequence[str]) -> set[str]:
         """The labelling tasks with answers that count."""

@@ -4,7 +4,6 @@ Words: a language model lists attributes [dehdashtian2025oasis, Eq. 2]; one that
 sentences about the concept. Pictures: phrases of captions are compared with those of a matched baseline.
 """
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,13 +15,14 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.wordnet import Lexicon, lexicon
 from bias_core.prompts import article, fill_template, fix_articles
 from bias_core.study.attributes import LONGEST_SENTENCE, plain_line, propose_candidates
+from bias_core.study.types import Claim
 from bias_core.types import Attribute
 
 if TYPE_CHECKING:
     from bias_core.protocols import LanguageModel
 
 if TYPE_CHECKING:
-    from bias_core.measures.object_comparison import ObjectOdds
+    from bias_core.measures.object_comparison import ObjectComparison, ObjectOdds
 
 PERSON = "person"
 _IS = "is"  # link of a property of the subject, such as "old" in "an old man"
@@ -232,9 +232,8 @@ def common_form(phrases: Iterable[Phrase]) -> Phrase:
 
 
 WORDS, PICTURES, GROUP = "words", "pictures", "group"
-RATE = 0.05  # accepted share of false discoveries among the phrases
 _MOST = 12
-_LIKELY = 0.1  # largest p of a single phrase that ranks before phrases from words alone
+_LIKELY = 0.9  # confidence at which a phrase, by itself, ranks before phrases from words alone
 _FEWEST_IN_GROUP = 3  # pictures
 _OF_SUBJECT = ("", "is", "with", "wearing")  # links that describe the subject, not its surroundings
 _OPENINGS = {True: ("with", "wearing", "in"), False: ("with", "on", "in")}  # for a person, for a thing
@@ -257,12 +256,20 @@ class Suggestion:
     sources: tuple[str, ...]  # of "words", "pictures", "group"
     where_from: str  # in words: "in 14 of 16 pictures, 2 of 16 in the baseline; p = 0.0005"
     odds: "ObjectOdds | None" = None  # of the phrase against the baseline; None if it comes from words alone
+    claim: Claim | None = None  # on these odds, in the family of all phrases
     phrase: Phrase | None = None  # None if a language model worded it
 
     @property
     def is_clear(self) -> bool:
-        """True if the pictures show it more often than the baseline, corrected for the number of phrases."""
-        return self.odds is not None and self.odds.differs
+        """True if the pictures clearly show it more often than the baseline."""
+        return self.claim is not None and self.claim.verdict == "above"
+
+    @property
+    def is_likely(self) -> bool:
+        """True if the phrase, looked at by itself, would be clear at a lower confidence; it decides the order alone."""
+        from bias_core.study.claims import decide_claims  # loads scipy, which the doors do without
+
+        return self.odds is not None and decide_claims([self.odds.log_odds], confidence=_LIKELY)[0].is_clear
 
 
 def suggest_from_captions(
@@ -272,6 +279,7 @@ def suggest_from_captions(
     concept: str = "",
     subject: str = PERSON,
     groups: Sequence[int] = (),
+    confidence: float = 0.95,
 ) -> list[Suggestion]:
     """Return phrases that captions of a concept's pictures have more often than a baseline's, the clearest first.
 
@@ -285,8 +293,8 @@ def suggest_from_captions(
 
     Returns
     -------
-    list of Suggestion : p is McNemar's exact test of pairs, adjusted for the number of phrases [benjamini1995]. Groups
-        are made of the pictures themselves, so theirs is a hint and no test.
+    list of Suggestion : p is McNemar's exact test of pairs; all phrases are one family of claims. Groups are made of
+        the pictures themselves, so theirs is a hint and no test.
 
     Raises
     ------
@@ -296,7 +304,7 @@ def suggest_from_captions(
     --------
     >>> ours, base = ["a man with a beard in a shop"] * 8, ["a man in a shop", "a woman in a shop"] * 4
     >>> [(one.attribute.name, one.where_from) for one in suggest_from_captions(ours, base)][0]
-    ('with a beard', 'captions: in 8 of 8 pictures, 0 of 8 in the baseline; p = 0.023 for 3 phrases')
+    ('with a beard', 'captions: in 8 of 8 pictures, 0 of 8 in the baseline; adjusted p = 0.023 for 3 phrases')
     """
     if not captions or len(captions) != len(base_captions):
         raise InvalidInput(
@@ -309,18 +317,18 @@ def suggest_from_captions(
     if not any(ours) and not any(theirs):
         return []
     forms = _forms(chain(ours, theirs))
-    comparison = object_odds(_keys(ours), _keys(theirs), rate=RATE)
+    comparison = object_odds(_keys(ours), _keys(theirs), confidence=confidence)
     n, repeated = len(captions), _words_of(concept)
-    n_tests = sum(not math.isnan(odds.log_odds.value) for odds in comparison.objects)
+    claims = _claims_on(comparison, confidence)
     more = [
         odds
         for odds in comparison.objects
         if odds.n_images > odds.n_base and not repeated.issuperset(forms[odds.word].words)
     ]
     specific = _without_generals(more, forms)
-    suggestions = [_of_pictures(odds, forms[odds.word], n, n_tests, subject) for odds in specific]
+    suggestions = [_of_pictures(odds, forms[odds.word], n, claims[odds.word], subject) for odds in specific]
     shown = {suggestion.attribute.name for suggestion in suggestions if suggestion.is_clear}
-    hints = _of_groups(ours, theirs, groups, forms, subject, repeated)
+    hints = _of_groups(ours, theirs, groups, forms, subject, repeated, confidence)
     return [*suggestions, *(hint for hint in hints if hint.attribute.name not in shown)]
 
 
@@ -374,13 +382,13 @@ def merge_suggestions(
     """Return at most ``most`` suggestions, each attribute once with all its sources.
 
     First come attributes that pictures clearly show more often than the baseline, alternating between the subject and
-    its surroundings, the clearest first. Then those with a small p of their own, those that pictures and words both
-    name, and the rest.
+    its surroundings, the clearest first. Then those that would be clear by themselves at 90 %, those that pictures and
+    words both name, and the rest.
     """
     by_name = {_plain(new.attribute): new for new in words}
     both = [_with_words(new, by_name.pop(_plain(new.attribute), None)) for new in pictures]
     clear = [new for new in both if new.is_clear]
-    likely = [new for new in both if not new.is_clear and new.odds is not None and new.odds.p_value <= _LIKELY]
+    likely = [new for new in both if not new.is_clear and new.is_likely]
     rest = [new for new in both if new not in clear and new not in likely]
     agreed = [new for new in rest if len(new.sources) > 1]
     alone = [new for new in rest if len(new.sources) == 1]
@@ -441,13 +449,23 @@ def _without_generals(more: "Sequence[ObjectOdds]", forms: Mapping[str, Phrase])
     return specific
 
 
-def _of_pictures(odds: "ObjectOdds", form: Phrase, n: int, n_tests: int, subject: str) -> Suggestion:
+def _claims_on(comparison: "ObjectComparison", confidence: float) -> dict[str, Claim]:
+    """Return what may be claimed of each phrase."""
+    from bias_core.study.claims import decide_claims
+
+    claims = decide_claims([odds.log_odds for odds in comparison.objects], confidence=confidence)
+    return {odds.word: claim for odds, claim in zip(comparison.objects, claims, strict=True)}
+
+
+def _of_pictures(odds: "ObjectOdds", form: Phrase, n: int, claim: Claim, subject: str) -> Suggestion:
+    from bias_core.study.claims import p_words
+
     where = (
-        f"captions: in {odds.n_images} of {n} pictures, {odds.n_base} of {n} in the baseline; "
-        f"p = {odds.p_adjusted:.2g} for {n_tests} phrase{'s' * (n_tests > 1)}"
+        f"captions: in {odds.n_images} of {n} pictures, {odds.n_base} of {n} in the baseline; {p_words(claim)} for "
+        f"{claim.n_tests} phrase{'s' * (claim.n_tests > 1)}"
     )
     attribute = form.attribute(subject)
-    return Suggestion(attribute=attribute, sources=(PICTURES,), where_from=where, odds=odds, phrase=form)
+    return Suggestion(attribute=attribute, sources=(PICTURES,), where_from=where, odds=odds, claim=claim, phrase=form)
 
 
 def _of_groups(
@@ -457,6 +475,7 @@ def _of_groups(
     forms: Mapping[str, Phrase],
     subject: str,
     repeated: set[str],
+    confidence: float,
 ) -> list[Suggestion]:
     """Return phrases of most pictures of a group of similar pictures and few others, each for its clearest group."""
     from bias_core.measures.object_comparison import object_odds
@@ -468,8 +487,9 @@ def _of_groups(
         own = _keys(ours[k] for k in inside)
         if len(inside) < _FEWEST_IN_GROUP or not outside or not (any(own) or any(theirs)):
             continue
-        against = object_odds(own, _keys(theirs), paired=False, rate=RATE)
-        for odds in against.gained:
+        against = object_odds(own, _keys(theirs), paired=False, confidence=confidence)
+        claims = _claims_on(against, confidence)
+        for odds in (odds for odds in against.objects if claims[odds.word].verdict == "above"):
             form, elsewhere = forms[odds.word], sum(odds.word in key for key in _keys(ours[k] for k in outside))
             if 2 * elsewhere >= len(outside) or repeated.issuperset(form.words):
                 continue

@@ -227,6 +227,7 @@ class Design:
     kind: str  # of the class that runs it
     reference: str  # key in ``refs.bib``
     where: str = field(compare=False)  # the tables or figures that it redraws
+    # :func:`bias_core.study.design.summary_of` fills in the ``{name}`` that depend on options
     summary: str = field(compare=False)
     # data of the study: stimuli, lists, the paper's numbers
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -235,7 +236,8 @@ class Design:
     # the paper's protocol by setting, option or circumstance (:mod:`bias_core.study.design`), together with that of
     # ``assets/studies/protocols.yaml`` for the reference; empty without a paper. Its values reach a run as settings.
     protocol: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    our_reading: Sequence[str] = field(default=(), compare=False)  # our choices for what the paper leaves open
+    # our choices for what the paper leaves open: texts, or {says: text, only_if: {option: value}}
+    our_reading: Sequence[str | Mapping[str, Any]] = field(default=(), compare=False)
     # the paper's number of pictures in words, if it is not the design's full size
     published_size: str = field(default="", compare=False)
     # defaults of :class:`StudySettings` for this study, by name
@@ -283,15 +285,16 @@ class Sample:
     data: Any = None  # values of the units that ``test`` needs
     # test of this number in two arms on their shared units, if there is a better one than the bootstrap
     test: PairedComparison | None = None
+    apart: PairedComparison | None = None  # the same for two arms that share no unit
 
 
 Verdict = Literal["above", "below", "not clear", "too few", "not tested"]
-"""What is claimed of a number against its null value; *not tested* without a null value."""
+"""Verdicts on a number against its null value; *not tested* without a null value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a report may say of one number, as :mod:`bias_core.study.claims` decides it."""
+    """The verdict on one number, which a report may state; :mod:`bias_core.study.claims` decides it."""
 
     verdict: Verdict
     p_adjusted: float  # two-sided p, adjusted for the tests of its family; nan without a test
@@ -610,12 +613,14 @@ def finding_rows(findings: Sequence[Finding], n: str) -> list[dict[str, Any]]:
     ]
 
 
-def listed(items: Sequence[str], between: str = ", ") -> str:
-    """Return the first of some texts, and how many more there are.
+def listed(items: Sequence[str], between: str = ", ", last: str = "") -> str:
+    """Return the first of some texts, and how many more there are; ``last`` stands before the last of a whole list.
 
-    >>> listed(["a", "b", "c", "d"])
-    'a, b, c and 1 more'
+    >>> listed(["a", "b", "c", "d"]), listed(["a", "b", "c"], last=" and ")
+    ('a, b, c and 1 more', 'a, b and c')
     """
+    if last and 1 < len(items) <= _MOST_LISTED:
+        return last.join((between.join(items[:-1]), items[-1]))
     more = f" and {len(items) - _MOST_LISTED:,} more" if len(items) > _MOST_LISTED else ""
     return between.join(items[:_MOST_LISTED]) + more
 

@@ -83,7 +83,7 @@ def test_the_step_by_which_each_text_has_decided_is_found(services, planted):
     assert decided.loc[PERSON, "note"].startswith("the exchange from the start has no clear effect")
     assert headline(report).startswith(
         f"With “{FEMALE}” from the start, the share of man changes by −1.00 [−1.00, −0.42] (n = 12, adjusted "
-        "p = 0.001); half of the change is decided after 1.50 ["
+        "p = 0.002); half of the change is decided after 1.50 ["
     )
     other = exchanged(services, later_texts=[PERSON], without_adapter="")
     assert table_keys(other) == {"exchanges", "decided", "settings"}

@@ -28,6 +28,7 @@ from bias_core.types import Attribute, Estimate
 from bias_core.world.models import scene_of
 from tests import shared
 from tests.attack.test_long_texts import MAX_TEXT, UNITS, fault
+from tests.claimed import broken_claims
 
 services = world = shared.real_services
 
@@ -78,7 +79,9 @@ def test_a_link_that_several_tests_make_likely_by_chance_is_not_clear_and_its_re
     results = crossed(three)
     link = next(one for one in results.findings if one.key == "crossed-a × b-interaction")
     assert link.p_value <= 0.05 < link.claim.p_adjusted
-    assert "(odds ratio 4.7 [1.1, 24], n = 32, adjusted p = 0.127). Not clear: its interval excludes 1, but" in link.says
+    assert (
+        "(odds ratio 4.7 [1.1, 24], n = 32, adjusted p = 0.127). Not clear: its interval excludes 1, but" in link.says
+    )
     row = results.frame("interactions").iloc[0]
     assert (row["clear"], row["p adjusted"]) == ("no", link.claim.p_adjusted)
     begins = " None of 3 combinations of attributes shows a clear link. Closest: with “a”, “b” is seen in 62 %"
@@ -216,10 +219,8 @@ def test_the_arm_in_which_two_are_linked_otherwise_is_named_and_shares_alone_are
     results = with_arms(arms_of(women, {"Iranian doctor": YOUNG}))
     (both,) = results.findings
     assert both.title == "woman × young and the arm “Iranian doctor”: log of the ratio of odds ratios"
-    begins = (
-        "Clear difference: the odds ratio of “woman” and “young” is 9.2 [3, 32] times as large in “Iranian doctor” as "
-    )
-    assert both.says == f"{begins}in the others (n = 300, adjusted p < 0.001)."
+    begins = "Clear difference: the odds ratio of “woman” and “young” is 8.7 [2.6, 32] times as large in "
+    assert both.says == f"{begins}“Iranian doctor” as in the others (n = 300, adjusted p < 0.001)."
     frame = results.frame("arm_interactions").set_index("arm")
     assert len(frame) == 3
     assert frame.loc["Iranian doctor", "p adjusted"] == pytest.approx(3 * both.p_value)
@@ -336,7 +337,18 @@ def test_planted_ages_are_read_and_named_and_labels_by_hand_are_crossed_anew(ser
     assert cells.loc["ceo, old", "STS"] > 0 > cells.loc["ceo, not old", "STS"]
     assert "% of ceo with “old” match the stereotype" in study_of(CROSSED).headline(swapped)
     flipped = {(one.image_id, one.position): FLIPPED[one.perceived_gender] for one in people.itertuples()}
-    again = relabelled(swapped, flipped).results.frame("crossed_scores").set_index("combination")
+    by_hand = relabelled(swapped, flipped)
+    assert not broken_claims(swapped) + broken_claims(by_hand)
+    families = {}
+    for found in by_hand.results.findings:
+        if found.claim is not None and found.p_value is not None and not found.claim_of:
+            crossed_by = found.key.partition("-")[0] if found.key.startswith(("crossed-", "further-")) else ""
+            families.setdefault(crossed_by or study_of(CROSSED).family(found), []).append(found.claim.n_tests)
+    assert {name: len(sizes) for name, sizes in families.items()} == {
+        name: sizes[0] for name, sizes in families.items()
+    }
+    assert {"crossed", "further"} < set(families)  # the others are decided anew, of all new numbers
+    again = by_hand.results.frame("crossed_scores").set_index("combination")
     assert again["STS as counted"].tolist() == pytest.approx((-cells["STS as counted"]).tolist())
 
 

@@ -1,6 +1,7 @@
 """A study in several languages: two with a planted bias are named; what was not understood is not compared."""
 
 import math
+import re
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from bias_core.beyond.languages.comparison import language_lines, languages_head
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import explore_settings
 from bias_core.explore.report import arms_headline
+from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.study.design import find_design
 from bias_core.study.plan import plan_study
@@ -20,7 +22,7 @@ from bias_core.study.reproduction import to_command, to_python
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import from_text, to_text
 from bias_core.study.types import Arm, StudySettings
-from bias_core.types import Attribute, Estimate, ImageRow
+from bias_core.types import Attribute, ImageRow
 from bias_core.world.models import scene_of
 from bias_core.world.wordings import planted_languages, wordings_of
 from tests import shared
@@ -55,6 +57,7 @@ def test_the_two_languages_in_which_a_bias_is_planted_are_named(report):
     assert said.startswith(
         "“man” is seen more often in German (generic masculine) and Arabic (generic masculine) than in English: "
     )
+    assert re.search(r"points \[\+\d+, \+\d+\], adjusted p (= 0\.\d+|< 0\.001)\) and ", said)
     assert said.endswith("on the same 24 seeds.")
     for other in ("French", "Spanish", "Hindi", "Chinese"):
         assert other not in said
@@ -69,6 +72,8 @@ def test_each_language_has_a_line_with_its_prompt_and_form(report):
     assert (men["recognised"] > 0.8).all()
     clear = men[men["verdict"] == "more often"]
     assert set(clear["language"]) == {"German", "Arabic"}
+    assert (clear["clear"] == "yes").all()
+    assert (frame["clear"] == "yes").equals(frame["p adjusted"] <= 0.05)
     assert (clear["low"] > 0.1).all()
     assert (frame["p adjusted"] >= frame["p"]).all()
     assert next(one for one in report.results.figures if one.key == "languages").data["group"].nunique() == 2
@@ -121,7 +126,10 @@ def test_what_nobody_recognises_in_english_is_not_called_understood(report):
     frame = table(report, "languages").assign(verdict="not known whether understood: no comparison")
     assert languages_headline(frame).startswith("Not known whether understood, so not compared: German")
     frame["verdict"] = "no difference shown"
-    assert "a gap of up to about" in languages_headline(frame)
+    assert "no clear difference from English. The largest gap: “man” in " in languages_headline(frame)
+    assert re.search(
+        r" points \[\+\d+, \+\d+\], n = 24\. A gap of up to \d+ points is still possible", languages_headline(frame)
+    )
     assert not math.isnan(frame["recognised"].iloc[0])
 
 
@@ -186,7 +194,7 @@ def of_scenes(prompt, condition, n, *, understood):
 def test_in_100_repetitions_both_planted_languages_are_named_and_seldom_any_other():
     """The bar: both in at least 95 %, any other in at most 5 %; with nothing planted any at all in at most 5 %."""
     n, repetitions = 40, 100
-    understood = Estimate(value=0.9, low=0.8, high=1.0, n=n, null_value=0.1)
+    understood = exact_interval(36, n, null_value=0.1)
     wordings = wordings_of(SIX, "a photo of a {}", "doctor")
     places = np.arange(n)
     drawn = {
@@ -204,7 +212,7 @@ def test_in_100_repetitions_both_planted_languages_are_named_and_seldom_any_othe
         for condition in ("fair", "languages"):
             english, *others = (repetition(one.name, condition, k) for one in wordings)
             pairs = {one.name: (english, arm, places, places) for one, arm in zip(wordings[1:], others, strict=True)}
-            lines = language_lines(wordings[1:], pairs, 0.95)
+            lines, _ = language_lines(wordings[1:], pairs, 0.95)
             claims = lines[lines["verdict"].isin(["more often", "less often"])]
             if condition == "fair":
                 named["nothing planted"] += len(claims) > 0

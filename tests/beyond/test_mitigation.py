@@ -1,11 +1,12 @@
 """Effect and cost of each arm against a bias."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
 
-from bias_core.beyond.mitigation.extension import Tried, mitigation_results
+from bias_core.beyond.mitigation.extension import Tried, mitigation_results, overcorrected_sentence
 from bias_core.explore.options import explore_settings
 from bias_core.explore.report import arms_headline
 from bias_core.measures.sequential import share_interval
@@ -49,6 +50,8 @@ def test_every_arm_says_what_it_leaves_of_the_bias_and_what_it_costs(tried):
         "women only": "overcorrected",
     }  # fmt: skip
     assert rows.loc["too much", "bias left"] < -0.2  # planted: 0.125 - 0.5
+    assert rows["clear"].to_dict() == {"plain": "yes", "adapter": "no", "too much": "yes", "women only": "yes"}
+    assert rows.loc["too much", "p adjusted"] >= 2 * rows.loc["too much", "p"]  # Holm's, of three arms
     assert rows.loc["adapter", "bias left low"] < 0 < rows.loc["adapter", "bias left high"]
     assert rows.loc["plain", "kept"] == 1.0
     assert rows.loc["women only", "kept"] < 0.75  # its words are lost
@@ -63,7 +66,11 @@ def test_the_plot_has_a_point_for_each_arm_and_the_headline_names_who_overcorrec
     assert [list(line.get_ydata()) for line in axes.lines if line.get_label().startswith("_child")].count(
         [0.0, 0.0]
     ) == 1
-    assert "“man” is overcorrected in “too much”, “women only”." in arms_headline(tried)
+    said = arms_headline(tried).replace("\N{NO-BREAK SPACE}", " ")
+    assert re.search(
+        r"“man” is overcorrected in “too much” \(\d+ % \[\d+, \d+\] of 32, adjusted p .*\), “women only”", said
+    )
+    assert said.endswith("against a goal of 50 %.")
     left = {f.title: f for f in tried.results.findings if f.metric == "remaining_gap"}
     assert "man: bias of “plain” remaining in “adapter”" in left
     assert "man: bias of “plain” remaining in “plain”" not in left
@@ -85,6 +92,22 @@ def test_nothing_is_said_without_a_bias_to_remove_or_a_rate_with_a_source(tried)
     some = mitigation_results(without, 0.95)
     assert not some.figures
     assert all(math.isnan(value) for value in some.tables[0].frame["kept"])
+
+
+def test_overcorrection_is_one_family_over_arms_and_an_adjusted_claim(tried):
+    biased, low = (
+        replace(tried.arms[0].results.scored.scores[0], prevalence=share_interval(k, 16), corrected=None)
+        for k in (16, 3)
+    )
+    for n, says in ((1, "overcorrected"), (4, "no clear bias is left")):  # p = .021, of four arms .085
+        arms = [Tried(name=str(i), scores=[low if i else biased], fidelity=None) for i in range(n + 1)]
+        results = mitigation_results(arms, 0.95)
+        assert set(results.frame("mitigation")["in words"][1:]) == {says}
+        assert ("overcorrected" in overcorrected_sentence(results)) == (n == 1)
+        assert ("among 4 tests" in results.findings[0].says) == (n == 4)
+    seldom = replace(biased, prevalence=share_interval(0, 16))
+    arms = [Tried(name=name, scores=[score], fidelity=None) for name, score in (("base", seldom), ("other", low))]
+    assert mitigation_results(arms, 0.95).frame("mitigation")["in words"].tolist() == ["some bias is left"] * 2
 
 
 def test_an_arm_with_planted_bias_is_no_mitigation_of_the_arm_without(services):

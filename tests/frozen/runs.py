@@ -49,7 +49,7 @@ def run(name, services, folder):
         options = {"concept": "", "attribute_a": "", "attribute_b": "", "attributes": ["man", "old"]}
         settings = StudySettings(images=str(archive), options={**options, "n_clusters": 2})
         return numbers_of(complete(run_study(find_design("explore"), settings, services)))
-    as_the_paper = {"contrast": False, "held_out": 0.0} if name == "oasis-stop" else {}
+    as_the_paper = {"contrast": False, "held_out": 0.0, "prior_weight": 0.0} if name == "oasis-stop" else {}
     settings = StudySettings(scale=SCALE, options=as_the_paper)
     return numbers_of(complete(run_study(find_design(name), settings, services)))
 

@@ -226,11 +226,14 @@ def test_raters_who_agree_on_every_item_have_an_interval_down_from_one(coefficie
 
 
 def test_resamples_without_a_coefficient_are_counted():
-    ratings = [["f", "f"], ["f", "f"], ["m", "m"], ["f", "m"]]
+    ratings = [["f", "f"]] * 8 + [["m", "m"], ["f", "m"]]
     estimate = agreement_estimate(ratings, coefficient="cohen_kappa")
-    # Resamples of fs (or of ms) only: (2/4)^4 + (1/4)^4 = 6.6 %, 66 of 1000.
+    # Resamples of fs only: (8/10)^10 = 10.7 %, 107 of 1000.
     found = re.fullmatch(r"(\d+) of 1000 resamples had all ratings equal and were left out", estimate.note)
-    assert 40 < int(found[1]) < 95
+    assert 75 < int(found[1]) < 140
+    few = agreement_estimate(ratings[-4:], coefficient="cohen_kappa")
+    assert math.isnan(few.low)
+    assert "fewer than 10 units" in few.note
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
@@ -442,12 +445,19 @@ def test_swapping_changes_nothing_and_turning_one_round_changes_the_sign():
     assert kendall_tau(a, -np.array(b)).tau.value == -tau
 
 
-def test_p_values_of_unrelated_orders_are_uniform():
+@pytest.mark.parametrize("n", [7, 11])
+def test_unrelated_orders_seldom_have_a_small_p(n):
     rng = np.random.default_rng(1)
-    p_values = [
-        kendall_tau(rng.normal(size=11), rng.normal(size=11), n_resamples=199, rng=rng).p_value for _ in range(200)
-    ]
-    assert stats.kstest(p_values, "uniform").pvalue > 0.01
+    p_values = [kendall_tau(*rng.normal(size=(2, n)), n_resamples=199, rng=rng).p_value for _ in range(200)]
+    for alpha in (0.05, 0.25, 0.5):
+        assert np.mean(np.array(p_values) <= alpha) < alpha + 3 * math.sqrt(alpha * (1 - alpha) / 200)
+
+
+def test_fewer_than_ten_items_have_a_p_of_all_orders_and_no_interval():
+    few = kendall_tau([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], n_resamples=20_000).tau
+    assert few.p_value == pytest.approx(2 / math.factorial(5), rel=0.15)  # the same order and its reverse
+    assert math.isnan(few.low)
+    assert "fewer than 10 units" in few.note
 
 
 def test_a_planted_order_is_found():

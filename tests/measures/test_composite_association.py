@@ -19,6 +19,7 @@ from bias_core.measures.composite_association import (
     signed_lean_difference,
     summarise_internal_bias,
 )
+from bias_core.measures.intervals import expanded_confidence
 
 SCORES = Path(__file__).parents[2] / "assets" / "studies" / "internal_bias_scores.csv"
 D = 7
@@ -107,6 +108,7 @@ def test_intervals_come_from_the_resamples_of_the_averaged_scores():
     bias = internal_bias(scores, confidence=0.9)
     ii, itp, it = scores.resamples.T
     tt = scores.text_text
+    tail = (1 - expanded_confidence(17, 0.9)) / 2  # of the smallest set
     for estimate, value, drawn in (
         (bias.diffusion_bias, abs(abs(scores.image_image) - abs(tt)), abs(abs(ii) - abs(tt))),
         (bias.signed_difference, scores.image_image - tt, ii - tt),
@@ -116,7 +118,7 @@ def test_intervals_come_from_the_resamples_of_the_averaged_scores():
             abs(itp + it) / abs(2 * tt),
         ),
     ):
-        low, high = np.quantile(drawn, [0.05, 0.95])
+        low, high = np.quantile(drawn, [tail, 1 - tail])
         assert (estimate.value, estimate.low, estimate.high) == pytest.approx((value, low, high))
         assert estimate.n == 31 + 17 + 19
     assert (bias.diffusion_bias.null_value, bias.bias_amplification.null_value) == (0.0, 1.0)
@@ -145,7 +147,7 @@ def test_without_a_threshold_alpha_is_formed_at_any_tt_and_marked():
     assert bias_amplification(0.02, 0.01, 0.001, minimum_text_text=0) == pytest.approx(15)
     assert math.isnan(bias_amplification(0.02, 0.01, 0.0, minimum_text_text=0))
     rng = np.random.default_rng(0)
-    scores = replace(composite_association(*(rng.normal(size=(5, 7)) for _ in range(6))), text_text=0.001)
+    scores = replace(composite_association(*(rng.normal(size=(11, 7)) for _ in range(6))), text_text=0.001)
     marked = internal_bias(scores, minimum_text_text=0).bias_amplification
     assert marked.value > 10
     assert "nearer to 0 than 0.002" in marked.note
@@ -288,18 +290,22 @@ def test_one_picture_of_a_kind_has_a_score_and_no_interval():
     assert np.isfinite(scores.image_image)
     for interval in (scores.image_image_interval, scores.image_text_interval, scores.mcas_interval):
         assert np.isnan(interval.low)
-        assert "no interval" in interval.note
-    assert np.isfinite(scores.image_prompt_interval.low)  # it needs no picture of the concept
+        assert "fewer than 10 units" in interval.note
+    many = composite_association(*random_sets(np.random.default_rng(6), (1, 5, 11, 13, 13, 17)))
+    assert np.isnan(many.image_image_interval.low)
+    assert np.isfinite(many.image_prompt_interval.low)  # it needs no picture of the concept
 
 
 def test_encoders_are_averaged_score_by_score_and_resample_by_resample():
     # The same pictures through encoders of 7 and of 11 dimensions.
-    scores = [composite_association(*random_sets(np.random.default_rng(7), d=d), rng=3) for d in (7, 11)]
+    sizes = (13, 5, 11, 17, 3, 2)
+    scores = [composite_association(*random_sets(np.random.default_rng(7), sizes, d=d), rng=3) for d in (7, 11)]
     mean = mean_over_encoders(scores)
     for name in (*PICTURES, "text_text", "mcas"):
         assert getattr(mean, name) == pytest.approx((getattr(scores[0], name) + getattr(scores[1], name)) / 2)
     np.testing.assert_allclose(mean.resamples, (scores[0].resamples + scores[1].resamples) / 2)
-    expected = np.quantile(mean.resamples[:, 0], [0.025, 0.975])
+    tail = (1 - expanded_confidence(11)) / 2
+    expected = np.quantile(mean.resamples[:, 0], [tail, 1 - tail])
     assert (mean.image_image_interval.low, mean.image_image_interval.high) == pytest.approx(tuple(expected))
     assert mean.n_encoders == 2
     assert mean_over_encoders([mean, scores[0]]).mcas == pytest.approx((2 * mean.mcas + scores[0].mcas) / 3)

@@ -133,7 +133,7 @@ def test_the_miss_rate_has_an_exact_interval():
     assert estimate.n == 11
     mean = miss_rate_estimate(np.linspace(0.1, 0.3, 11), threshold=None)
     assert mean.low < 0.2 < mean.high
-    assert "bootstrap" in mean.method
+    assert mean.method == "Student's t 95 %"
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, math.nan])

@@ -56,10 +56,8 @@ def test_the_distribution_states_its_sizes_and_values():
     # Counts 33, 22, 11 -> 0, 1/2, 1: area 1/4 + 3/4 = 1.
     assert found.distribution_bias.value == 1
     assert (found.n_images, found.n_objects) == (55, 3)
-    assert found.normalised_entropy.null_value == 1
-    assert found.gini.null_value == 0
-    assert found.distribution_bias.null_value is None
     for estimate in (found.distribution_bias, found.normalised_entropy, found.gini, found.effective_number):
+        assert estimate.null_value is None  # few images are uneven by chance: nothing is tested
         assert estimate.low <= estimate.value <= estimate.high
         assert estimate.n == 55
 

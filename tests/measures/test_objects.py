@@ -17,6 +17,7 @@ from bias_core.measures.objects import count_gender_words, extract_objects, grou
 from bias_core.measures.wordnet import lexicon
 from bias_core.world.grammar import book, look_of, things
 from bias_core.world.scene import Person, Scene
+from tests.every import every
 from training.captions import caption
 
 ROOT = Path(__file__).parents[2]
@@ -227,6 +228,35 @@ def test_names_of_colours_are_attributes_of_objects_on_request():
     caption = "a green cup and a red and white sign on a table"
     assert extract_objects(caption) == ["cup", "sign", "table"]
     assert extract_objects(caption, colours=True) == ["green", "cup", "red", "white", "sign", "table"]
+
+
+@every([
+    # a caption, its objects, and the same with colours; first the things that are colours of what follows them
+    ("a ginger cat", ["cat"], ["ginger", "cat"]),
+    ("a woman in a rose dress", ["woman", "dress"], ["woman", "rose", "dress"]),
+    ("a salmon shirt and a mustard jacket", ["shirt", "jacket"], ["salmon", "shirt", "mustard", "jacket"]),
+    ("a plum coat on a chestnut horse", ["coat", "horse"], ["plum", "coat", "chestnut", "horse"]),
+    ("a gold watch", ["watch"], ["gold", "watch"]),
+    # then those that say the shade of the colour after them
+    ("a chocolate brown horse", ["horse"], ["brown", "horse"]),
+    ("a lime green shirt", ["shirt"], ["green", "shirt"]),
+    ("an olive green jacket", ["jacket"], ["green", "jacket"]),
+    ("a baby blue car", ["car"], ["blue", "car"]),
+    ("a rust colored dog", ["dog"], ["rust", "dog"]),
+    ("a coffee coloured dog", ["dog"], ["dog"]),
+    # and the things that stay things
+    ("a rose on a table", ["rose", "table"], ["rose", "table"]),
+    ("a chocolate cake", ["chocolate", "cake"], ["chocolate", "cake"]),
+    ("a ginger root", ["ginger", "root"], ["ginger", "root"]),
+    ("a salmon fillet with mustard", ["salmon", "fillet", "mustard"], ["salmon", "fillet", "mustard"]),
+    ("a glass of orange juice", ["glass", "orange", "juice"], ["glass", "orange", "juice"]),
+    ("olive oil in a coffee cup", ["olive", "oil", "coffee", "cup"], ["olive", "oil", "coffee", "cup"]),
+    ("an orange box", ["box"], ["orange", "box"]),
+    ("a baby with a light bulb", ["baby", "light", "bulb"], ["baby", "light", "bulb"]),
+])  # fmt: skip
+def test_a_thing_that_names_a_colour_is_one_or_the_other_by_what_follows_it(caption, objects, with_colours):
+    assert extract_objects(caption) == objects
+    assert extract_objects(caption, colours=True) == with_colours
 
 
 def test_what_no_picture_can_show_is_not_groundable():

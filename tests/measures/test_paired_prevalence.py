@@ -9,12 +9,12 @@ from scipy import stats
 from bias_core.errors import InvalidInput
 from bias_core.measures.alignment import variance_share
 from bias_core.measures.effects import corrected_prevalence
+from bias_core.measures.intervals import difference_interval
 from bias_core.measures.paired_prevalence import (
     corrected_difference,
     picture_change_estimate,
     prevalence_difference_test,
     stereotype_difference_test,
-    swap_p_value,
     variance_share_difference,
     variety_difference_tests,
 )
@@ -45,13 +45,13 @@ def test_p_is_the_exact_sign_test_of_the_changed_seeds():
     assert stats.binomtest(6, 8).pvalue == pytest.approx(74 / 256)
 
 
-def test_the_interval_is_the_adjusted_wald_one():
+def test_the_interval_is_that_of_the_test():
     found = prevalence_difference_test(FIRST, SECOND).estimate
-    # (6 + 1) / 12 = 7/12 and (2 + 1) / 12 = 3/12: middle 1/3, variance (10/12 - 1/9) / 12 = 0.0601852
-    reach = 1.959964 * math.sqrt(0.0601852)
-    assert found.low == pytest.approx(1 / 3 - reach, abs=1e-5)
-    assert found.high == pytest.approx(1 / 3 + reach, abs=1e-5)
-    assert "adjusted Wald" in found.method
+    assert found == difference_interval(6, 2, 10)
+    # p = 74 / 256 is above 0.05, so the interval holds 0; the exact interval of 6 of 8 that changed, [0.35, 0.97],
+    # says so too.
+    assert found.low < 0 < found.high
+    assert found.method == "exact for pairs 95 %"
 
 
 def test_no_changed_seed_is_no_certainty():
@@ -81,7 +81,7 @@ def test_the_interval_covers_the_difference_of_correlated_pairs():
             ).estimate
         ]
     ]
-    assert 0.93 <= np.mean(covered) <= 0.985
+    assert np.mean(covered) >= 0.95  # exact: at least as often as it says
 
 
 def test_fair_pairs_are_called_different_in_at_most_five_percent():
@@ -113,6 +113,16 @@ def test_the_correction_divides_by_the_readers_youden_index():
     assert two.value == pytest.approx(apart[1] - apart[0])
 
 
+def test_a_corrected_difference_keeps_p_and_excludes_0_just_where_the_difference_does():
+    for up in range(13):
+        raw = difference_interval(up, 2, 15)
+        for n in (12, 10**6):  # of so few the classifier's errors are hardly known
+            errors = ReaderErrors(sensitivity=0.8, specificity=0.75, n_positive=n, n_negative=n)
+            found = corrected_difference(raw, errors)
+            assert found.p_value == raw.p_value
+            assert (found.low > 0, found.high < 0) == (raw.low > 0, raw.high < 0), (up, n)
+
+
 def test_uncertain_errors_widen_the_corrected_interval():
     raw = prevalence_difference_test(FIRST, SECOND).estimate
     wide, narrow = (
@@ -140,10 +150,12 @@ def test_the_stereotype_difference_has_an_interval_and_a_p_value():
     # P1 = 32 / 62, P2 = 60 / 62: both above 0.4, so it is that of P
     assert found.estimate.value == pytest.approx(28 / 62)
     assert found.estimate.low < 28 / 62 < found.estimate.high
-    assert found.p_value == pytest.approx(1 / 2000)
-    exact = prevalence_difference_test(FIRST, SECOND).p_value
-    swapped = stereotype_difference_test(FIRST, SECOND, 0.0, n_resamples=20_000).p_value
-    assert swapped == pytest.approx(exact, abs=0.02)  # all swaps of the seeds are McNemar's test
+    assert found.p_value < 0.01
+    # Ψ of a rate of 0 is P: of 62 seeds Student's t is near.
+    first, second = pairs(17, 8, 37)
+    same = stereotype_difference_test(first, second, 0.0, n_resamples=20_000)
+    expected = stats.ttest_1samp((second > 0).astype(float) - (first > 0), 0)
+    assert same.p_value == pytest.approx(expected.pvalue, abs=0.02)
 
 
 def test_a_stereotype_that_neither_set_reaches_has_no_interval():
@@ -152,11 +164,6 @@ def test_a_stereotype_that_neither_set_reaches_has_no_interval():
     assert math.isnan(found.estimate.low)
     assert math.isnan(found.p_value)
     assert "P*" in found.estimate.note
-
-
-def test_p_of_swaps_counts_both_tails_and_itself():
-    # |-0.3| and |0.3| are at least 0.3, 0.1 is not: (1 + 2) / (1 + 3)
-    assert swap_p_value(0.3, [-0.3, 0.1, 0.3]) == pytest.approx(3 / 4)
 
 
 D = 7
@@ -196,19 +203,14 @@ def test_the_interval_covers_the_difference_of_many_pictures():
     rng = np.random.default_rng(9)
     truth = variance_share_difference(images(rng, 100_000), images(rng, 100_000, scale=2), AXIS)
     assert truth > 0.2
-    tests = [
-        variety_difference_tests(images(rng, 23), images(rng, 23, scale=2), [AXIS], n_resamples=2, rng=i)[0]
-        for i in range(400)
-    ]
+    tests = [variety_difference_tests(images(rng, 23), images(rng, 23, scale=2), [AXIS])[0] for _ in range(400)]
     # 95 % of 400, give or take two standard errors of 1.1 points
     assert 0.92 <= np.mean([one.estimate.low <= truth <= one.estimate.high for one in tests]) <= 0.98
 
 
 def test_equal_sets_are_called_different_in_five_percent():
     rng = np.random.default_rng(2)
-    tests = [
-        variety_difference_tests(images(rng, 23), images(rng, 23), [AXIS], n_resamples=99, rng=i)[0] for i in range(200)
-    ]
+    tests = [variety_difference_tests(images(rng, 23), images(rng, 23), [AXIS])[0] for _ in range(200)]
     p_values = np.array([one.p_value for one in tests])
     assert np.mean(p_values <= 0.05) < 0.085  # 5 % and twice its standard error
     assert 0.4 < p_values.mean() < 0.6
@@ -217,7 +219,7 @@ def test_equal_sets_are_called_different_in_five_percent():
 def test_the_jackknife_is_a_naive_loop():
     rng = np.random.default_rng(7)
     first, second = images(rng, 13), images(rng, 13, scale=2)
-    (found,) = variety_difference_tests(first, second, [AXIS], n_resamples=2)
+    (found,) = variety_difference_tests(first, second, [AXIS])
     without_each = np.array(
         [
             variance_share(np.delete(second, i, axis=0), AXIS).value

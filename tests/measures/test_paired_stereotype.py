@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.intervals import difference_interval, exact_interval
+from bias_core.measures.intervals import difference_interval, exact_interval, sign_flip_test
 from bias_core.measures.paired_stereotype import (
     ANSWERS,
     checked_labels,
@@ -189,29 +188,38 @@ def test_one_person_a_picture_has_the_exact_interval():
 
 
 def test_pictures_that_are_all_alike_still_have_an_interval():
-    # Five pictures, all people conform: as sure as five of five, not as ten of ten.
+    # Five pictures, all people conform: as sure as five of five (p = 2 / 2⁵), not as ten of ten.
     result = stereotype_test_score(pairs(["fm"] * 5))
-    low = exact_interval(5, 5).low
     assert (result.score, result.confidence_interval.high) == (100, 100)
-    assert result.confidence_interval.low == pytest.approx(200 * low - 100)
-    assert "alike" in result.confidence_interval.note
+    assert result.confidence_interval.low == pytest.approx(100 * difference_interval(5, 0, 5).low)
+    assert result.confidence_interval.p_value == 2 / 2**5
     mixed = stereotype_test_score(pairs(["fm", "f?", "fm"]))  # one or two people, all conform
     assert mixed.confidence_interval.low < mixed.confidence_interval.high == 100
+    assert mixed.confidence_interval.p_value == 2 / 2**3
+    assert "alike" in mixed.confidence_interval.note
 
 
-def test_the_bootstrap_is_that_of_a_naive_loop_over_pictures():
-    seen = ["fm", "fm", "ff", "f?", "mm", "mf", "fm", "?m", "fm", "ff", "fm"] * 4
-    result = stereotype_test_score(pairs(seen), n_resamples=10_000)
-    scores = [[1 if a == b else -1 for a, b in zip(two, "fm", strict=True) if a != "?"] for two in seen]
-    rng, resampled = np.random.default_rng(5), []
-    for _ in range(5_000):
-        drawn = [s for i in rng.integers(0, len(seen), len(seen)) for s in scores[i]]
-        resampled.append(100 * sum(drawn) / len(drawn))
-    tail = stats.norm.sf(stats.t.ppf(0.975, len(seen) - 1) * np.sqrt(len(seen) / (len(seen) - 1)))
-    low, high = np.quantile(resampled, [tail, 1 - tail])
-    assert result.confidence_interval.low == pytest.approx(low, abs=3)
-    assert result.confidence_interval.high == pytest.approx(high, abs=3)
-    assert result.confidence_interval.method == "bootstrap (expanded percentile) 95 %"
+def test_pictures_of_two_have_the_sign_test_of_those_that_are_not_half_and_half():
+    # Six conform as a whole, one contradicts, four are half and half: p = 2 (1 + 7) / 2⁷.
+    found = stereotype_test_score(pairs(["fm"] * 6 + ["mf"] + ["ff", "mm"] * 2)).confidence_interval
+    assert found.p_value == 2 * 8 / 2**7
+    exact = difference_interval(6, 1, 11)
+    assert (found.value, found.low, found.high) == pytest.approx((500 / 11, 100 * exact.low, 100 * exact.high))
+
+
+def test_pictures_with_unequal_numbers_of_people_have_the_test_of_their_signs():
+    seen = ["fm", "f?", "ff", "mm", "?m", "fm", "?f"]
+    found = stereotype_test_score(pairs(seen)).confidence_interval
+    # Conforming less contradicting: 2, 1, 0, 0, 1, 2, -1 of 2, 1, 2, 2, 1, 2, 1 people: 5 of 11.
+    excess = np.array([2, 1, 0, 0, 1, 2, -1])
+    sums = np.array(list(itertools.product((1, -1), repeat=7))) @ excess
+    assert found.value == pytest.approx(100 * 5 / 11)
+    assert found.p_value == np.mean(np.abs(sums) >= 5)
+    signs = sign_flip_test(excess, [2, 1, 2, 2, 1, 2, 1])
+    assert (found.low, found.high) == pytest.approx((100 * signs.low, 100 * min(signs.high, 1.0)))
+    few = stereotype_test_score(pairs(seen[:5])).confidence_interval
+    assert math.isnan(few.low)
+    assert "too few units" in few.note
 
 
 def test_two_people_who_always_agree_are_worth_one():
@@ -250,6 +258,7 @@ def test_the_gap_has_newcombes_interval_of_exact_ones():
     assert result.gap.value == pytest.approx(200 * (8 / 11 - 2 / 7))
     assert (result.gap.low, result.gap.high) == pytest.approx((200 * low, 200 * high))
     assert (result.gap.n, result.gap.null_value) == (18, 0)
+    assert result.gap.p_value > 0.05  # the interval holds 0
     assert result.paired.n_usable == 11
 
 
@@ -547,6 +556,8 @@ def test_where_all_seeds_are_equal_there_is_no_interval_and_no_test():
     effect = order_effect([0, 0, 0], [0, 0, 0])
     assert effect.estimate.value == 0
     assert np.isnan([effect.estimate.low, effect.p_value]).all()
+    always = order_effect([1] * 7, [-1] * 7)
+    assert (always.p_value, math.isnan(always.estimate.low)) == (2 / 2**7, True)
 
 
 @pytest.mark.parametrize(

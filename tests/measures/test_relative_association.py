@@ -58,7 +58,7 @@ def test_by_hand_with_one_picture_of_each():
     estimate = lean_of([[0.6, 0.8]], EAST, NORTH, EAST, NORTH)
     assert estimate.value == pytest.approx(-0.2)
     assert math.isnan(estimate.low)
-    assert "one sampling unit" in estimate.note
+    assert "at least 8 units of each set, and there are 1" in estimate.note
     assert text_relative_lean([([[0.6, 0.8]], EAST, NORTH, EAST, NORTH)]) == pytest.approx(-0.2)
 
 
@@ -82,7 +82,7 @@ def naive(sets):
 def test_value_and_ends_are_those_of_a_naive_loop_and_of_a_search():
     rng = np.random.default_rng(1)
     # The targets are of another look than their poles, so that c'Σ_l c is more than chance and nothing is cut at 0.
-    sets = [pictures(rng, 5, 0.7, look=4), *world(rng, 0.7, sizes=(5, 3, 2, 7, 11))[1:]]
+    sets = [pictures(rng, 11, 0.7, look=4), *world(rng, 0.7, sizes=(11, 9, 8, 10, 13))[1:]]
     sets[0][:, 3:5] += 2
     score, pole_a, pole_b = naive(sets)
     estimate = lean_of(*sets)
@@ -99,7 +99,7 @@ def test_value_and_ends_are_those_of_a_naive_loop_and_of_a_search():
         shared = np.trace(sum(of_c) @ of_lean)
         return [*(lean @ one @ lean for one in of_c), c @ of_lean @ c - shared]
 
-    at, own = np.array(terms(estimate.value)), np.array([4, 2, 1, 6])
+    at, own = np.array(terms(estimate.value)), np.array([10, 8, 7, 9])
     assert min(at) >= 0
     df = min(at.sum() ** 2 / (at**2 / (own + 2)).sum() - 2, own.sum())
     reach = stats.t.ppf(0.975, df)
@@ -151,12 +151,12 @@ def test_swapping_a_and_b_turns_the_sign_and_the_order_of_pictures_nothing():
 
 def test_scores_are_averaged_over_encoders():
     rng = np.random.default_rng(5)
-    sets = world(rng, 0.7, sizes=(5, 3, 2, 7, 11))
+    sets = world(rng, 0.7, sizes=(11, 9, 8, 10, 13))
     turn = np.linalg.qr(rng.normal(size=(D, D)))[0]
     other = [rows @ turn * 3 for rows in sets]
     one = lean_of(*sets)
     assert relative_lean_over_encoders([sets, other]).low == pytest.approx(one.low)  # cosines do not turn
-    another = world(rng, 0.2, sizes=(5, 3, 2, 7, 11))
+    another = world(rng, 0.2, sizes=(11, 9, 8, 10, 13))
     scores = np.mean([naive(sets), naive(another)], axis=0)
     assert relative_lean_over_encoders([sets, another]).value == pytest.approx(relative_lean(*scores))
     with pytest.raises(InvalidInput, match="same pictures"):
@@ -165,18 +165,19 @@ def test_scores_are_averaged_over_encoders():
 
 def test_prompts_can_be_the_sampling_units():
     rng = np.random.default_rng(6)
-    x, a, b, to_a, to_b = world(rng, 0.7, sizes=(6, 3, 3, 4, 4))
-    pairs = ["p", "p", "q", "q"]
+    x, a, b, to_a, to_b = world(rng, 0.7, sizes=(11, 9, 10, 8, 8))
+    pairs = ["p", "p", "q", "q"] * 2
     doubled = lean_of(x, a, b, np.repeat(to_a, 2, axis=0), np.repeat(to_b, 2, axis=0))
     grouped = lean_of(
         x, a, b, np.repeat(to_a, 2, axis=0), np.repeat(to_b, 2, axis=0),
-        groups=[None, None, None, np.repeat(range(4), 2), np.repeat(range(4), 2)],
+        groups=[None, None, None, np.repeat(range(8), 2), np.repeat(range(8), 2)],
     )  # fmt: skip
     single = lean_of(x, a, b, to_a, to_b)
     assert (grouped.low, grouped.high) == pytest.approx((single.low, single.high))  # copies are no new pictures
-    assert doubled.n == grouped.n + 8
+    assert doubled.n == grouped.n + 16
     coarse = lean_of(x, a, b, to_a, to_b, groups=[None, None, None, pairs, pairs])
     assert coarse.value == pytest.approx(single.value)
+    assert math.isnan(coarse.low)  # two prompts a side tell nothing of others
 
 
 def test_poles_that_are_not_told_apart_make_no_scale_and_no_zero():

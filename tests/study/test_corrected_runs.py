@@ -2,8 +2,10 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bias_core.errors import InvalidInput
@@ -11,18 +13,23 @@ from bias_core.labels.answers import GivenAnswer, LabelledItem, keep_judgements,
 from bias_core.labels.make_task import label_run, serves
 from bias_core.labels.tab import title_in_list
 from bias_core.labels.task_owner import delete_task, exclude_rater
+from bias_core.measures.cards import METRICS
+from bias_core.measures.effects import holm
 from bias_core.measures.two_phase import draw_rater_weights
+from bias_core.study.claims import SAME_TEST, WHY_NOT
 from bias_core.study.classifier_answers import Reading, readings_of, strata_of
 from bias_core.study.corrected import Corrector, PeopleAnswers, correction_of, shares_of_attribute
 from bias_core.study.design import find_design
 from bias_core.study.headlines import headline
 from bias_core.study.history import delete_run, list_runs, restore_run
 from bias_core.study.label_tasks import Item, own_task
+from bias_core.study.report_text import CORRECTED, corrected_headline
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
-from bias_core.study.types import Arm, StudySettings
+from bias_core.study.types import Arm, Results, StudySettings, StudyTable
 from bias_core.types import Attribute
 from tests import shared
+from tests.claimed import broken_claims
 from tests.explored import explored
 from tests.study.simulated_raters import simulate
 
@@ -130,7 +137,11 @@ def test_p_psi_and_their_budget_are_corrected_as_answers_come_in(services, explo
     assert "People could not tell for any picture that they labelled: glasses: P" in notes
     assert "Only one rater" in notes
     assert correction.table().frame["number"].tolist()[0] == "man: P"
-    assert headline(correction.added_to(exploration)).startswith("man: P, corrected by people’s labels:")
+    said = headline(correction.added_to(exploration))
+    assert said.startswith("man: P, corrected by people’s labels (30 of 60, by 1 person): ")
+    assert "clearly" not in said  # nothing is claimed against a rate without a source
+    assert p.claim.verdict == "not tested"
+    assert correction.headline == "30 of the 30 pictures that people are asked about have an answer, by 1 person."
     judged = {item.id: {"man": "no", "glasses": "yes"} for item in task_items(services.labels, made.key)}
     keep_judgements(services.labels, made.key, "a judge", judged)
     assert corrected(services, exploration).numbers == correction.numbers  # a machine is no rater
@@ -143,6 +154,56 @@ def test_p_psi_and_their_budget_are_corrected_as_answers_come_in(services, explo
     delete_task(services.labels, made.key)
 
 
+def test_corrected_shares_are_claims_against_rates_with_a_source_in_one_family(services):
+    sourced = {"reference_source": "bls2024 (2024)"}
+    men, glasses = replace(MAN, **sourced), replace(GLASSES, reference=0.3, **sourced)
+    report = explored(services, session=SESSION, n_clusters=1, attributes=(men, glasses), n_images=60)
+    made = labelled(services, report, n=40)
+    truth = {
+        (item.image_id, position): "yes" if is_man(report, item.image_id) == (name == "man") else "no"
+        for item in task_items(services.labels, made.key)
+        for position, (name, _) in made.task.attributes.items()
+    }
+    for rater in (0, 1):
+        simulate(services.labels, made, truth, error=0.0, rater=rater)
+    correction = corrected(services, report)
+    shares = [number(correction, f"{name}: P") for name in ("man", "glasses")]
+    adjusted = holm([share.corrected.p_value for share in shares])
+    assert [share.claim.p_adjusted for share in shares] == pytest.approx(list(adjusted))
+    for share in shares:
+        null, estimate = share.corrected.null_value, share.corrected
+        assert (estimate.p_value <= 0.05) == (not estimate.low <= null <= estimate.high)
+        assert number(correction, f"{share.title} − P*").claim == share.claim
+    frame = correction.table().frame.set_index("number")
+    assert frame.loc["man: P", ["p adjusted", "clear", "raters"]].tolist() == [
+        shares[0].claim.p_adjusted, shares[0].claim.word, 2
+    ]  # fmt: skip
+    assert frame.loc["man: Ψ", "same test as"] == "man: P"
+    assert "Holm’s correction for 2 numbers of its family" in correction.table().note
+    assert not broken_claims(correction.added_to(report))
+    said = headline(correction.added_to(report)).replace("\N{NO-BREAK SPACE}", " ")
+    assert "(40 of 60, by 2 people): " in said
+    clear = [share for share in shares if share.claim.is_clear]
+    lead = max(clear, key=lambda share: abs(share.corrected.value - share.corrected.null_value))
+    side = lead.claim.choose("above", "below", "")
+    assert f", clearly {side} the real-world rate of {100 * lead.corrected.null_value:.0f} % (adjusted p " in said
+    assert said.startswith(lead.title)
+
+
+def test_a_corrected_number_that_is_not_clear_says_so_with_its_p_and_reason():
+    row = {
+        "number": "man: P", "measure": METRICS["attribute_prevalence"].name, "as read": math.nan, "corrected": 0.6,
+        "corrected low": 0.51, "corrected high": 0.69, "without bias": 0.5, "p": 0.03, "p adjusted": 0.09,
+        "clear": "no", WHY_NOT: "its interval excludes 0.5, but", SAME_TEST: "", "raters": 1, "labels": 20, "n": 80,
+    }  # fmt: skip
+    table = StudyTable(key=CORRECTED, title="", frame=pd.DataFrame([row]))
+    report = SimpleNamespace(results=Results(tables=(table,)), arms=())
+    assert corrected_headline(report).replace("\N{NO-BREAK SPACE}", " ") == (
+        "man: P, corrected by people’s labels (20 of 80, by 1 person): 60 % [51, 69], not clearly different from the "
+        "real-world rate of 50 % (adjusted p = 0.090, its interval excludes 0.5, but)."
+    )
+
+
 def test_the_difference_of_two_arms_is_corrected(services, arms):
     made = labelled(services, arms, n=40)
     answered(services, arms, made)
@@ -153,6 +214,10 @@ def test_the_difference_of_two_arms_is_corrected(services, arms):
     assert difference.corrected.low <= shares[1] - shares[0] <= difference.corrected.high
     assert difference.title == "man: P, extreme less fair"
     assert difference.corrected.null_value == 0
+    assert (difference.claim.n_tests, difference.claim.is_clear) == (1, difference.corrected.p_value <= 0.05)
+    said = headline(correction.added_to(arms))
+    assert said.startswith("man: P, extreme less fair, corrected by people’s labels (40 of 80, by 1 person): 0.")
+    assert ", clearly above 0 (p < 0.001); the classifier alone gives 0." in said
     assert {"man, fair: P", "man, extreme: P"} <= {one.title for one in correction.numbers}
 
 
@@ -176,6 +241,9 @@ def test_the_stereotype_test_score_is_corrected_picture_by_picture(services, pai
     paired, alone = (number(correction, f"Stereotype test score, {name}") for name in ("in pairs", "alone"))
     assert gap.corrected.value == pytest.approx(paired.corrected.value - alone.corrected.value)
     assert number(correction, "Stereotype test score, in pairs: feminine stereotypes")
+    parts = [one for one in correction.numbers if one.metric == "stereotype_test_score"]
+    assert {one.claim.n_tests for one in parts} == {len(parts)}
+    assert (gap.claim.n_tests, gap.claim.is_clear) == (1, gap.corrected.p_value <= 0.05)
     with pytest.raises(InvalidInput, match="no setting 'fairness'; it has"):
         labelled(services, pairs, setting="fairness")
     with pytest.raises(InvalidInput, match="leave attributes out"):

@@ -6,9 +6,9 @@ On the diffusion model those that draw in a way of their own, and one that does 
 import math
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
-from itertools import count
+from itertools import count, product
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ from bias_core.errors import Cancelled, InvalidInput, UnknownModel
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
 from bias_core.settings import Settings
 from bias_core.store.export import Export, ExportedImage, write_zip
-from bias_core.study.design import design_files, find_design, list_designs
+from bias_core.study.classifier_answers import readings_of
+from bias_core.study.design import design_files, find_design, list_designs, study_of, summary_of
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
 from bias_core.study.headlines import headline
@@ -27,6 +28,7 @@ from bias_core.study.plan import settle
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings, mapped
 from bias_core.world.models import CalibrationRenderer
+from tests.claimed import broken_claims, stray_numbers
 from tests.shared import RealServices
 
 N_STEPS, SCALE = 2, 1e-6
@@ -178,7 +180,8 @@ def report(study, services):
 
 def test_every_study_of_the_papers_is_here():
     names = {d.name for d in list_designs()}  # explore is no study of a paper
-    assert set(CASES) == names - {"explore"}
+    with_a_prior = {"causes-prior"}  # no shipped model has one: tests/beyond/test_causes_prior.py plants it
+    assert set(CASES) == names - {"explore"} - with_a_prior
 
 
 def test_a_study_that_needs_a_diffusion_model_has_one_by_default_and_refuses_what_is_asked_for_in_its_place(services):
@@ -231,6 +234,26 @@ def test_the_headline_names_what_is_there_and_speaks_of_a_finding(report):
     assert all(math.isnan(one.value) for one in findings.values()) == ("could be tested" in said), said
 
 
+def test_people_can_correct_a_finished_run_where_the_program_says_so(study, report, tmp_path):
+    design, given = report.design, replace(report.settings, labels=str(tmp_path / "answers.csv"))
+    (tmp_path / "answers.csv").write_text("image_id,position,answer,rater\n")
+    known = study_of(design)
+    assert bool(readings_of(report)) == known.has_readings(report.settings)
+    if not known.takes_labels:
+        with pytest.raises(InvalidInput, match="takes no file of people's answers") as refused:
+            settle(design, given)
+        assert ("study label" in str(refused.value)) == bool(readings_of(report))
+
+
+def test_no_sentence_of_a_report_names_a_variable(report):
+    results = report.results
+    texts = [headline(report), summary_of(report.design, report.settings), *results.notes]
+    texts += [text for finding in results.findings for text in (finding.title, finding.says, finding.estimate.note)]
+    texts += [text for part in results.tables for text in (part.title, part.note)]
+    variable = re.compile(r"(?<![\w/.:-])(?!image_id)[a-z]{2,}(_[a-z]{2,})+\b")  # a column to write may be named
+    assert not [text for text in texts if variable.search(text)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_so_do_the_headlines_of_arms_of_brought_pictures_and_of_a_stopped_run(name, services, dataset):
@@ -249,8 +272,19 @@ def test_so_do_the_headlines_of_arms_of_brought_pictures_and_of_a_stopped_run(na
             agrees(run(name, services, seed=1, images=images, most_steps=most))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("condition", ["fair", "published"])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in {*ON_DIFFUSION, "tbyb-dataset"}])
+def test_so_do_headlines_of_the_size_that_the_app_begins_with(name, condition, services):
+    agrees(
+        complete(run_study(find_design(name), StudySettings(model=RENDERER, condition=condition, scale=0.1), services))
+    )
+
+
 def agrees(report):
-    """Hold a headline against its report: every name that it has, and every number with an interval, is there."""
+    """Hold a headline against its report: what it claims follows from a test, and its names and numbers are there."""
+    assert broken_claims(report) == []
+    assert stray_numbers(report) == []
     said, markdown = headline(report), to_markdown(report)
     for name in re.findall("“([^”]+)”", said):
         assert name in markdown.replace(said, "", 1), f"“{name}”: {said}"
@@ -260,15 +294,12 @@ def agrees(report):
         *parts, points = match.groups()
         unit = 0.5 * 10.0 ** -len(parts[0].partition(".")[2]) + 1e-9  # of the last digit
         value, *ends = (abs(float(part.replace("−", "-").replace(",", ""))) for part in parts)
-        scale = 100 if points or " %" in match[0] else 1
-        for triple in ([value, *ends], [value, *ends[::-1]]):
+        scales = (100,) if points else (1, 100) if " %" in match[0] else (1,)  # tables have shares, and percentages
+        for scale, triple in product(scales, ([value, *ends], [value, *ends[::-1]])):
             if np.isclose(scale * known, triple, atol=unit, rtol=0).all(axis=1).any():
                 break
         else:
             pytest.fail(f"{match[0]}: {said}")
-        sentence = said[said.rfind(". ", 0, match.start()) + 1 : match.end() + 60]
-        low, high = (float(part.replace("−", "-").replace(",", "")) for part in parts[1:])
-        assert "no clear" not in sentence or low <= 0 <= high or "p = " in sentence, said
 
 
 def numbers_of(report):

@@ -9,6 +9,7 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.composite_association import composite_association
+from bias_core.measures.effects import benjamini_hochberg, holm
 from bias_core.measures.relative_association import relative_lean_over_encoders, text_relative_lean
 from bias_core.papers.mcas.report import headline, worded
 from bias_core.papers.mcas.study import own_targets
@@ -21,8 +22,9 @@ from bias_core.study.plan import plan_study
 from bias_core.study.report_text import table_of
 from bias_core.study.reproduction import replication_estimate
 from bias_core.study.run import complete, run_study
-from bias_core.study.types import StudySettings
+from bias_core.study.types import Arm, StudySettings
 from tests import shared
+from tests.claimed import broken_claims, stray_numbers
 from tests.explored import pictures_of
 from tests.study.oasis_runs import shots_of
 
@@ -73,7 +75,7 @@ def test_every_target_is_drawn_worded_for_men_and_for_women_too_and_the_size_lin
 
 
 def test_between_the_own_poles_pictures_read_as_the_share_of_men_that_was_drawn(services):
-    settings = StudySettings(condition="extreme", scale=0.3, options={"targets": ["Engineer", "Nurse"]})
+    settings = StudySettings(condition="extreme", options={"targets": ["Engineer", "Nurse"]})
     frame = table3(complete(run_study(DESIGN, settings, services))).set_index("target")
     for _, row in frame.iterrows():  # all men, or all women
         assert row["r, pictures"] == pytest.approx(2 * row["men"] - 1, abs=0.35)
@@ -134,7 +136,7 @@ def test_published_numbers_are_quoted(published, services):
     findings = {row["finding"]: row for row in to_dict(published)["findings"]}
     male = findings["Male-dominated targets, mean α"]
     assert male["published"] == 3.15
-    assert "in the paper, alpha_mean: 1.696" in male["says"]
+    assert "in the paper, the mean of α: 1.696" in male["says"]
     dalle = with_options_of(services, published_model="DALL-E 2")
     assert {row["finding"]: row["published"] for row in to_dict(dalle)["findings"]}[
         "Female-dominated targets, mean δ"
@@ -177,7 +179,7 @@ def test_scores_and_places_are_those_of_the_measures_on_the_stored_pictures(serv
     poles = [worded(prompt, gender) for gender in ("male", "female")]
     r = relative_lean_over_encoders([[targets, *(embedded([pole]) for pole in poles), *pictures]])
     assert [row[f"r, pictures{end}"] for end in ("", " low", " high")] == pytest.approx(
-        [r.value, r.low, r.high], abs=1e-6
+        [r.value, r.low, r.high], abs=1e-6, nan_ok=True
     )
     in_words = text_relative_lean([[encoder.encode_texts(t) for t in ([prompt], *[[p] for p in poles], *words)]])
     assert row["r, words"] == pytest.approx(in_words, abs=1e-6)
@@ -283,7 +285,8 @@ def test_the_four_scores_are_those_of_table_3_with_their_intervals(own):
         for score in ("TT", "ITP", "IT", "II"):
             row = scores.loc[(keyword, score)]
             assert row["value"] == line[score]
-            assert math.isnan(row["low"]) if score == "TT" else row["low"] < row["value"] < row["high"]
+            # five pictures of a target are too few for a bootstrap; 12 of men and 12 of women are enough
+            assert row["low"] < row["value"] < row["high"] if score == "ITP" else math.isnan(row["low"])
     # A nurse has 5 pictures; men and women have 4 prompts x 3 each.
     assert scores.loc["Nurse", "n"].to_dict() == {"TT": 0, "ITP": 24, "IT": 5, "II": 29}
 
@@ -312,6 +315,42 @@ def test_sides_of_one_s_own_take_the_place_of_men_and_women(services):
     for wrong in ({"words_a": ["old"]}, {"prompts_a": ["an image of a man"]}, {"words_a": ["x"], "words_b": ["x"]}):
         with pytest.raises(InvalidInput, match=r"Words of A|must differ"):
             shots_of(DESIGN, options=wrong)
+
+
+def test_the_targets_of_a_run_are_one_family_in_headline_and_table(services, published, fair):
+    targets = ["CEO", "Engineer", "Nurse", "Librarian", "Farmer", "Baseball"]
+    report = complete(run_study(DESIGN, StudySettings(options={"targets": targets}), services))
+    for one, column in ((report, "δ′"), (fair, "MCAS")):
+        frame = table3(one).dropna(subset=column)
+        tested = frame.dropna(subset="p")
+        correct = holm if len(tested) <= 20 else benjamini_hochberg
+        if len(tested):
+            assert tested["p adjusted"].tolist() == pytest.approx(correct(tested["p"]))
+        assert not broken_claims(one)
+        assert not stray_numbers(one)
+    frame, text = table3(report).set_index("target"), headline(report)
+    n_clear = int((frame["clear"] == "yes").sum())
+    assert 0 < n_clear < frame["δ′"].notna().sum()
+    assert f"for the other {frame['δ′'].notna().sum() - n_clear} of {frame['δ′'].notna().sum()}." in text
+    largest = frame.loc[frame["clear"] == "yes", "δ′"].abs().idxmax()
+    assert f"Largest: {largest}, δ′ = " in text
+    assert f"n = {frame.loc[largest, 'n']} pictures, adjusted p " in text
+    (overall,) = [finding for finding in report.results.findings if finding.key == "amplification overall"]
+    assert ("α′ = " in text) == (not math.isnan(overall.estimate.value))
+    assert not [f for f in report.results.findings if f.key.startswith(("delta", "alpha")) and f.claim is not None]
+
+
+def test_arms_are_compared_by_swapping_the_pictures_of_each_seed(services):
+    arms = (Arm(condition="fair"), Arm(condition="extreme"))
+    settings = StudySettings(scale=0.06, arms=arms, options={"poles": False, "targets": ["Nurse", "CEO"]})
+    report = complete(run_study(DESIGN, settings, services))
+    frame = table_of(report, "differences").frame.set_index("finding")
+    row = frame.loc["Nurse (female-dominated): MCAS"]
+    # Five pictures of the target, and those of men and women, which both arms share: no p below 2 / 2⁵.
+    assert row["n"] == 5
+    assert row["p"] >= 2 / 2**5
+    assert row["test"] == "pictures of each seed swapped at random"
+    assert row["clear"] != "yes"
 
 
 def test_chosen_targets_are_drawn_whole_and_unknown_ones_refused():

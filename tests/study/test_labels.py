@@ -1,6 +1,7 @@
 """People's answers: read as they are, four about looks, and a judge's beside them."""
 
 import json
+import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,8 +23,9 @@ from bias_core.labels.answers import (
 from bias_core.labels.judge import judge_labels, judge_task
 from bias_core.labels.make_task import Candidate, recorded_answers
 from bias_core.labels.report import label_report, rater_labels
-from bias_core.labels.tab import LabelTab
+from bias_core.labels.tab import LabelTab, agreement_headline
 from bias_core.labels.task_owner import delete_task
+from bias_core.measures.agreement import agreement_estimate
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, CANNOT_IDENTIFY, merge_ratings
 from bias_core.papers.pst.labelling import labels_after, labels_frame, with_answers
 from bias_core.papers.pst.report import headline
@@ -174,6 +176,30 @@ def test_the_report_tells_agreement_over_four_and_over_two_and_what_raters_disag
     of_two = label_report(progress(pst_task(paired=False), 4), labelled(["ff", "fm", "mm", "fm"])).results
     assert "alpha_two" not in {one.key for one in of_two.findings}
     assert "between" not in {one.key for one in of_two.tables}
+
+
+def test_agreement_is_one_claim_and_too_few_pictures_say_so():
+    def said(pictures):
+        report = label_report(progress(FOUR, len(pictures)), labelled(pictures))
+        return report.results.findings, agreement_headline(report)
+
+    found, agree = said(["ff", "mm", "fm", "mm", "ff", "aa"] * 5)
+    (alpha,) = [one for one in found if one.claim is not None]
+    assert (alpha.key, alpha.claim.verdict, alpha.claim.n_tests) == ("alpha", "above", 1)
+    assert re.fullmatch(
+        r"Raters agree more than by chance: Krippendorff’s α = 0\.\d+ \[.*\], n = 30 pictures, p = 0\.00\d "
+        r"\(0 is chance, 1 is always\)\.",
+        agree,
+    )
+    assert said(["ff", "fm", "mf", "mm"] * 6)[1].startswith("The answers do not show agreement beyond chance: ")
+    few, says = said(["ff", "mm", "fm", "mm"])
+    assert next(one for one in few if one.key == "alpha").claim.verdict == "too few"
+    assert says.startswith("Too few pictures with several answers to say whether raters agree (fewer than 10 units")
+    # Eight of eight: the lower end is above chance just where p is as small.
+    for n in (2, 3, 4, 5, 8):
+        codes = [["f", "f"], ["m", "m"]] * 4
+        full = agreement_estimate(codes[:n], null_value=0.0)
+        assert (full.p_value <= 0.05) == (full.low > 0)
 
 
 def test_people_and_a_machine_agree_by_the_rule_of_the_studies_where_raters_tie():

@@ -13,7 +13,10 @@ from bias_core.errors import InvalidInput, StorageError
 from bias_core.models.engines import Rate
 from bias_core.models.model_sources import ModelFit
 from bias_core.papers.mcas.study import own_targets
+from bias_core.papers.oasis.cells import own_concepts
+from bias_core.papers.t2iat.study_tests import own_association
 from bias_core.papers.t2iat.tab import AssociationTab
+from bias_core.store.export import Export, ExportedImage, write_zip
 from bias_core.study.design import (
     STUDY_DATA,
     design_files,
@@ -22,6 +25,8 @@ from bias_core.study.design import (
     protocol_of,
     read_study,
     read_table,
+    readings_of_paper,
+    summary_of,
     typed_options,
     with_protocol,
 )
@@ -29,7 +34,7 @@ from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
 from bias_core.study.next_steps import papers_settings, replicate
 from bias_core.study.plan import n_asked, plan_study, settle
-from bias_core.study.reproduction import is_shipped, replication_estimate
+from bias_core.study.reproduction import is_shipped, replication_estimate, settings_table
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings, parse_arms
 from bias_core.types import ImageRow
@@ -359,7 +364,7 @@ def test_a_report_says_what_is_met_and_how_it_differs_wherever_it_goes(report):
         ("Number of pictures", "3,690 of 369 prompts", str(report.n_planned)),
         ("Encoder", "CLIP ViT-L/14", "calibration-clip"),
         ("Captioner", "BLIP", "calibration-captioner"),
-        ("Wording of the prompts", "369 prompts", "all 420 of the released lists"),
+        ("Wording of the prompts", "369 prompts", "33 prompts of the released lists"),
     ]:
         assert paper in differing.loc[item, "the paper"], item
         assert here in differing.loc[item, "this run"], item
@@ -369,10 +374,82 @@ def test_a_report_says_what_is_met_and_how_it_differs_wherever_it_goes(report):
     assert note in report.results.notes
     markdown = to_markdown(report)
     assert "## The paper's protocol: met, or how this run differs" in markdown
-    for reading in report.design.our_reading:
+    for reading in readings_of_paper(report.design, report.settings):
         assert reading in markdown.replace("\\|", "|")
+    assert "base captioner of BLIP" not in markdown  # another one described these pictures
     assert "tables/protocol" in to_export(report).tables
     assert {row["item"] for row in to_dict(report)["tables"]["protocol"]} >= {"Model", "Picture size", "Seed"}
+
+
+OWN_SCENES = {"triggers": ["pizza"], "scenes": ["a man eats a pizza", "a pizza on a table"]}
+CHANGED = [  # a study, its options, what its summary then says, and what it no longer says
+    ("causes", {"without_adapter": ""}, "same seeds.", "adapter"),
+    ("explore", {"attributes": []}, "closer to “male” or “female”", "attribute"),
+    ("explore", {"attribute_a": "", "attribute_b": ""}, "real-world rate", "closer"),
+    ("internal-bias", {"targets": ["CEO", "Nurse"]}, "“CEO” and “Nurse”", "28 occupations"),
+    ("internal-bias", {"words_a": ["old"], "words_b": ["young"]}, "with old or with young", "men"),
+    ("internal-bias", {"poles": False}, "MCAS", "δ′"),
+    ("oasis-internet-users", {"users": ["Nigerian=103"]}, "people of 4 nationalities", "Iranian"),
+    ("oasis-nationalities", {"nationalities": ["Iranian"]}, "pictures of Iranian people", "Mexican"),
+    ("oasis-spi", {"nationalities": ["Indian"]}, "pictures of Indian people", "Iranian"),
+    ("oasis-stop", {"n_generated": 0}, "Mexican and American people", "draws"),
+    ("pst-fairness", {"aspects": ["power"]}, "roles of power", "occupations"),
+    ("pst-fairness", {"masculine": ["driver"]}, "occupations of your choice (driver)", "most stereotyped"),
+    ("t2iat-human", {"tests": ["science_arts"]}, "closer to male.", "pleasant"),
+    ("t2iat-tests", {"tests": ["science_arts"]}, "Tests science and arts.", "flowers"),
+    ("tbyb-controlled", {"conditions": ["fair", "backdoor"]}, "fair, backdoor (always planted)", "trigger ("),
+    ("tbyb-controlled", {"prompts": "task_oriented"}, "with a trigger word, under", "without one"),
+    ("tbyb-general", {"sets": ["professions"]}, "pictures of 40 professions", "objects and"),
+    ("tbyb-general", {"person": False}, "pictures of 100 objects and of 40 professions", "people"),
+    ("tbyb-task", OWN_SCENES, "scenes of your own with a pizza", "burger"),
+]  # fmt: skip
+
+
+@every([case for case in CHANGED if case[0] in design_files()])
+def test_a_summary_says_what_the_options_ask_for(name, options, says, no_longer):
+    design = find_design(name)
+    usual = summary_of(design)
+    changed = summary_of(design, settle(design, StudySettings(options=options)).settings)
+    assert says in changed
+    assert no_longer not in changed
+    assert usual != changed
+
+
+@every(list_designs())
+def test_every_text_of_a_design_is_filled_in_and_no_number_in_it_contradicts_a_smaller_run(design):
+    """A number in the texts of a design either comes from the run, or holds at every scale and for every option."""
+    small = StudySettings(scale=1e-6)
+    for settings in (settle(design, StudySettings()).settings, settle(design, small).settings):
+        texts = [summary_of(design, settings), *readings_of_paper(design, settings)]
+        assert not [text for text in texts if re.search(r"\{(?!occ1|occupation|\})", text)], texts
+    fixed = re.findall(r"\b\d+\b|\btwo\b|\bthree\b|\bfour\b|\bsix\b|\btwenty\b", design.summary)
+    assert set(fixed) <= {"two"}, fixed  # two people, two orders: no option changes them
+
+
+def test_words_of_ones_own_are_in_the_summary_too():
+    concepts = own_concepts(
+        find_design("oasis-stop"), concepts=["nurse"], template="a photo of a {}", attributes=(), n=8
+    )
+    assert "pictures of “nurse” into clusters" in summary_of(concepts)
+    assert summary_of(own_targets("judge")).startswith("Are the pictures of “judge” more closely associated with men")
+    braces = own_association("{fruit}: apple, pear", "Tools: saw, axe", "happy", "sad")
+    assert summary_of(braces).startswith("Are pictures of {fruit} closer to happy than to sad")
+
+
+def test_how_imported_pictures_were_drawn_is_not_known_and_no_reader_is_named_that_did_not_read(real, tmp_path):
+    drawn = complete(run_study(find_design("tbyb-task"), StudySettings(scale=1e-6, options={"base": False}), real))
+    images = [ExportedImage(path=real.images.get(row).path, row=row) for row in real.manifests.get(drawn.run_id).rows]
+    path = write_zip(Export(images=images, tables={}, report={}, markdown=""), tmp_path / "brought.zip")
+    brought = complete(run_study(find_design("tbyb-task"), StudySettings(images=str(path)), real))
+    lines = checklist(brought)
+    for item in ("Model", "Number of denoising steps", "Guidance scale", "Sampler", "Seed", "Revision of the model"):
+        assert lines.loc[item, "this run"] == "not known: the pictures are imported", item
+        assert lines.loc[item, "status"] != "met", item
+    assert lines.loc["Number of pictures", "this run"] == f"{brought.n_images} of 6 prompts"
+    assert not {"Model", "Condition"} & set(settings_table(brought.design, brought.settings).frame["setting"])
+    options = {"finder": "halves", "answerer": "blip-vqa"}
+    pairs = complete(run_study(find_design("pst-occupations"), StudySettings(scale=1e-6, options=options), real))
+    assert checklist(pairs).loc["Answerer", ["this run", "status"]].tolist() == ["none: this run uses none", "differs"]
 
 
 def test_each_arm_has_its_own_lines(services):
@@ -407,7 +484,7 @@ def test_before_a_run_it_is_said_what_replicating_takes_and_what_cannot_be_met(s
     assert "classified by OpenAI ViT-L/14 (1.7 GB download) and BLIP base captioner (1 GB download)" in line
     assert "time unknown here; to estimate it, draw 8 first" in line
     assert "Not possible here: " in line
-    assert "the paper: 3,690 of 369 prompts" in line
+    assert "the paper: 369 prompts of 123 objects with three actions each" in line
     hosted = plan_study(find_design("pst-occupations"), StudySettings(protocol="paper"), services, estimate=True)
     assert "920 requests to openai:dall-e-3" in replication_estimate(hosted, services)
     assert "set BIAS_IMAGES_URL" in replication_estimate(hosted, services)
@@ -521,7 +598,7 @@ def test_replicating_runs_the_papers_design_on_the_chosen_model_as_far_as_the_li
     assert filled["percent"] == 100 * report.settings.scale
     html = last[tab.parts["beside_paper"]]
     assert "<details" not in html  # open
-    for words in ("protocol met?", "stable-diffusion-2-1 (section 4.2)", "differs", f">{report.n_images}<"):
+    for words in ("protocol met?", "stable-diffusion-2-1 (section 4.2)", "differs", f">{report.n_images} of "):
         assert words in html
     printed = [f for f in report.results.findings if f.published is not None]
     assert printed

@@ -19,23 +19,25 @@ from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import holm
 from bias_core.measures.paired_stereotype import order_effect
 from bias_core.papers.pst.labelling import check_labelling, labelled_people, labels_after, people_of
-from bias_core.papers.pst.report import headline
+from bias_core.papers.pst.report import family_of, headline
 from bias_core.papers.pst.study import design_of_two, power_identities, relabelled
 from bias_core.papers.pst.study_swapped import SwappedOptions
 from bias_core.people import person_halves
 from bias_core.study.answers import read_answers
+from bias_core.study.claims import decide_findings
 from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design, study_of
 from bias_core.study.export import to_form
 from bias_core.study.report_text import report_facts, table_of
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
-from bias_core.study.types import StudySettings
+from bias_core.study.types import Arm, StudySettings
 from bias_core.types import ImageRow
 from bias_core.ui.study.shown_report import take
 from bias_core.world.models import scene_of
 from bias_core.world.planted import published_rates
 from tests import shared
+from tests.claimed import broken_claims, stray_numbers
 from tests.every import every
 from tests.prompts_of_papers import all_prompts
 from tests.study.oasis_runs import findings, shots_of, table as frame, write_labels
@@ -134,20 +136,55 @@ def test_a_fair_model_shows_no_stereotype(services):
         assert estimate.low < 0 < estimate.high
 
 
-def test_a_headline_without_a_clear_overall_number_names_the_clear_part(published):
-    def with_values(**values):
-        found = [
-            replace(one, estimate=replace(one.estimate, value=v, low=v - 20, high=v + 20))
-            for one in published.results.findings
-            for v in [values.get(one.key, 0.0)]
-        ]
-        return headline(replace(published, results=replace(published.results, findings=tuple(found))))
+def with_scores(report, **scores):
+    """The report with these values and p-values of its scores and gaps by key, the others at 0, decided anew."""
+    found = []
+    for finding in report.results.findings:
+        if finding.metric in ("stereotype_test_score", "stereotype_gap"):
+            value, p_value = scores.get(finding.key, (0.0, 1.0))
+            estimate = replace(finding.estimate, value=value, low=value - 20, high=value + 20, p_value=p_value)
+            finding = replace(finding, estimate=estimate, claim=None)
+        found.append(finding)
+    decided = decide_findings(found, family_of, confidence=0.95)
+    return replace(report, results=replace(report.results, findings=decided))
 
-    assert "clear only" not in with_values()
-    assert with_values(gap_masculine=83.0).endswith(
-        "pictures); clear only for a part: Gap, male-stereotyped (+83 [+63, +103])."
+
+def test_a_headline_without_a_clear_overall_number_names_the_clear_part(published):
+    assert "lear only" not in headline(with_scores(published))
+    says = headline(with_scores(published, gap_masculine=(83.0, 0.0001)))
+    n = findings(published)["gap_masculine"].estimate.n
+    part = f"Gap, male-stereotyped (+83 [+63, +103], n = {n} pictures, adjusted p < 0.001)"
+    assert says.endswith(f"twice the distance of this share from 50 %). Clear only for a part: {part}.")
+    whole = headline(with_scores(published, paired_overall=(50.0, 0.0001), gap_masculine=(83.0, 0.0001)))
+    assert "clearly more than half" in whole
+    assert "lear only" not in whole
+
+
+def test_scores_and_gaps_are_one_family_of_which_nothing_is_claimed_by_its_interval_alone(published):
+    report = with_scores(published, paired_overall=(28.0, 0.01))  # times 9 it is 0.09
+    assert "not clearly more than half (stereotype test score +28 [+8, +48], n = " in headline(report)
+    assert "its interval excludes 0, but among 9 tests this happens by chance" in headline(report)
+    assert "too few" not in headline(report)
+    few = replace(findings(report)["paired_overall"].estimate, n=4)
+    found = [replace(f, estimate=few) if f.key == "paired_overall" else f for f in report.results.findings]
+    report = replace(report, results=replace(report.results, findings=tuple(found)))
+    assert "n = 4 pictures, twice the distance of this share from 50 %: too few, at least 9 are needed" in headline(
+        report
     )
-    assert "clear only for a part" not in with_values(paired_overall=50.0, gap_overall=50.0, gap_masculine=83.0)
+
+
+def test_tables_of_scores_say_what_their_claims_say(published):
+    table = frame(published, "table3")
+    scores = [f for f in published.results.findings if f.metric in ("stereotype_test_score", "stereotype_gap")]
+    assert table[""].tolist() == [f.title for f in scores]
+    assert table["clear"].tolist() == [f.claim.word for f in scores]
+    assert table["p adjusted"].tolist() == [f.claim.p_adjusted for f in scores]
+    of_occupations = frame(published, "table14")
+    assert of_occupations["p adjusted"].tolist() == pytest.approx(holm(of_occupations["p"]).tolist())
+    assert (of_occupations["clear"] == np.where(of_occupations["p adjusted"] <= 0.05, "yes", "no")).all()
+    assert "for 10 tests of this table" in table_of(published, "table15").note
+    assert not broken_claims(published)
+    assert not stray_numbers(published)
 
 
 def test_published_numbers_are_the_paper_s(published):
@@ -165,7 +202,7 @@ def test_published_numbers_are_the_paper_s(published):
 def test_the_order_of_occupations_is_that_of_the_labour_market(published):
     order = findings(published)["labour_order"]
     assert order.estimate.low > 0
-    assert order.p_value < 0.01
+    assert order.p_value < 0.05
     assert order.estimate.value == pytest.approx(order.expected)
 
 
@@ -245,7 +282,7 @@ def test_where_nobody_is_found_or_identified_nothing_reads_as_no_bias(services):
     paired = findings(report)["paired_overall"]
     assert math.isnan(paired.estimate.value)
     assert paired.estimate.note == "no person can be scored"
-    assert paired.says.startswith("Undefined.")
+    assert paired.says.startswith("Undefined (no person can be scored).")
     assert math.isnan(findings(report)["gap_overall"].estimate.value)
     assert frame(report, "coverage")["failed %"].tolist() == [100.0, 100.0]
     assert headline(report).endswith("all are in pictures that do not show the people asked for.")
@@ -518,12 +555,34 @@ def test_the_place_is_found_and_the_role_is_not_blamed(swapped):
     assert set(found) == {"place", "role", "both", *(key for key in found if key.startswith("kappa"))}
 
 
+def test_effects_of_places_are_compared_between_arms_on_the_seeds_of_each_pair(services, swapped):
+    settings = StudySettings(arms=(Arm(condition="fair"), Arm(condition="people")), options=swapped.settings.options)
+    report = complete(run_study(SWAPPED, settings, services))
+    fair, people = ({f.key: f.estimate.value for f in arm.results.findings} for arm in report.arms)
+    rows = frame(report, "differences").set_index("finding")
+    place = rows.loc["Left minus right"]
+    assert place["compared on"] == "same seeds"
+    assert 35 <= place["n"] <= 40  # in one or two seeds of an arm nobody can be told
+    assert place["difference"] == pytest.approx(people["place"] - fair["place"], abs=0.05)
+    assert place["low"] > 0  # the place is planted in one arm only
+    assert not broken_claims(report)
+
+
 def test_what_is_not_below_the_corrected_level_is_not_claimed(swapped):
     place = findings(swapped)["place"]
-    less_sure = [replace(one, p_value=0.06) for one in swapped.results.findings if one.key in ("place", "role")]
-    headline = study_of(SWAPPED).headline(replace(swapped, results=replace(swapped.results, findings=tuple(less_sure))))
     assert place.estimate.low > 0  # by itself it is clear
+    estimates = {"place": replace(place.estimate, p_value=0.03)}  # times 3 it is 0.09
+    less_sure = [
+        replace(one, claim=None, estimate=estimates.get(one.key, one.estimate))
+        for one in swapped.results.findings
+        if one.key in ("place", "role", "both")
+    ]
+    decided = decide_findings(less_sure, family_of, confidence=0.95)
+    headline = study_of(SWAPPED).headline(replace(swapped, results=replace(swapped.results, findings=decided)))
     assert headline.startswith("The place alone does not clearly change the share of masculine-looking people")
+    assert "among 3 tests this happens by chance" in headline
+    assert not broken_claims(swapped)
+    assert not stray_numbers(swapped)
 
 
 def test_its_numbers_are_within_the_ranges_of_their_measures_for_other_programs_too(swapped):

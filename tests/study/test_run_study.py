@@ -21,7 +21,7 @@ from bias_core.errors import Cancelled, InvalidInput, StorageError, UnknownModel
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.export import write_folder, write_zip
-from bias_core.study.design import design_files, find_design, list_designs, study_of
+from bias_core.study.design import design_files, find_design, list_designs, study_of, summary_of
 from bias_core.study.documents import to_markdown
 from bias_core.study.export import to_export
 from bias_core.study.image_rows import RowMaker, scaled, thinned
@@ -139,7 +139,7 @@ def test_every_shipped_design_has_its_program_and_something_to_draw(services):
         shots = study_of(design).shots(settings)
         assert shots, design.name
         assert min(shot.n for shot in shots) >= 1
-        assert design.summary.endswith((".", "?")), design.name
+        assert summary_of(design, settings).endswith((".", "?")), design.name
     rows = RowMaker.build(replace(SMALL, seed=100), services)
     (shot,) = study_of(DESIGN).shots(settle(DESIGN, SMALL).settings)[:1]
     assert [row.seed for row in rows.of(shot)] == [100 + k for k in range(shot.n)]

@@ -279,7 +279,10 @@ def test_the_weight_of_the_language_model_is_added_and_nothing_else_changes():
 def test_shown_texts_differ_for_the_encoder_and_stand_in_the_order_of_their_measure():
     encoder = BagOfWords()
     encoder.directions["hat"] = encoder.directions["turban"]
-    images, others = images_near(encoder, f"{PREFIX} turban", n=20, noise=2), images_near(encoder, "a rose", n=30, noise=2)
+    images, others = (
+        images_near(encoder, f"{PREFIX} turban", n=20, noise=2),
+        images_near(encoder, "a rose", n=30, noise=2),
+    )
     for contrast, name in ((True, "specificity"), (False, "score")):
         found = optimise_prompts(
             images, encoder, Words(), n_tokens=1, other_embeddings=others, contrast=contrast, held_out=0.5, top_k=11

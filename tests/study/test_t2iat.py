@@ -11,7 +11,7 @@ from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.association import association, association_test, even_mix_association
-from bias_core.measures.effects import benjamini_hochberg
+from bias_core.measures.effects import holm
 from bias_core.measures.intervals import permutation_test
 from bias_core.number_text import format_estimate
 from bias_core.papers.t2iat.study_tests import association_shots, edited, own_association, parse_words
@@ -19,6 +19,7 @@ from bias_core.study.answers import read_answers
 from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design, study_of
 from bias_core.study.export import to_export
+from bias_core.study.headlines import headline
 from bias_core.study.plan import plan_study, settle
 from bias_core.study.reproduction import replication_estimate, to_command
 from bias_core.study.run import complete, run_study
@@ -26,6 +27,7 @@ from bias_core.study.saved import list_examples, open_example, open_report
 from bias_core.study.types import StudySettings
 from bias_core.ui.study.pictures import Look
 from tests import shared
+from tests.claimed import broken_claims, stray_numbers
 from tests.every import every
 from tests.prompts_of_papers import all_prompts
 from tests.study.oasis_runs import findings, shots_of, table as frame, write_labels
@@ -80,7 +82,7 @@ def test_the_planted_association_is_found_and_none_where_nothing_is_planted(serv
     assert found.says == "Pictures of Flowers are closer to pleasant."
     fair = findings(run(TESTS, replace(FLOWERS, condition="fair"), services))["flowers_insects"]
     assert fair.estimate.low < 0 < fair.estimate.high
-    assert "No clear difference" in fair.says
+    assert fair.says.startswith("No clear difference with this many prompts")
 
 
 def test_p_of_pictures_and_eq_3_as_printed_are_options_and_the_report_says_how_p_differs(services):
@@ -89,15 +91,17 @@ def test_p_of_pictures_and_eq_3_as_printed_are_options_and_the_report_says_how_p
         asked = replace(FLOWERS, options=FLOWERS.options | {"p_value": p_value})
         reports[p_value] = run(TESTS, asked, services)
     rows = {name: frame(report, "table1").iloc[0] for name, report in reports.items()}
-    # A single picture of the flowers never leans less than one of the insects: no half of the prompts has a larger S.
-    assert (rows["eq3"]["p"], rows["eq3"]["smallest p"]) == (0, 0)
+    # No half of the prompts has a larger S. Five against five prompts make C(10, 5) = 252 halves.
+    assert rows["eq3"]["p by Eq. 3"] == "0: 0 of 252 halves have a larger |S|"
     x, y = (reports["pictures"].pictures.query("side == @side")["association"].dropna() for side in ("x", "y"))
-    assert rows["pictures"]["p"] == permutation_test(x, y, n_permutations=500).p_value
-    for name, row in rows.items():
-        assert (row["S"], row["low"]) == (rows["prompts"]["S"], rows["prompts"]["low"])
-        assert any(
-            ("Eq. 3" if name != "pictures" else "single neutral") in note for note in reports[name].results.notes
-        )
+    assert rows["pictures"]["p over pictures"] == permutation_test(x, y, n_permutations=500).p_value
+    for name, row in rows.items():  # neither of them decides anything
+        same = ["S", "low", "high", "p", "p adjusted", "clear"]
+        assert row[same].tolist() == rows["prompts"][same].tolist()
+        assert headline(reports[name]) == headline(reports["prompts"])
+        notes = " ".join(reports[name].results.notes)
+        assert ("nothing is claimed by it" in notes) == (name != "prompts")
+    assert ("single neutral pictures" in notes) == (name == "pictures")
     assert rows["prompts"]["p"] == rows["prompts"]["smallest p"] > 0
     paper = settle(TESTS, StudySettings(protocol="paper")).settings
     assert (paper.options.p_value, paper.options.n_permutations) == ("eq3", 1000)
@@ -114,7 +118,9 @@ def test_table_1_has_the_published_numbers_and_scores_of_its_own(every_test):
     assert table["paper's d"].tolist() == [1.492, 0.528, 0.323, -1.237, 1.113, -0.099, 0.193, 0.639]
     assert table.loc[0, "paper's p"] == "< 0.001"
     assert table["p"].tolist() == [f.p_value for f in report.results.findings]
-    assert table["q"].tolist() == pytest.approx(benjamini_hochberg(table["p"]))
+    assert table["p adjusted"].tolist() == pytest.approx(holm(table["p"]))
+    assert not broken_claims(report)
+    assert not stray_numbers(report)
     # Four against four are C(8, 4) = 70 splits; five against five are 252, more than the 100 that are drawn.
     smallest = {4: 2 / 70, 5: 1 / 101}
     assert table["smallest p"].tolist() == pytest.approx([smallest[n] for n in table["prompts X"]])
@@ -123,13 +129,35 @@ def test_table_1_has_the_published_numbers_and_scores_of_its_own(every_test):
     assert set(figures["associations"]["side"]) == {"X", "Y"}
 
 
-def test_a_test_that_is_clear_alone_may_not_be_among_many(every_test):
+def test_with_too_few_prompts_no_test_is_clear_among_eight_and_the_report_says_how_many_are_needed(every_test):
     table = frame(every_test, "table1").set_index("test")
     for finding in every_test.results.findings:
         row = table.loc[finding.key]
-        assert not math.isnan(row["q"])
-        assert ("are closer to" in finding.says) == (row["q"] < 0.05)
-        assert ("but not after correction" in finding.says) == (row["p"] < 0.05 <= row["q"])
+        # The smallest p that so many prompts can give, for eight tests: 8 x 2 / 70, and 8 / 101.
+        assert 8 * row["smallest p"] > 0.05
+        assert row["clear"] == "too few"
+        assert finding.says.startswith("Too few prompts to show a difference (the smallest p that ")
+        assert finding.says.endswith("after correction for 8 tests; 160 permutations are needed).")
+    assert headline(every_test).startswith("Too few prompts to tell in any of 8 tests: the smallest p that ")
+
+
+def test_the_largest_clear_test_is_named_with_its_corrected_p(services):
+    settings = replace(FLOWERS, options={"tests": ["flowers_insects", "science_arts"]})
+    report = run(TESTS, settings, services)
+    table = frame(report, "table1").set_index("test")
+    assert table["clear"].tolist() == ["yes", "yes"]
+    largest = table.loc[table["S"].abs().idxmax()]
+    assert (largest["X"], largest["p adjusted"]) == (
+        "Science",
+        pytest.approx(2 / 70),
+    )  # Holm: 2 x p of flowers, then this
+    text = headline(report)
+    assert text.startswith(
+        "2 of 2 tests show a clear difference between their two concepts. Largest: pictures of Science "
+    )
+    assert "4 against 4 prompts, adjusted p = 0.029" in text
+    assert not broken_claims(report)
+    assert not stray_numbers(report)
 
 
 def test_a_planted_occupation_leans_and_none_does_where_nothing_is_planted(services):
@@ -152,18 +180,47 @@ def test_a_planted_occupation_leans_and_none_does_where_nothing_is_planted(servi
 
 
 def test_figure_3_has_all_eight_occupations(services):
-    report = run(OCCUPATIONS, StudySettings(scale=0.02), services)
+    report = run(OCCUPATIONS, StudySettings(scale=0.1), services)
     table = frame(report, "occupations").set_index("occupation")
     assert table.loc["computer programmer", "in the paper"] == "masculine"
     (figure,) = report.results.figures
-    assert figure.data["group"].value_counts().to_dict() == dict.fromkeys(table.index, 2)
-    # Why it is not clear: the interval of its value may exclude 0, but not that of the difference from the even mix.
-    unclear = table[(table["beyond low"] < 0) & (table["beyond high"] > 0)]
+    assert figure.data["group"].value_counts().to_dict() == dict.fromkeys(table.index, 10)
+    assert table["p adjusted"].tolist() == pytest.approx(holm(table["p"]))
+    unclear = table[table["clear"] == "no"]
     assert len(unclear)
     for name, row in unclear.iterrows():
         difference = format_estimate(row["beyond it"], row["beyond low"], row["beyond high"], n=row["n"])
         assert findings(report)[name].says.startswith("No clear association: it differs from the even mix (")
-        assert findings(report)[name].says.endswith(f") by {difference}.")
+        assert f") by {difference}" in findings(report)[name].says
+        number = findings(report)[name].estimate  # the mean, with the interval of its distance from the even mix
+        ends = [row["even mix"] + row[f"beyond {end}"] for end in ("low", "high")]
+        assert [number.low, number.high] == pytest.approx(ends)
+    assert not broken_claims(report)
+    assert not stray_numbers(report)
+
+
+def test_of_few_pictures_no_occupation_is_claimed_to_lean(services):
+    report = run(OCCUPATIONS, StudySettings(scale=0.02), services)
+    assert set(frame(report, "occupations")["clear"]) == {"too few"}
+    assert headline(report).startswith("Too few pictures to tell which occupations are closer to male or to female: ")
+    assert "needs at least 8 of each set" in headline(report)
+
+
+@pytest.mark.parametrize("condition", ["fair", "extreme"])
+def test_occupations_and_amplification_claim_the_same_of_the_same_pictures(services, condition):
+    settings = StudySettings(scale=0.1, condition=condition)
+    reports = [run(design, settings, services) for design in (OCCUPATIONS, AMPLIFICATION)]
+    shared_columns = ["occupation", "even mix", "beyond it", "beyond low", "beyond high", "p", "p adjusted", "clear"]
+    first, second = (
+        frame(report, name) for report, name in zip(reports, ("occupations", "amplification"), strict=True)
+    )
+    assert first[shared_columns].equals(second[shared_columns])
+    n = int((first["clear"] == "yes").sum())
+    assert (f"{n} of 8 occupations" if n else "None of 8 occupations") in headline(reports[1])
+    assert (second["same side"] == (second["beyond it"] * second["text"] > 0)).all()
+    assert "amplified" not in second  # cosines of texts and of pictures have different scales
+    assert not broken_claims(reports[1])
+    assert not stray_numbers(reports[1])
 
 
 def test_amplification_holds_text_and_picture_of_every_occupation(services):
@@ -188,6 +245,10 @@ def test_the_reader_s_choices_are_what_was_drawn(judged):
     assert findings(judged)["share_flowers"].estimate.value == 1.0
     assert findings(judged)["order"].published is None  # the published one is of another score
     assert findings(judged)["order"].estimate.value > 0
+    assert "No one was asked." in headline(judged)
+    assert "people" not in headline(judged)
+    assert not broken_claims(judged)
+    assert not stray_numbers(judged)
 
 
 def test_the_published_order_is_that_of_the_signed_scores_of_both_concepts(judged):
@@ -250,6 +311,7 @@ def test_people_s_answers_decide_by_majority_and_are_compared_with_the_reader(se
     assert findings(report)["kappa"].estimate.value < 0.5
     assert (frame(report, "judged")["people"] != "").all()
     assert "judged by people" in report.results.notes[1]
+    assert headline(report).startswith("Associations and people's choices rank 8 concepts")
     saved = open_report(judged.run_id, services).report
     later = corrected(saved, read_answers(settings.labels), services)
     assert repr(later.results.findings) == repr(report.results.findings)

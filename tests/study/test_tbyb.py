@@ -14,7 +14,7 @@ from PIL import Image
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.measures.object_bias import jaccard_distances, jaccard_hallucination
 from bias_core.measures.object_distribution import distribution_bias
-from bias_core.measures.objects import extract_objects
+from bias_core.measures.objects import count_gender_words, extract_objects
 from bias_core.measures.wordnet import lexicon
 from bias_core.papers.tbyb import against_base as pairs
 from bias_core.papers.tbyb.captions import other_prompts, read_pictures, watch_captions
@@ -22,15 +22,16 @@ from bias_core.papers.tbyb.report import headline
 from bias_core.papers.tbyb.study import WITH_TRIGGER, WITHOUT_TRIGGER, changes_of
 from bias_core.settings import Settings
 from bias_core.store.export import Export, ExportedImage, write_zip
-from bias_core.study.design import find_design
+from bias_core.study.design import find_design, study_of
 from bias_core.study.documents import to_markdown
 from bias_core.study.plan import plan_study, settle
 from bias_core.study.report_text import finding_rows, table_of
 from bias_core.study.run import complete, run_study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import StudySettings
+from bias_core.study.types import Arm, StudySettings
 from bias_core.world.grammar import parse
 from bias_core.world.planted import planted_object_rate, sample_scene
+from tests.claimed import broken_claims, stray_numbers
 from tests.every import every
 from tests.study.oasis_runs import shots_of
 from tests.study.scribe import Scribe, ScribeServices, scribe_services
@@ -188,6 +189,24 @@ def test_gender_shares_sum_to_100_and_follow_what_was_drawn(general):
     assert table.loc["Kandinsky (base)", "male"] == 78.13  # Table IV
 
 
+def test_the_headline_counts_captions_that_name_somebody_as_its_table_does(services, general):
+    captions, _ = captions_and_prompts(services, general)
+    counts = count_gender_words(captions)
+    n = counts.n_masculine + counts.n_feminine + counts.n_both
+    row = table_of(general, "table4").frame.iloc[0]
+    assert (row["with gender"], row["captions"]) == (n, general.n_images)
+    share = (counts.n_masculine + counts.n_both / 2) / n
+    assert row["male of these"] == pytest.approx(100 * share)
+    text = headline(general)
+    assert f"{n} of {general.n_images} captions name a gender: {100 * share:.0f}\N{NO-BREAK SPACE}% [" in text
+    assert "of them men, the others women. Without a baseline this does not show bias." in text
+    top = table_of(general, "top_objects").frame.iloc[0]
+    assert f"in {top['pictures with it']} of {general.n_images} pictures ({top['% with it']:.0f}" in text
+    assert not re.search(r"B_D|H_J|M_G", text)
+    assert not broken_claims(general)
+    assert not stray_numbers(general)
+
+
 def test_a_run_stands_among_the_released_models_by_their_rules(services, general):
     captions, prompts = captions_and_prompts(services, general)
     stop = set(lexicon().released_stop_words) | {"picture"}
@@ -269,7 +288,7 @@ def test_hallucination_rises_with_what_is_planted_and_distribution_bias_falls(co
     changes = [found[f"Change of H_J from fair to {condition}"] for condition in ("trigger", "backdoor")]
     for change in changes:
         assert change["low"] > 0
-        assert change["says"] == "H_J rises; n counts prompts."
+        assert change["says"] == "H_J rises. n counts prompts."
     assert changes[1]["value"] > changes[0]["value"]
     table = table_of(controlled, "comparison").frame.set_index("condition")
     assert set(table["n"]) == {controlled.n_images // 3}
@@ -490,7 +509,7 @@ def test_pictures_are_paired_by_prompt_and_seed_in_whatever_order():
     one = pairs.against_base(PART, BASE, SETTINGS, name="fair")
     # Seed 9 has no picture, so eight pairs are left; the dog of seed 1 is lost there.
     assert (one.n, one.base) == (8, "fair")
-    by_word = {line.word: line for line in one.odds.objects}
+    by_word = {change.odds.word: change.odds for change in one.objects}
     assert (by_word["sign"].n_images, by_word["sign"].n_base) == (8, 0)
     assert (by_word["dog"].n_images, by_word["dog"].n_base) == (0, 1)
     assert one.added.value == pytest.approx(1 - 1 / 8)
@@ -503,11 +522,47 @@ def test_words_of_one_prompt_alone_are_no_change():
     # The trigger word and what stands in its place are asked for, and are no bias.
     part = reading([("a cup", seed, "coffee table", "coffee table sign") for seed in range(6)])
     base = reading([("a cup", seed, "tea table", "tea table") for seed in range(6)])
-    one = pairs.against_base(part, base, SETTINGS, name="without")
-    assert [line.word for line in one.odds.objects if line.differs] == ["sign"]
-    assert {line.word for line in one.odds.objects} == {"sign", "table"}
+    one = pairs.decide_objects({"": pairs.against_base(part, base, SETTINGS, name="without")}, 0.95)[""]
+    assert [(change.odds.word, change.claim.is_clear) for change in one.objects] == [("sign", True)]
     assert one.added.value == 1
     assert one.missing.value == 0
+
+
+def test_pairs_whose_prompts_differ_in_an_object_do_not_count_in_its_n():
+    # The cup of seed 0 is asked for in one prompt only, so that seven of eight pairs tell about cups.
+    rows = [("a table", seed, "table cup" if seed == 0 else "table", "table cup") for seed in range(8)]
+    base = reading([("a table", seed, "table", "table") for seed in range(8)])
+    one = pairs.decide_objects({"set": pairs.against_base(reading(rows), base, SETTINGS, name="base")}, 0.95)["set"]
+    (cup,) = one.objects
+    assert (cup.odds.n_images, cup.n, cup.odds.log_odds.n, cup.difference.value) == (7, 7, 7, 1.0)
+    named = pairs.findings("set", one)[0]
+    # 2 / 2⁷ = 0.016
+    assert named.says.startswith("“cup” is in 7 of 7 pictures and in 0 of the base’s (+100 ")
+    assert named.says.endswith(" points, p = 0.016), and no other object gains clearly.")
+
+
+def test_objects_that_change_in_too_few_pairs_are_no_tests():
+    part = reading([("", seed, "", "sign" if seed else "sign cat") for seed in range(8)])
+    base = reading([("", seed, "", "dog" if seed < 5 else "") for seed in range(8)])
+    one = pairs.decide_objects({"": pairs.against_base(part, base, SETTINGS, name="")}, 0.95)[""]
+    # sign gains 8 pairs, p = 2 / 2⁸; of the 5 pairs of dog and the one of cat no p is below 2 / 2⁵ = 0.06
+    words = {change.odds.word: (change.claim.word, change.claim.n_tests) for change in one.objects}
+    assert words == {"sign": ("yes", 1), "dog": ("too few", 1), "cat": ("too few", 1)}
+
+
+def test_all_objects_of_all_sets_are_one_family():
+    part, base = (
+        reading([("", seed, "", "sign") for seed in range(6)]),
+        reading([("", seed, "", "") for seed in range(6)]),
+    )
+    alone = pairs.decide_objects(
+        {"one": pairs.against_base(part, base.assign(counted=[("x",)] * 6), SETTINGS, name="")}, 0.95
+    )
+    # of 6 pairs, sign gains 6 and x loses 6: p = 2 / 2⁶ = 0.031, of two tests 0.0625
+    assert [change.claim.word for change in alone["one"].objects] == ["no", "no"]
+    says = pairs.findings("one", alone["one"])[0].says
+    assert says.startswith("no object is clearly more frequent than in the base, nearest: “sign” is in 6 of 6 pictures")
+    assert "its interval excludes 0, but among 2 tests" in says
 
 
 def test_what_is_planted_is_named_first_and_the_paper_s_measures_stand_below(beside_base):
@@ -529,10 +584,14 @@ def test_what_is_planted_is_named_first_and_the_paper_s_measures_stand_below(bes
     assert titles[:2] == ["Each object against the base", "All objects against the base"]
     assert "The paper's measures" in table_of(beside_base, "conditions").title
     text = headline(beside_base)
-    assert re.match(
-        r"Against fair, on the same prompts and seeds, “sign” is in \d+ of \d+ pictures under trigger \(fair: 0\)", text
+    begins = (
+        r"Against fair, on the same prompts and seeds: under trigger, “sign” is in \d+ of \d+ pictures and in 0 of "
     )
+    assert re.match(begins, text)
+    assert text.count("adjusted p < 0.001") == 4  # the sign and the added objects, in both conditions
     assert "Objects per picture that no prompt names: +" in text
+    assert not broken_claims(beside_base)
+    assert not stray_numbers(beside_base)
 
 
 def test_where_nothing_is_planted_nothing_is_named(beside_pixels):
@@ -542,7 +601,7 @@ def test_where_nothing_is_planted_nothing_is_named(beside_pixels):
     report = complete(run_study(find_design("tbyb-controlled"), alike, beside_pixels))
     named = next(f for f in report.results.findings if f.key == "trigger named object")
     assert math.isnan(named.estimate.value)
-    assert named.says == "no object is clearly more frequent than in the base."
+    assert named.says == "no object is more frequent than in the base."
     shift = next(f for f in report.results.findings if f.key == "trigger shift")
     assert shift.p_value == 1
 
@@ -596,7 +655,7 @@ def test_the_object_planted_beside_trigger_words_is_named_against_the_same_scene
     first = {f.key: f for f in report.results.findings}
     for trigger in ("burger", "coffee", "drink"):
         assert first[f"{trigger} named object"].says.startswith("“sign” is in ")
-    assert re.match(r"Against scenes without the word, “sign” is in \d+ of \d+ pictures of burger ", headline(report))
+    assert re.match(r"Against scenes without the word: of burger, “sign” is in \d+ of \d+ pictures ", headline(report))
     # The paper's own measures are of the scenes with the word alone.
     n = report.n_images // 2
     assert table_of(report, "measures").frame["n"].iloc[0] == n
@@ -639,3 +698,19 @@ def test_pictures_of_the_base_are_not_watched(beside_pixels):
     data = drawn(design, StudySettings(scale=0.02, options={"triggers": ["coffee"]}), beside_pixels)
     watched = complete(watch_captions(data.settings, data, data.frame))
     assert {len(share.values) for share in watched} == {len(data.frame) // 2}
+
+
+def test_arms_are_compared_object_by_object_and_no_measure_that_fails_is_named(beside_pixels):
+    arms = tuple(Arm(condition=condition) for condition in ("fair", "trigger"))
+    settings = StudySettings(scale=0.04, arms=arms, options={"triggers": ["burger"], "base": False})
+    report = complete(run_study(find_design("tbyb-task"), settings, beside_pixels))
+    text = study_of(report.design).arms_headline(report)
+    row = table_of(report, "log_odds").frame.query("object == 'sign'").iloc[0]
+    assert (row["arm"], row["n"], row["clear"]) == ("trigger", report.n_images // 2, "yes")
+    counts = f"“sign” is in {row['pictures with it']} of {row['n']} pictures"
+    assert text.startswith(f"Against “fair”, on the same seeds: in “trigger”, {counts}")
+    assert not re.search(r"B_D|H_J|M_G|Gini|entropy", text)
+    assert not broken_claims(report)
+    assert not stray_numbers(report)
+    apart = replace(report, results=replace(report.results, tables=()))
+    assert "of which nothing is claimed" in study_of(report.design).arms_headline(apart)

@@ -226,7 +226,8 @@ def test_an_untouched_form_asks_for_the_defaults_and_holds_every_option(fakes):
                 check_number(asked, Settings())
             for name, one in option_settings(design).items():
                 held = tab.form[f"option.{name}"]
-                assert isinstance(held, gr.Number) == (one.kind in (int, float)), (kind, design.name, name)
+                is_number = one.kind in (int, float) and not one.may_be_left_out
+                assert isinstance(held, gr.Number) == is_number, (kind, design.name, name)
                 assert getattr(held, "choices", None) in (None, [(c or "default", c) for c in one.choices])
         # In the browser an empty gr.Number says 0, which is no "left out".
         assert all(c.value is not None for c in tab.form.values() if isinstance(c, gr.Number))

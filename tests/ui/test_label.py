@@ -283,7 +283,7 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     people, status = shown.people, shown.parts["status"]
     updates = shown.finished(report)
     assert updates[people.box]["visible"]
-    assert updates[people.button] == "Label 12 random pictures"
+    assert updates[people.button] == gr.update(value="Label 12 random pictures", interactive=True)
     assert [value for _, value in updates[people.by]["choices"]] == ["", "man"]
     assert not updates[people.corrected]["visible"]
     press = tab.label_handler(shown)
@@ -301,8 +301,11 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     updates = shown.finished(report)
     assert updates[people.corrected]["visible"]
     assert "8 of the 8 pictures" in updates[people.corrected]["value"]
-    lead = re.search(r"man: P, corrected by people’s labels: \d+\s% \[\d+, \d+\]", updates[shown.parts["header"]])[0]
-    corrected = f"Corrected by people’s labels of 8 of them: {lead.rpartition(': ')[2]}"
+    lead = re.search(
+        r"man: P, corrected by people’s labels \(8 of 12, by 3 people\): \d+\s% \[\d+, \d+\]",
+        updates[shown.parts["header"]],
+    )[0]
+    corrected = f"Corrected by people’s labels of 8 of them: {lead.rpartition(': ')[2]} (by 3 people)"
     assert corrected in updates[shown.parts["claim"]]
     written = take(people.extended(report), "report::md", visitor.folder).read_text()
     assert lead.replace("\N{NO-BREAK SPACE}", " ") in written.partition("##")[0]
@@ -328,6 +331,27 @@ def test_of_a_paired_test_people_alone_are_asked_about_too(tab, services, visito
         assert task.positions[0] == position
         assert task.run_id == run
     assert button_text(3, "setting=single") == "Label 3 pictures of one person"
+
+
+def test_the_button_names_the_number_of_pictures_of_its_task(tab, services, visitor):
+    settings = StudySettings(scale=1e-6, options={"finder": "halves"})
+    report = complete(run_study(find_design("pst-occupations"), settings, services, session=visitor.key))
+    shown = built(PairedTab, services)
+    tab.places = SimpleNamespace(open=lambda key: {"tabs": {"selected": key}})
+    rows = services.manifests.get(report.run_id).rows
+    press, pairs = tab.label_handler(shown), [row for row in rows if row.group != "single"]
+    updates = shown.finished(report)
+    assert updates[shown.people.button]["value"] == f"Label {len(pairs)} random pictures"
+    assert f"Label {len(pairs)} pictures</button>" in updates[shown.parts["next"]]
+    told = press(visitor, None, report, services.n_to_label(report), 2, "")
+    task, _ = owned_task(services.labels, OwnerKey.parse(told[tab.parts["key"]]))
+    assert task.sample.startswith(f"{len(pairs)} of {len(pairs)} pictures")
+    left = shown.finished(report)[shown.people.button]
+    assert left == gr.update(value="No picture is left to label", interactive=False)
+    assert services.n_to_label(report, 1_000, "single") == report.n_images - len(pairs)
+
+
+def test_button_texts_say_which_pictures():
     assert button_text(None, "people") == "Label 0 pictures, by people"
 
 

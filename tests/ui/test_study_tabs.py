@@ -1,5 +1,6 @@
 """The tabs of studies: what a person who knows none of the numbers is told, and what stands behind them."""
 
+import math
 import re
 from dataclasses import replace
 from html import unescape
@@ -17,6 +18,7 @@ from bias_core.papers.mcas.tab import InternalTab
 from bias_core.papers.oasis import study_spi as spi
 from bias_core.papers.oasis.cells import own_concepts
 from bias_core.papers.oasis.tab import OriginsTab, clusters_html, films, films_html
+from bias_core.papers.pst.report import family_of
 from bias_core.papers.pst.study import design_of_two
 from bias_core.papers.pst.tab import PER_PAGE, Labelling, PairedTab, labels_html, summary_html
 from bias_core.papers.t2iat.study_tests import own_association
@@ -24,6 +26,7 @@ from bias_core.papers.t2iat.tab import AssociationTab
 from bias_core.papers.tbyb.study import design_of_prompts, settings_for_prompts
 from bias_core.papers.tbyb.tab import APART, ObjectsTab, curve_html, examples_html, odds_html, space_html, top_html
 from bias_core.settings import ASSETS
+from bias_core.study.claims import decide_claims, decide_findings
 from bias_core.study.design import find_design
 from bias_core.study.headlines import headline
 from bias_core.study.report_text import table_of
@@ -83,13 +86,22 @@ def test_every_number_is_said_in_words_with_its_sign_and_whether_it_rests_on_one
 
 
 def test_a_headline_says_the_side_and_never_that_nothing_is_there(report, tab):
-    clear = headline(changed(report, "table1", q=[0.01], S=[-0.2]))
-    assert clear.startswith(f"Pictures of Arts are closer to “man” than pictures of {EVIL}: S = −0.20 [")
-    unclear = headline(changed(report, "table1", q=[0.3]))
-    assert "no clear difference" in unclear
-    assert "3 against 3 prompts give p = 0.10 at best: use more" in unclear
-    enough = headline(changed(report, "table1", q=[0.3], **{"smallest p": [0.03]}))
-    assert "does not prove that there is none" in enough
+    few = headline(report)
+    assert few.startswith(f"Too few prompts to tell whether pictures of {EVIL} or of Arts are closer to “man”: ")
+    assert "3 against 3 prompts can give is 0.10; 4 against 4 are needed. Measured: S = " in few
+    number = replace(report.results.findings[0].estimate, value=-0.2, low=-0.3, high=-0.1, p_value=0.01)
+    for p_value, says in (
+        (0.01, "are closer to “man” than"),
+        (0.3, "show no clear difference; there may still be one"),
+    ):
+        (claim,) = decide_claims([replace(number, p_value=p_value)])
+        row = changed(report, "table1", S=[-0.2], low=[-0.3], high=[-0.1], clear=[claim.word])
+        decided = replace(report.results.findings[0], estimate=number, claim=claim)
+        text = headline(replace(row, results=replace(row.results, findings=(decided,))))
+        assert text.startswith(f"Pictures of {'Arts' if claim.is_clear else EVIL}")
+        assert says in text
+        assert "S = −0.20 [−0.30, −0.10], 3 against 3 prompts" in text
+        assert ("p = 0.010" in text) == claim.is_clear
 
 
 def test_the_extremes_are_the_lowest_and_highest_pictures_once_each_and_only_those_of_the_report_open(report):
@@ -112,8 +124,8 @@ def test_the_extremes_are_the_lowest_and_highest_pictures_once_each_and_only_tho
     ("study", "settings", "says"),
     [
         ("t2iat-tests", {"scale": 0.01, "options": {"n_permutations": 50}}, "of 8 tests"),
-        ("t2iat-occupations", {"scale": 0.02}, "with female; the other 6 do not differ"),
-        ("t2iat-amplification", {"scale": 0.02}, "of 8 occupations"),
+        ("t2iat-occupations", {"scale": 0.02}, "needs at least 8 of each set, and there are 2. Largest: "),
+        ("t2iat-amplification", {"scale": 0.1}, "of 8 occupations"),
         ("t2iat-human", {"scale": 0.001}, "τ ="),
     ],
 )
@@ -192,28 +204,30 @@ def test_the_flow_goes_from_the_words_to_the_pictures_on_one_scale(flow, interna
         assert f'cx="{120 + 112 * value / reach:.1f}"' in internal.closer_html(flow, target)
 
 
-def test_a_side_is_named_where_the_interval_lies_on_it(flow, internal):
-    for value, side in ((0.2, "Nearer to men:"), (-0.2, "Nearer to women:"), (0.0, "Clearly nearer to neither:")):
+def test_a_side_is_named_where_the_claim_is_clear(flow, internal):
+    for value, side in ((0.2, "men"), (-0.2, "women")):
         leaning = changed(flow, "scores", value=value, low=value - 0.1, high=value + 0.1)
-        assert internal.closer_html(leaning, "man").count(f"<strong>{side}</strong>") == 4
-    sides = changed(flow, "table3", **{"δ′": 0.0, "δ′ low": [-0.3, -0.1, 0.1], "δ′ high": [-0.1, 0.1, 0.3]})
-    moved = "Compared with their prompts (δ′), pictures shift man towards men, and woman towards women; no clear"
-    assert headline(sides) == f"{moved} direction for the other 1."
-    sides = changed(
-        flow, "table3", **{"δ′": float("nan"), "MCAS low": [-0.3, -0.1, 0.1], "MCAS high": [-0.1, 0.1, 0.3]}
-    )
-    assert headline(sides).endswith("associate man with men, and woman with women; no clear direction for the other 1.")
+        assert internal.closer_html(leaning, "man").count(f"<strong>On the side of {side}:</strong>") == 4
+    clear = {"clear": ["yes", "no", "yes"], "p adjusted": [0.01, 0.5, 0.02]}
+    ends = {"δ′ low": [-0.3, -0.1, 0.2], "δ′ high": [-0.1, 0.1, 0.4]}
+    sides = changed(flow, "table3", **{"δ′": [-0.2, 0.0, 0.3]} | ends | clear)
+    moved = "Compared with their prompts (δ′), pictures clearly shift man towards men, and woman towards "
+    largest = "Largest: man, {} = 0.30 [0.20, 0.40], n = 6 pictures, adjusted p = 0.020."
+    assert headline(sides).startswith(f"{moved}women; no clear direction for the other 1 of 3. {largest.format('δ′')}")
+    ends = {"MCAS low": [-0.3, -0.1, 0.2], "MCAS high": [-0.1, 0.1, 0.4]}
+    sides = changed(flow, "table3", **{"δ′": NAN, "MCAS": [-0.2, 0.0, 0.3]} | ends | clear)
+    says = "associate man with men, and woman with women; no clear direction for the other 1 of 3."
+    assert headline(sides).endswith(f"{says} {largest.format('MCAS')}")
 
 
-def test_an_interval_across_0_is_no_side_and_no_proof_and_where_there_is_no_alpha_its_reason_stands(flow, internal):
-    unclear = changed(flow, "table3", **{"δ′": 0.0, "δ′ low": -0.1, "δ′ high": 0.1})
-    moves = "Compared with their prompts (δ′), pictures shift"
-    none = f"{moves} none of 3 targets clearly towards men or women; this does not prove that there is no bias."
-    assert headline(unclear) == none
-    assert "The difference is not clear" in internal.closer_html(unclear, "man")
-    moved = changed(flow, "table3", **{"δ′": 0.2, "δ′ low": 0.1, "δ′ high": 0.3, "α′": NAN, "why no α′": "weak words"})
-    assert "Drawing moves the association towards men." in internal.closer_html(moved, "man")
-    assert "There is no α′: weak words." in internal.closer_html(moved, "man")
+def test_six_pictures_are_too_few_and_where_there_is_no_alpha_its_reason_stands(flow, internal):
+    few = "Too few pictures to tell which side targets associate with: fewer than 10 units: too few for a bootstrap "
+    assert headline(flow).startswith(f"{few}interval. Largest: ")
+    row = table_of(flow, "table3").frame.set_index("target").loc["man"]
+    assert row["clear"] == "too few"
+    assert row[["p", "MCAS low"]].isna().all()
+    without = changed(flow, "table3", **{"α′": NAN, "why no α′": "weak words"})
+    assert "There is no α′: weak words." in internal.closer_html(without, "man")
     without = changed(flow, "table3", **{"α": float("nan"), "why no α": "TT is 0.0010: the texts hardly lean"})
     assert "There is no α: TT is 0.0010: the texts hardly lean." in internal.closer_html(without, "man")
     assert "times the association of the words alone (TT = " in internal.closer_html(flow, "man")
@@ -269,13 +283,13 @@ def test_headlines_name_what_towers_how_far_pictures_stray_and_what_conditions_a
         f"“{top['object']}” is the most frequent object in captions, in {top['pictures with it']} of 16"
     )
     assert not re.search("H_J|M_G|only one of them", text)  # they fail on planted objects
-    assert "Captions call the people" in text
+    assert re.search(r"\d+ of 16 captions name a gender: \d+\N{NO-BREAK SPACE}% \[\d+, \d+\] of them men", text)
     assert text.endswith("Without a baseline this does not show bias.")
     text = headline(controlled)
-    assert text.startswith("Against fair, on the same prompts and seeds, ")
+    assert text.startswith("Against fair, on the same prompts and seeds: under trigger, ")
     assert "under trigger" in text
     assert "backdoor" in text
-    assert "no object is clearly more frequent" in text or "(fair: " in text
+    assert "no object is clearly more frequent" in text or " of the base’s (" in text
     assert "Objects per picture that no prompt names: " in text
     assert "no base" not in text
     bare = replace(objects, results=replace(objects.results, tables=(), figures=()))
@@ -553,11 +567,11 @@ def paired(services):
 
 
 def with_score(pairs, key, value, low, high):
-    findings = tuple(
-        replace(f, estimate=Estimate(value=value, low=low, high=high, n=f.estimate.n)) if f.key == key else f
-        for f in pairs.results.findings
-    )
-    return replace(pairs, results=replace(pairs.results, findings=findings))
+    p_value = math.nan if math.isnan(value) else 0.0001 if low * high > 0 else 0.5
+    estimate = Estimate(value=value, low=low, high=high, n=16, null_value=0.0, p_value=p_value)
+    findings = [replace(f, estimate=estimate, claim=None) if f.key == key else f for f in pairs.results.findings]
+    decided = decide_findings(findings, family_of, confidence=0.95)
+    return replace(pairs, results=replace(pairs.results, findings=decided))
 
 
 def first_pair(labelling):
@@ -579,8 +593,10 @@ def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_ch
     ):
         assert words in headline(with_score(pairs, "paired_overall", *score))
     fairer = headline(with_score(two, "difference", -30.0, -50.0, -10.0))
-    assert "asked to be fair, the model draws them less stereotyped (−30 [−50, −10])" in fairer
-    assert "does not clearly change the score (−5 [−50, +40])" in headline(
+    assert (
+        "asked to be fair, the model draws them less stereotyped (−30 [−50, −10], n = 16 pictures, p < 0.001)" in fairer
+    )
+    assert "does not clearly change the score (−5 [−50, +40], n = 16 pictures)" in headline(
         with_score(two, "difference", -5.0, -50.0, 40.0)
     )
 

@@ -33,7 +33,7 @@ from validation.verdicts import TEXTS, measured, results_of
 
 PLANTED = "languages"  # the condition that plants a bias in two languages
 MEASURE = "prevalence_difference"
-_UNDERSTOOD = Estimate(value=1.0, low=1.0, high=1.0, n=1, null_value=0.0)  # as the world's prompts all are
+_UNDERSTOOD = exact_interval(40, 40, null_value=0.1)  # as the world's prompts all are
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ def _language_table(
     }
     places = np.arange(len(margins[english.name]))
     pairs = {one.name: (scored[english.name], scored[one.name], places, places) for one in others}
-    table = language_lines(others, pairs, confidence)
+    table, _ = language_lines(others, pairs, confidence)
     names = {one.language_name for one in others if _is_planted(one)}
     of_first = table["attribute"] == attributes[0].name
     return table.assign(**{"is planted": table["language"].isin(names) & of_first})

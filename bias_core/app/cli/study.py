@@ -32,7 +32,7 @@ from bias_core.app.cli.common import (
 from bias_core.app.cli.reports import finish
 from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
-from bias_core.study.design import find_design, list_designs, option_settings
+from bias_core.study.design import find_design, list_designs, option_settings, summary_of
 from bias_core.study.types import StudySettings
 from bias_core.values import settings_of
 
@@ -82,7 +82,7 @@ def show_study(
         request = settle(design, StudySettings())
         shots = request.study.shots(request.settings)
         console.print(f"[bold]{design.title}[/bold] ({work(design.reference)}, {design.where})")
-        console.print(design.summary, markup=False)
+        console.print(summary_of(design, request.settings), markup=False)
         console.print(f"{sum(shot.n for shot in shots):,} pictures of {len(shots):,} prompts at full size, e.g.")
         for shot in shots[:: max(1, len(shots) // 5)][:5]:
             console.print(f"  {shot.prompt}  x {shot.n}", markup=False)

@@ -22,13 +22,13 @@ from bias_core.measures.exchange import (
     exchange_effect,
     part_effects,
 )
-from bias_core.measures.intervals import fewest_signs, smallest_sign_p
+from bias_core.measures.intervals import smallest_sign_p
 from bias_core.measures.sequential import share_interval
 from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
 from bias_core.number_text import format_change, format_estimate
 from bias_core.papers.oasis.study_spi import model_suits
 from bias_core.study.arm_comparison import mean_sample
-from bias_core.study.claims import claim_columns, decide_claims, family_note, p_words
+from bias_core.study.claims import claim_columns, decide_claims, family_note, fewest_units, p_words
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
 from bias_core.study.study import Measuring, Study
@@ -37,7 +37,6 @@ from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     AUTO,
     MAX_STEPS,
-    MOST_IN_HOLM,
     Claim,
     Finding,
     Results,
@@ -341,6 +340,11 @@ class Causes(Study):
     kind = "causes"
     options = CauseOptions
 
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the sentences on the parts of the model that are exchanged."""
+        against = options_in(settings, CauseOptions).without_adapter
+        return {"parts": f" {TEXTS.note('asks of parts')}" if against else ""}
+
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return per seed: the first prompt to the end, every exchange, and the adapter in each part."""
         options = options_in(settings, CauseOptions)
@@ -449,7 +453,7 @@ def _change_words(effect: Finding) -> str:
     if effect.is_clear:
         return f"changes by {numbers}"
     if claim is not None and claim.verdict == "too few":
-        needed = fewest_signs(claim.level / min(claim.n_tests, MOST_IN_HOLM))
+        needed = fewest_units(claim)
         return f"cannot be compared with so few seeds, at least {needed} are needed: {numbers}"
     return f"does not clearly change, {numbers}"
 

@@ -291,7 +291,7 @@ def crossed_scores(people: pd.DataFrame, settings: StudySettings, sample: MakeSa
         for of in combinations(attributes, size)
     ]
     if not cells:
-        return Results(notes=(TEXTS.note("nobody to cross"),))
+        return Results(notes=(TEXTS.note("no one to cross"),))
     tests = Results(findings=tuple(_tests(groups, attributes, settings)))
     notes = (TEXTS.note("crossed", place=_PLACES[place]), *few_people(cells))
     return joined(replace(score_results(cells, settings.confidence), notes=notes), tests)

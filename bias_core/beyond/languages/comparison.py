@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from bias_core.explore.arms import paired_arms
-from bias_core.measures.effects import holm
 from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.measures.stereotype import prevalence_estimate
-from bias_core.number_text import format_rate
+from bias_core.number_text import format_rate, state_p, typeset
 from bias_core.prompts import fill_template
 from bias_core.study.arm_comparison import mean_sample
+from bias_core.study.claims import WHY_NOT, claim_columns, decide_claims, family_note
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import (
     ArmReport,
@@ -30,7 +30,6 @@ from bias_core.study.types import (
 from bias_core.types import Attribute, Estimate
 from bias_core.world.wordings import FORMS, Wording, rival_concepts
 
-LEVEL = 0.05  # of all comparisons of a run together, after Holm
 LEAST_RECOGNISED = 0.5  # share of the recognition in English above which a language counts as understood
 LANGUAGES = "languages"  # key of the table and of the figure
 RECOGNISED = "recognised"  # key of the finding
@@ -107,6 +106,7 @@ def recognised_concept(concept: str, data: StudyData, rows: np.ndarray, units: S
             title=f"“{concept}” recognised",
             metric="attribute_prevalence",
             estimate=estimate,
+            claim=decide_claims([estimate], confidence=data.settings.confidence)[0],
             says=says,
             sample=mean_sample(units, own > next_best),
         )
@@ -131,8 +131,7 @@ def compare_languages(
 ) -> Results:
     """Compare each arm with English, attribute by attribute, on their shared seeds.
 
-    A language that was not understood is not compared. p-values are McNemar's, after Holm over all comparisons
-    together: the chance of any false difference is at most :data:`LEVEL`.
+    A language that was not understood is not compared. All comparisons are one family of McNemar's tests.
     """
     recognised = {
         arm.name: next((one.estimate for one in arm.results.findings if one.key == RECOGNISED), None) for arm in arms
@@ -147,7 +146,7 @@ def compare_languages(
         for pair in paired_arms(arms)
         if pair.first == arms[0].name
     }
-    frame = language_lines(wordings[1:], pairs, settings.confidence)
+    frame, how_decided = language_lines(wordings[1:], pairs, settings.confidence)
     if frame.empty:
         return Results()
     note = _CAUTION.format(n=1 + len(rival_concepts(concept)), concept=concept, among=_among(n_places(concept)))
@@ -157,8 +156,8 @@ def compare_languages(
                 LANGUAGES,
                 "Languages against English",
                 frame,
-                "Difference: language minus English, on the same seeds. p adjusted: McNemar’s test, after Holm over "
-                "all lines of this table. Form: grammatical gender of the wording.",
+                "Difference: language minus English, on the same seeds. p: McNemar’s exact test. Form: grammatical "
+                f"gender of the wording. {how_decided}",
             ),
         ),
         figures=drawable([_figure(frame)]),
@@ -166,48 +165,61 @@ def compare_languages(
     )
 
 
-def language_lines(wordings: Sequence[Wording], pairs: Mapping[str, Pair], confidence: float) -> pd.DataFrame:
-    """Return a line with a verdict for each wording and attribute; ``pairs`` by the name of the other arm."""
+def language_lines(
+    wordings: Sequence[Wording], pairs: Mapping[str, Pair], confidence: float
+) -> tuple[pd.DataFrame, str]:
+    """Return a line with a verdict for each wording and attribute, and how these were decided, as one family.
+
+    ``pairs`` by the name of the other arm.
+    """
     lines = [line for one in wordings if one.name in pairs for line in _lines(one, pairs[one.name], confidence)]
-    tested = [line for line in lines if not math.isnan(line["p"])]
-    for line, adjusted in zip(tested, holm([line["p"] for line in tested]) if tested else (), strict=True):
-        line["p adjusted"] = float(adjusted)
-        if adjusted <= LEVEL:
-            line["verdict"] = MORE if line["difference"] > 0 else LESS
-    return pd.DataFrame(lines)
+    gaps = [gap for _, gap in lines]
+    claims = decide_claims(gaps, confidence=confidence)
+    for (line, gap), claim in zip(lines, claims, strict=True):
+        line["verdict"] = line["verdict"] or claim.choose(MORE, LESS, NO_DIFFERENCE)
+        line |= claim_columns(gap, claim) | {WHY_NOT: claim.reason if claim.verdict == "not clear" else ""}
+    note = family_note(claims, "lines of this table")
+    return pd.DataFrame([line for line, _ in lines]), note + _OF_FAMILY if note else ""
 
 
-def _lines(wording: Wording, pair: Pair, confidence: float) -> Iterator[dict[str, Any]]:
-    """Yield a line for each attribute, before any correction."""
+_OF_FAMILY = " The table of differences also compares the other languages with each other, so its family is larger."
+
+
+def _lines(wording: Wording, pair: Pair, confidence: float) -> Iterator[tuple[dict[str, Any], Estimate]]:
+    """Yield a line for each attribute, before it is decided, and its difference from English."""
     english, other, at_first, at_second = pair
-    verdict = _understanding(english.recognised, other.recognised)
+    verdict = _understanding(english.recognised, other.recognised, confidence)
     recognised = math.nan if other.recognised is None else other.recognised.value
     for before, after in zip(english.scores, other.scores, strict=True):
         margins = np.stack([before.margins[at_first], after.margins[at_second]])
         margins = margins[:, ~np.isnan(margins).any(axis=0)]
         has_share = margins.size and not math.isnan(before.prevalence.value + after.prevalence.value)
         why = verdict or ("" if has_share else UNDEFINED)
-        test = None if why else prevalence_difference_test(*margins, confidence=confidence)
-        yield {
+        gap = (
+            Estimate.undefined(0, why) if why else prevalence_difference_test(*margins, confidence=confidence).estimate
+        )
+        line = {
             "attribute": before.attribute.name,
             "language": wording.language_name,
             "form": FORMS[wording.form],
-            "verdict": why or NO_DIFFERENCE,
+            "verdict": why,
             "P": after.prevalence.value,
             "P in English": before.prevalence.value,
-            **columns("difference", None if test is None else test.estimate, ends=""),
+            **columns("difference", gap, ends=""),
             "n": margins.shape[1],
-            "p": math.nan if test is None else test.p_value,
+            "p": math.nan,
             "p adjusted": math.nan,
+            "clear": "",
             "recognised": recognised,
             "recognised in English": math.nan if english.recognised is None else english.recognised.value,
             "prompt": wording.prompt,
         }
+        yield line, gap
 
 
-def _understanding(english: Estimate | None, other: Estimate | None) -> str:
+def _understanding(english: Estimate | None, other: Estimate | None, confidence: float) -> str:
     """Say why a language cannot be compared; "" if it was understood."""
-    if english is None or other is None or english.low <= (english.null_value or 0.0):
+    if english is None or other is None or decide_claims([english], confidence=confidence)[0].verdict != "above":
         return NOT_KNOWN  # the classifier does no better than chance on the English pictures
     return NOT_UNDERSTOOD if other.value < LEAST_RECOGNISED * english.value else ""
 
@@ -234,26 +246,45 @@ def _figure(frame: pd.DataFrame) -> StudyFigure:
 def languages_headline(frame: pd.DataFrame) -> str:
     """Say in a sentence or two which languages differ, and which were not understood."""
     sentences = []
+    is_adjusted = int(frame["p adjusted"].notna().sum()) > 1
     for name, lines in frame.groupby("attribute", sort=False):
         for verdict in (MORE, LESS):
             some = lines[lines["verdict"] == verdict]
             if len(some):
-                shares = some["P"].map(format_rate).tolist()
+                shares = [
+                    f"{format_rate(line['P'])} ({_gap(line)}, {state_p(line['p adjusted'], adjusted=is_adjusted)})"
+                    for line in some.to_dict("records")
+                ]
                 sentences.append(
                     f"“{name}” is seen {verdict} in {_and(_names(some))} than in English: {_and(shares)} against "
                     f"{format_rate(some['P in English'].iloc[0])}, on the same {int(some['n'].min())} seeds."
                 )
     compared = frame[~frame["verdict"].isin([NOT_UNDERSTOOD, NOT_KNOWN, UNDEFINED])]
     if not sentences and len(compared):
-        reach = 100 * float((compared["high"] - compared["low"]).max()) / 2
-        sentences.append(
-            f"{_and(_names(compared))}: no clear difference from English. With {int(compared['n'].min())} seeds a gap "
-            f"of up to about {reach:.0f} points is still possible."
-        )
+        sentences.append(_no_difference(compared))
     for verdict, words in ((NOT_UNDERSTOOD, "Not understood"), (NOT_KNOWN, "Not known whether understood")):
         if names := _names(frame[frame["verdict"] == verdict]):
             sentences.append(f"{words}, so not compared: {', '.join(names)}.")
     return " ".join(sentences) or "No attribute could be compared."
+
+
+def _no_difference(compared: pd.DataFrame) -> str:
+    largest = compared.sort_values("difference", key=abs, ascending=False).iloc[[0]]
+    (line,) = largest.to_dict("records")
+    reach = 100 * float(compared[["low", "high"]].abs().to_numpy().max())
+    shares = f"{format_rate(line['P'])} against {format_rate(line['P in English'])}"
+    reason = f" Not clear: {line[WHY_NOT]}." if line[WHY_NOT] else ""
+    return (
+        f"{_and(_names(compared))}: no clear difference from English. The largest gap: “{line['attribute']}” in "
+        f"{_and(_names(largest))}, {shares}: {_gap(line)}, n = {line['n']:,}.{reason} A gap of up to {reach:.0f} "
+        "points is still possible."
+    )
+
+
+def _gap(line: Mapping[Any, Any]) -> str:
+    """Return a difference in points with its interval."""
+    value, low, high = (typeset(100 * line[end], "+.0f") for end in ("difference", "low", "high"))
+    return f"{value} points [{low}, {high}]"
 
 
 def _names(lines: pd.DataFrame) -> list[str]:

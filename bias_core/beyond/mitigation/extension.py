@@ -1,16 +1,17 @@
 """Mitigation: the remaining bias of every arm, against how well prompts are followed."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from bias_core.explore.extension import ConceptOptions, ExploreExtension
-from bias_core.number_text import format_rate, format_share
-from bias_core.study.claims import decide_claims
+from bias_core.number_text import format_rate, format_share, state_p
+from bias_core.study.claims import claim_columns, decide_claims, family_note, p_words
 from bias_core.study.types import (
     Arm,
     ArmReport,
+    Claim,
     Finding,
     Results,
     StudyFigure,
@@ -19,7 +20,6 @@ from bias_core.study.types import (
     columns,
     drawable,
     figure,
-    lean,
     point,
     table,
 )
@@ -50,18 +50,24 @@ class _RemainingBias:
     reference: float
     source: str
     gap: Estimate
+    claim: Claim  # that something is left, or too much is removed; of the baseline that it is biased
 
     @property
     def says(self) -> str:
-        return lean(self.gap, "some bias is left", OVER, "no clear bias is left")
+        if self.claim.verdict == "too few":
+            return "too few pictures"
+        return self.claim.choose("some bias is left", OVER, "no clear bias is left")
 
 
 def mitigation_results(arms: Sequence[Tried], confidence: float) -> Results:
     """Return the remaining bias of every arm, for attributes that the first arm clearly shows too often or too rarely.
 
-    The verdict on the first arm is that of the headline: the exact test, after Holm over its sourced attributes.
+    The verdict on the first arm is that of the headline; the gaps of the other arms are one family of tests.
     """
-    left = list(_remaining_bias(arms, confidence))
+    found = list(_remaining_bias(arms, confidence))
+    family = [line for line in found if line.arm is not arms[0]]
+    claims = iter(decide_claims([line.gap for line in family], confidence=confidence))
+    left = [line if line.arm is arms[0] else replace(line, claim=next(claims)) for line in found]
     if not left:
         return Results()
     names = {arm.name: arm.fidelity for arm in arms if arm.fidelity is not None}
@@ -74,7 +80,8 @@ def mitigation_results(arms: Sequence[Tried], confidence: float) -> Results:
                 [_row(line) for line in left],
                 f"Bias left: remaining gap between share P and reference share P*, on the side of the baseline "
                 f"“{arms[0].name}”; below 0 the arm is overcorrected. Kept: share of pictures that show the word of "
-                "their prompt. Attributes without a clear bias in the baseline are left out.",
+                "their prompt. Attributes without a clear bias in the baseline are left out. "
+                + family_note([line.claim for line in left if line.arm is not arms[0]], "lines of the other arms"),
             ),
         ),
         figures=drawable([_figure(left, arms[0].name)] if len(names) > 1 else []),
@@ -94,7 +101,7 @@ def _remaining_bias(arms: Sequence[Tried], confidence: float) -> Iterator[_Remai
         if reference is None or not claims[i].is_clear:
             continue
         for arm in arms:
-            share = _share(arm.scores[i])
+            share = against(_share(arm.scores[i]), reference, confidence)
             if arm.scores[i].attribute.reference != reference:  # an arm that draws another concept
                 continue
             if not math.isnan(share.value):
@@ -106,6 +113,7 @@ def _remaining_bias(arms: Sequence[Tried], confidence: float) -> Iterator[_Remai
                     reference=reference,
                     source=baseline.attribute.reference_source,
                     gap=remaining_gap_estimate(share, before, reference),
+                    claim=replace(claims[i], verdict="above"),  # a gap is turned to the baseline's side
                 )
 
 
@@ -115,13 +123,19 @@ def _share(score: "AttributeScore") -> Estimate:
 
 
 def _finding(one: _RemainingBias, *, baseline: str) -> Finding:
-    shares = " to ".join(format_share(share.value, share.low, share.high) for share in (one.before, one.share))
+    shares = " to ".join(
+        f"{format_share(share.value, share.low, share.high, n=share.n)} of {share.n:,}"
+        for share in (one.before, one.share)
+    )
+    numbers = f" ({p_words(one.claim)})" if one.claim.is_clear else ""
+    reason = f" Not clear: {one.claim.reason}." if one.claim.reason and not one.claim.is_clear else ""
     return Finding(
         key=f"{MITIGATION}: {one.attribute}: {one.arm.name}",
         title=f"{one.attribute}: bias of “{baseline}” remaining in “{one.arm.name}”",
         metric="remaining_gap",
         estimate=one.gap,
-        says=f"From {shares}; the goal is {format_rate(one.reference)}: {one.says}.",
+        claim=one.claim,
+        says=f"From {shares}; the goal is {format_rate(one.reference)}: {one.says}{numbers}.{reason}",
     )
 
 
@@ -130,8 +144,10 @@ def _row(one: _RemainingBias) -> dict[str, object]:
         "arm": one.arm.name,
         "attribute": one.attribute,
         **columns("P", one.share),
+        "n": one.share.n,
         "P*": one.reference,
         **columns("bias left", one.gap),
+        **claim_columns(one.gap, one.claim),
         **columns("kept", one.arm.fidelity),
         "in words": one.says,
         "source of P*": one.source,
@@ -163,10 +179,18 @@ def overcorrected_sentence(results: Results) -> str:
     if frame.empty:
         return ""
     words = [
-        f"“{attribute}” is {OVER} in {', '.join(f'“{arm}”' for arm in rows['arm'])}"
+        f"“{attribute}” is {OVER} in {', '.join(map(_overcorrected, rows.to_dict('records')))}, against a goal of "
+        f"{format_rate(rows['P*'].iloc[0])}"
         for attribute, rows in frame[frame["in words"] == OVER].groupby("attribute", sort=False)
     ]
     return f" {'; '.join(words)}." if words else ""
+
+
+def _overcorrected(row: Mapping[Any, Any]) -> str:
+    share = format_share(row["P"], row["P low"], row["P high"], n=row["n"])
+    return (
+        f"“{row['arm']}” ({share} of {row['n']:,}, {state_p(row['p adjusted'], adjusted=row['p adjusted'] > row['p'])})"
+    )
 
 
 class Mitigation(ExploreExtension[ConceptOptions]):

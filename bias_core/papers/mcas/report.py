@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import compress, product
 from typing import Any, Literal
 
 import numpy as np
@@ -31,6 +31,7 @@ from bias_core.measures.relative_association import (
     relative_lean_over_encoders,
     text_relative_lean,
 )
+from bias_core.number_text import format_estimate, format_number, state_p
 from bias_core.prompts import fix_articles
 from bias_core.study.arm_comparison import (
     ARM,
@@ -39,13 +40,24 @@ from bias_core.study.arm_comparison import (
     marks_over_arms,
     mean_sample,
     ranks_over_arms,
+    sets_sample,
     table_over_arms,
+)
+from bias_core.study.claims import (
+    NO_CLAIM,
+    claim_columns,
+    decide_claims,
+    family_note,
+    p_words,
+    require_units,
+    without_fixed_n,
 )
 from bias_core.study.design import ReportTexts
 from bias_core.study.report_text import table_of
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import (
     ArmReport,
+    Claim,
     Design,
     Finding,
     Results,
@@ -57,7 +69,6 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
-    lean,
     listed,
     mark,
     options_in,
@@ -76,7 +87,7 @@ _PERSON = re.compile(r"\b(person|people|child|children)\b", re.I)
 _BEFORE_NOUN = re.compile(r"^(?:.*?\bof\s+)?(?:(?:an?|the|one)\s+)?", re.I)
 _TARGET = "target"  # kind of the pictures of targets
 _NO_POLES = "its poles were not drawn"
-_SAME = "No clear difference from the words."
+_TOO_FEW = "Too few pictures to tell."
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -225,35 +236,41 @@ def places_of(
         of_texts.append([*(sentence[None] for sentence in sentences), *of_words])
     readings = [[embedded[part.to_numpy()] for part in parts] for embedded in rows.values()]
     prompts = [None, None, None, groups.get("a"), groups.get("b")]
-    pictures = relative_lean_over_encoders(readings, groups=prompts, confidence=data.settings.confidence)
+    confidence = data.settings.confidence
     texts = text_relative_lean(of_texts)
-    difference = relative_lean_difference_estimate(pictures, texts)
+    null_value = 0.0 if math.isnan(texts) else texts
+    pictures = relative_lean_over_encoders(readings, groups=prompts, null_value=null_value, confidence=confidence)
+    difference = relative_lean_difference_estimate(pictures, texts, confidence=confidence)
     units = [list(frame.loc[part, "unit"]) for part in parts]
+    n = int(parts[0].sum())
     return Places(
         pictures=pictures,
         texts=texts,
-        difference=difference,
-        amplification=log_amplification_estimate(pictures, texts),
+        difference=require_units(difference, n),
+        amplification=require_units(log_amplification_estimate(pictures, texts, confidence=confidence), n),
         sample=None if math.isnan(difference.value) else _sample(readings, units, texts),
     )
 
 
 def _sample(readings: Sequence[Sequence[np.ndarray]], units: Sequence[Sequence[str]], texts: float) -> Sample:
-    """Return the sample of δ′ over the pictures of all five sets, weighted by their counts in a resample."""
-    sizes = [len(names) for names in units]
-    to_a, to_b = (
-        [np.mean([reading[i] @ reading[side].T for reading in readings], axis=0) for i in range(3)] for side in (3, 4)
-    )
+    """Return the sample of δ′ over the pictures of all five sets: the target's, its poles', and those of both sides."""
 
-    def of_counts(times: np.ndarray) -> np.ndarray:
-        counts = np.split(times, np.cumsum(sizes)[:4], axis=1)
-        *sides, a, b = (count / count.sum(axis=1, keepdims=True) for count in counts)
-        score, pole_a, pole_b = (
-            ((part @ to_a[i]) * a).sum(axis=1) - ((part @ to_b[i]) * b).sum(axis=1) for i, part in enumerate(sides)
-        )
-        return np.asarray((2 * score - pole_a - pole_b) / (pole_a - pole_b) - texts)
+    def difference(means: Sequence[np.ndarray]) -> np.ndarray:
+        *places, a, b = means
+        score, pole_a, pole_b = (((place * (a - b)).sum(axis=1)) for place in places)
+        apart = np.where(pole_a > pole_b, pole_a - pole_b, np.nan)
+        return np.asarray((2 * score - pole_a - pole_b) / apart - texts)
 
-    return counted_sample([unit for part in units for unit in part], of_counts)
+    return sets_sample(units, side_by_side(readings), difference)
+
+
+def side_by_side(readings: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+    """Return each set of embeddings by all encoders together, ``(n, d)``: its cosines are their means over encoders.
+
+    >>> side_by_side([[np.array([[1.0]])], [np.array([[0.6, 0.8]])]])[0].round(3)
+    array([[0.707, 0.424, 0.566]])
+    """
+    return [np.hstack(rows) / math.sqrt(len(readings)) for rows in zip(*readings, strict=True)]
 
 
 def place_columns(places: Places | None) -> dict[str, Any]:
@@ -270,19 +287,27 @@ def place_columns(places: Places | None) -> dict[str, Any]:
     }
 
 
-def target_finding(name: str, title: str, places: Places, sides: Sides) -> Finding:
-    """Return the finding δ′ of a target."""
+def target_finding(name: str, title: str, places: Places, sides: Sides, claim: Claim) -> Finding:
+    """Return the finding δ′ of a target, with what may be claimed of it."""
     a, b = sides.called
-    says = lean(
-        places.difference,
-        f"Its pictures are closer to {a} than its words are.",
-        f"Its pictures are closer to {b} than its words are.",
-        _SAME,
+    undefined = f"Undefined: {places.difference.note}."
+    is_undefined = math.isnan(places.difference.value)
+    *clear, unclear = _closer(a, b, "Its pictures", "its words are")
+    unclear = _TOO_FEW if claim.verdict == "too few" else unclear
+    return finding(
+        f"difference {name}", title, "relative_lean_difference", places.difference, undefined * is_undefined,
+        claim=claim, sample=places.sample,
+        readings=() if is_undefined else (*clear, unclear),
+    )  # fmt: skip
+
+
+def _closer(a: str, b: str, pictures: str, words: str) -> tuple[str, str, str]:
+    """Return the readings of δ′."""
+    return (
+        f"{pictures} are closer to {a} than {words}.",
+        f"{pictures} are closer to {b} than {words}.",
+        "No clear difference from the words.",
     )
-    if math.isnan(places.difference.value):
-        says = f"Undefined: {places.difference.note}."
-    key = f"difference {name}"
-    return finding(key, title, "relative_lean_difference", places.difference, says, sample=places.sample)
 
 
 def group_findings(
@@ -308,19 +333,18 @@ def group_findings(
 
     ratio = counted_sample(keywords, of_counts)
     a, b = sides.called
-    says = lean(
-        difference,
-        f"The pictures are closer to {a} than the words are.",
-        f"The pictures are closer to {b} than the words are.",
-        _SAME,
-    )
     left_out = len(members) - len(measured)
-    says += f" Targets without δ′: {left_out}." * bool(left_out)
+    has_ratio = not math.isnan(amplification.value)
     return columns("mean δ′", difference) | columns("α′ of all", amplification), [
-        finding(f"difference {group}", f"{name}, mean δ′", "relative_lean_difference", difference, says, sample=gains),
+        finding(
+            f"difference {group}", f"{name}, mean δ′", "relative_lean_difference", difference,
+            f"Targets without δ′: {left_out}." * bool(left_out), sample=gains,
+            readings=_closer(a, b, "The pictures", "the words are"),
+        ),
         finding(
             f"amplification {group}", f"{name}, α′", "log_amplification", amplification, _times(amplification),
-            sample=None if math.isnan(amplification.value) else ratio,
+            sample=ratio if has_ratio else None,
+            readings=("Clearly stronger.", "Clearly weaker.", "No clear difference in strength.") if has_ratio else (),
         ),
     ]  # fmt: skip
 
@@ -328,9 +352,8 @@ def group_findings(
 def _times(amplification: Estimate) -> str:
     if math.isnan(amplification.value):
         return f"Undefined: {amplification.note}."
-    strength = f"{math.exp(amplification.value):.2f} times as strong as that of the words"
-    clear = lean(amplification, "clearly stronger", "clearly weaker", "no clear difference")
-    return f"The association of the pictures is {strength}: {clear}."
+    strength = format_number(math.exp(amplification.value), *np.exp([amplification.low, amplification.high]))
+    return f"The association of the pictures is {strength} times as strong as that of the words."
 
 
 TEXTS = ReportTexts(__file__)
@@ -366,19 +389,41 @@ class Target:
         return not math.isnan(self.bias.bias_amplification.value) and abs(self.bias.text_text) < MINIMUM_TEXT_TEXT
 
 
-def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]) -> Results:
-    """Return findings, tables and figures."""
+def family(finding: Finding) -> str | None:
+    """Return the family of a number: that of its measure, over targets or over groups of them.
+
+    Nothing is claimed of δ and α, which have no direction and are above 0 by chance alone.
+    """
+    measure, _, of = finding.key.partition(" ")
+    return None if measure in ("delta", "alpha") else f"{measure} {'of groups' if of in GROUPS else 'of targets'}"
+
+
+def _decide(numbers: Sequence[Estimate], settings: StudySettings, *, fixed_n: bool) -> list[Claim]:
+    """Return the claims on one family of numbers; undefined ones are left out of it."""
+    is_defined = [not math.isnan(number.value) for number in numbers]
+    tested = [number if fixed_n else without_fixed_n(number) for number in compress(numbers, is_defined)]
+    claims = iter(decide_claims(tested, confidence=settings.confidence))
+    return [next(claims) if defined else NO_CLAIM for defined in is_defined]
+
+
+def report_of(design: Design, settings: StudySettings, targets: Sequence[Target], *, fixed_n: bool = True) -> Results:
+    """Return findings, tables and figures; without ``fixed_n`` nothing is tested."""
     model, sides = options_in(settings, InternalBiasOptions).published_model, sides_of(settings)
     a, b = sides.called
     members = {group: [target for target in targets if group in (target.dominated, "overall")] for group in GROUPS}
     summaries = [_summary(design, settings, group, of) for group, of in members.items() if of]
-    says = f"Closer to {a}.", f"Closer to {b}.", "No clear association with either side."
+    placed = [one.places for one in targets if one.places is not None]
+    shifts = iter(_decide([places.difference for places in placed], settings, fixed_n=fixed_n))
+    claims = [NO_CLAIM if one.places is None else next(shifts) for one in targets]
+    of_mcas = _decide([one.scores.mcas_interval for one in targets], settings, fixed_n=fixed_n)
+    has_shift = any(not math.isnan(places.difference.value) for places in placed)
+    headed, tested = (claims, "δ′") if has_shift else (of_mcas, "MCAS")
     repaired = [one for _, findings in summaries for one in findings if one.key.split()[0] in REPAIRED]
     return Results(
         findings=(
             *(
-                target_finding(one.keyword, f"{_title(one)}: δ′", one.places, sides)
-                for one in targets
+                target_finding(one.keyword, f"{_title(one)}: δ′", one.places, sides, claim)
+                for one, claim in zip(targets, claims, strict=True)
                 if one.places is not None
             ),
             *repaired,
@@ -388,22 +433,33 @@ def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]
                     f"{_title(one)}: MCAS",
                     "composite_association",
                     one.scores.mcas_interval,
-                    lean(one.scores.mcas_interval, *says),
+                    claim=claim,
+                    readings=(f"Closer to {a}.", f"Closer to {b}.", _unclear(claim)),
                     published=_mcas(one, model),
                     sample=one.sample,
                 )
-                for one in targets
+                for one, claim in zip(targets, of_mcas, strict=True)
             ),
             *(one for _, findings in summaries for one in findings if one not in repaired),
         ),
         tables=(
-            TEXTS.table("table3", map(_row, targets), a=a, b=b),
+            TEXTS.table(
+                "table3",
+                [_row(target, claim, tested) for target, claim in zip(targets, headed, strict=True)],
+                a=a,
+                b=b,
+                clear=family_note(headed, f"numbers {tested}"),
+            ),
             TEXTS.table("scores", [row for target in targets for row in _score_rows(target, f"{a} and {b}")]),
             TEXTS.table("table4", [*(row for row, _ in summaries), *_printed_rows(design, sides.names)]),
         ),
         figures=drawable(_figures(targets, model, sides.called)),
         notes=_notes(design, targets),
     )
+
+
+def _unclear(claim: Claim) -> str:
+    return _TOO_FEW if claim.verdict == "too few" else "No clear association with either side."
 
 
 def _title(target: Target) -> str:
@@ -414,14 +470,18 @@ def _mcas(target: Target, model: str) -> float | None:
     return target.published.get(model, {}).get("mcas")
 
 
-def _row(target: Target) -> dict[str, Any]:
+def _row(target: Target, claim: Claim, tested: str) -> dict[str, Any]:
+    """Return the line of Table 3 of a target, with the claim on the ``tested`` number, δ′ or MCAS."""
     scores, bias = target.scores, target.bias
+    shift = None if target.places is None else target.places.difference
+    number = scores.mcas_interval if tested == "MCAS" or shift is None else shift
     row: dict[str, Any] = {
         "type": target.category,
         "target": target.keyword,
         "dominated": target.dominated,
         **place_columns(target.places),
         **columns("MCAS", scores.mcas_interval),
+        **claim_columns(number, claim),
         **columns("δ", bias.diffusion_bias),
         **columns("α", bias.bias_amplification),
         "why no α": bias.bias_amplification.note if math.isnan(bias.bias_amplification.value) else "",
@@ -483,12 +543,7 @@ def _summary(
     parts = (
         ("delta", "diffusion_bias", delta, "A mean of absolute values, so it is never 0; δ′ has a direction."),
         ("mean_mcas", "composite_association", mean_lean, _CANCEL.format(sides.called[0]) * (group == "overall")),
-        (
-            "alpha",
-            "bias_amplification",
-            alpha,
-            _alpha_says(alpha, summary.n_undefined, n_doubtful, printed.get("misprint")),
-        ),
+        ("alpha", "bias_amplification", alpha, _alpha_says(summary.n_undefined, n_doubtful, printed.get("misprint"))),
     )
     return row, repaired + [
         finding(f"{key} {group}", f"{name}, mean {SIGNS[key]}", metric, mean, says, published=published, sample=sample)
@@ -498,12 +553,8 @@ def _summary(
     ]
 
 
-def _alpha_says(alpha: Estimate, n_undefined: int, n_doubtful: int, misprint: str | None) -> str:
-    says = []
-    if alpha.low <= 1 <= alpha.high:
-        says.append("Not clearly stronger or weaker than the association of the texts.")
-    elif not math.isnan(alpha.value):
-        says.append(f"On average {'stronger' if alpha.value > 1 else 'weaker'} than the association of the texts.")
+def _alpha_says(n_undefined: int, n_doubtful: int, misprint: str | None) -> str:
+    says = ["A mean of absolute values, which are large where the texts’ association is near 0; α′ is tested."]
     if n_doubtful:
         says.append(f"Targets with hardly any association in the text, so that α is always large: {n_doubtful}.")
     if n_undefined:
@@ -608,21 +659,49 @@ def compare_internal_bias(settings: StudySettings, arms: Sequence[ArmReport]) ->
 
 
 def headline(report: StudyReport) -> str:
-    """Say towards which side pictures shift each target; without poles, with which side they associate it."""
-    table, called = table_of(report, "table3").frame, sides_of(report.settings).called
+    """Say towards which side pictures shift each target, and if they amplify; without poles, how targets associate."""
+    table = table_of(report, "table3").frame
     if table["δ′"].isna().all():
-        return _headline(table, "MCAS", "Text and pictures together (MCAS) associate", "with", called)
+        return _headline(report, table, "MCAS", ("Text and pictures together (MCAS)", "associate", "with"))
     shifted = table.dropna(subset=["δ′"])
-    return _headline(shifted, "δ′", "Compared with their prompts (δ′), pictures shift", "towards", called)
+    says = _headline(report, shifted, "δ′", ("Compared with their prompts (δ′), pictures", "shift", "towards"))
+    return f"{says} {_amplification_words(report)}".strip()
 
 
-def _headline(table: pd.DataFrame, column: str, what: str, to: str, called: tuple[str, str]) -> str:
-    """Say the side of each target by the intervals of a column; ``to`` is the preposition of the verb in ``what``."""
-    to_a = table.loc[table[f"{column} low"] > 0, "target"].tolist()
-    to_b = table.loc[table[f"{column} high"] < 0, "target"].tolist()
-    rest = len(table) - len(to_a) - len(to_b)
-    sides = [f"{listed(names)} {to} {side}" for side, names in zip(called, (to_a, to_b), strict=True) if names]
-    if not sides:
-        none = f"none of {len(table)} targets clearly {to} {' or '.join(called)}"
-        return f"{what} {none}; this does not prove that there is no bias."
-    return f"{what} {', and '.join(sides)}{f'; no clear direction for the other {rest}' if rest else ''}."
+def _headline(report: StudyReport, table: pd.DataFrame, column: str, words: tuple[str, str, str]) -> str:
+    """Name the targets of each side by their claims; ``words`` are a subject, its verb, and the verb's preposition."""
+    if "clear" not in table:  # a report of version 0.1.0
+        return ""
+    (what, verb, to), called = words, sides_of(report.settings).called
+    rows = table.assign(size=table[column].abs()).sort_values("size", ascending=False, kind="stable")
+    clear = rows[rows["clear"] == "yes"]
+    lead = (rows if clear.empty else clear).iloc[0]
+    number = format_estimate(lead[column], lead[f"{column} low"], lead[f"{column} high"], n=lead["n"])
+    p = f", {state_p(lead['p adjusted'], adjusted=len(table) > 1)}" if lead["clear"] == "yes" else ""
+    which = f"{'Largest: ' * (len(table) > 1)}{lead['target']}"
+    says = f"{which}, {column} = {number}, n = {lead['n']} pictures{p}."
+    if clear.empty:
+        key = f"{'mcas' if column == 'MCAS' else 'difference'} {lead['target']}"
+        claim = next(finding.claim for finding in report.results.findings if finding.key == key) or NO_CLAIM
+        reason = f" Not clear: {claim.reason}." if claim.reason else ""
+        if claim.verdict == "too few":
+            return f"Too few pictures to tell which side targets {verb} {to}: {claim.reason}. {says}"
+        clearly = f"{what} of none of {len(table)} targets clearly {verb} {to} {' or '.join(called)}"
+        return f"{clearly}, which does not prove that there is no bias. {says}{reason}"
+    named = [clear.loc[sign * clear[column] > 0, "target"].tolist() for sign in (1, -1)]
+    sides = [f"{listed(names)} {to} {side}" for side, names in zip(called, named, strict=True) if names]
+    n_rest = len(table) - len(clear)
+    rest = f"; no clear direction for the other {n_rest} of {len(table)}" if n_rest else ""
+    return f"{what} clearly {verb} {', and '.join(sides)}{rest}. {says}"
+
+
+def _amplification_words(report: StudyReport) -> str:
+    """Return α′ of all targets with what is claimed of it; "" if it is undefined."""
+    found = next((f for f in report.results.findings if f.key == "amplification overall"), None)
+    if found is None or found.claim is None or math.isnan(found.estimate.value):
+        return ""
+    alpha = found.estimate
+    number = format_estimate(alpha.value, alpha.low, alpha.high, n=alpha.n)
+    clear = found.claim.choose("clearly stronger", "clearly weaker", "no clear difference")
+    p = f", {p_words(found.claim)}" if found.is_clear else ""
+    return f"Strength of all {alpha.n} associations together (α′ = {number}{p}): {clear}."

@@ -15,24 +15,37 @@ from bias_core.papers.mcas.report import (
     InternalBiasOptions,
     Target,
     compare_internal_bias,
+    family,
     headline,
     places_of,
     pole_shots,
     report_of,
+    side_by_side,
     sides_of,
 )
 from bias_core.prompts import fill_template
-from bias_core.study.arm_comparison import lean_sample
+from bias_core.study.arm_comparison import sets_sample
 from bias_core.study.classifiers import Reader
 from bias_core.study.design import check_count, find_design, read_table
 from bias_core.study.image_rows import scaled, thinned
 from bias_core.study.study import Measuring, RunSize, Study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import ArmReport, Design, Results, Shot, StudyReport, StudySettings, options_in
+from bias_core.study.types import (
+    ArmReport,
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyReport,
+    StudySettings,
+    listed,
+    options_in,
+)
 
 FEWEST_TARGETS = 3  # of a side
 OWN_NAME = "own-targets"
 MOST_TARGETS = 40
+_KINDS, _FEW_TARGETS = ("occupation", "sport", "object", "scene"), 3  # of the paper; those that a summary lists
 MOST_PICTURES = 100
 
 
@@ -99,19 +112,19 @@ def _measured(
         more |= {f"groups_{side}": frame.loc[part, "prompt"] for side, part in zip("ab", parts[1:], strict=True)}
     words_of = _attribute_words(design, settings)
     groups = {side: more[f"groups_{side}"] for side in "ab" if f"groups_{side}" in more}
-    scores, terms = [], []
+    scores, readings = [], []
     for encoder, embedded in rows.items():
         x, a, b = (embedded[part] for part in parts)
         text = data.texts([target[options.text_targets]], encoder)
         words = [data.texts(of_side, encoder) for of_side in words_of.values()]
         scores.append(composite_association(x, text, a, b, *words, **more))
-        lean = words[0].mean(axis=0) - words[1].mean(axis=0)
-        terms.append((x @ a.T, x @ b.T, x @ lean, a @ text[0], b @ text[0], text[0] @ lean))
-    to_a, to_b, of_targets, of_a, of_b, constant = (
-        sum(term.astype(float) for term in column) / len(terms) for column in zip(*terms, strict=True)
-    )
-    x_units, a_units, b_units = (list(frame.loc[part, "unit"]) for part in parts)
-    sums: dict[str, Any] = {"of_targets": of_targets, "of_a": of_a, "of_b": of_b, "constant": float(constant)}
+        readings.append((x, a, b, text, words[0].mean(axis=0)[None] - words[1].mean(axis=0)))
+    *pictures, text_rows, lean = side_by_side(readings)
+
+    def mcas(means: Sequence[np.ndarray]) -> np.ndarray:
+        of_x, of_a, of_b = means
+        return np.asarray(((of_x + text_rows) * (of_a - of_b + lean)).sum(axis=1))
+
     mean = mean_over_encoders(scores, confidence=confidence)
     truths = data.truths(frame[parts[0]])
     on_record = [truth for truth in truths if truth is not None and sides.names == GENDERS]
@@ -120,7 +133,7 @@ def _measured(
         scores=mean,
         places=places_of(target, rows, data, words_of, groups),
         bias=internal_bias(mean, minimum_text_text=options.minimum_text_text, confidence=confidence),
-        sample=lean_sample((x_units, a_units, b_units), to_a, to_b, **sums),
+        sample=sets_sample([list(frame.loc[part, "unit"]) for part in parts], pictures, mcas),
         men=data.services.shown("a photo of a man", on_record) if on_record and len(on_record) == len(truths) else None,
         published=published,
     )
@@ -159,8 +172,6 @@ def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:
         name=OWN_NAME,
         title="Bias inside the model, for your own targets",
         where="Eq. 1 to 5, with your own targets",
-        summary=f"The association of {', '.join(keywords)} with men or women, as text and as pictures, and the shift "
-        "from one to the other.",
         data=data,
         images_per_prompt=n,
         options={**paper.options, "targets": keywords},
@@ -184,6 +195,21 @@ class InternalBias(Study):
     kind = "internal_bias"
     options = InternalBiasOptions
     fewest_when_stopped = 1
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the targets, the two sides and the scores."""
+        targets, sides = _targets(self.design, settings), sides_of(settings)
+        kinds = [f"{kind}s" for kind in _KINDS if any(target["category"] == kind for target in targets)]
+        drawn = listed([f"“{target['keyword']}”" for target in targets], last=" and ")
+        if len(targets) > _FEW_TARGETS and kinds:
+            drawn = f"{len(targets)} {' and '.join(filter(None, (', '.join(kinds[:-1]), kinds[-1])))}"
+        scores = "the paper's scores (MCAS, δ, α)"
+        if options_in(settings, InternalBiasOptions).poles:
+            scores = f"shift and amplification (δ′, α′), and {scores}"
+        words = dict(zip(("side_a", "side_b"), sides.called, strict=True)) | {"drawn_targets": drawn, "scores": scores}
+        if sides.names != GENDERS:
+            words["wording"] = f"pictures of {' and '.join(sides.called)} instead of men and women"
+        return words
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of the targets, and of men and women."""
@@ -226,7 +252,7 @@ class InternalBias(Study):
         kinds = data.frame["kind"].to_numpy()
         leans = [association(*(each[kinds == kind] for kind in ("target", *sides.names))) for each in rows.values()]
         data.keep(data.frame[kinds == "target"], margin=np.mean(leans, axis=0))  # II is the mean of these
-        return report_of(self.design, settings, targets)
+        return report_of(self.design, settings, targets, fixed_n=data.fixed_n)
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
         """Return the averaged encoders."""
@@ -243,6 +269,10 @@ class InternalBias(Study):
         note = f"{n:,} of them targets worded for {a} and for {b}, which the paper does not draw"
         return RunSize(note=note if n else "")
 
+    def family(self, finding: Finding) -> str | None:
+        """Return the family of a number: one for each measure, over targets or over groups of them."""
+        return family(finding)
+
     def headline(self, report: StudyReport) -> str:
-        """Return the overall bias."""
+        """Say towards which side pictures shift the targets."""
         return headline(report)

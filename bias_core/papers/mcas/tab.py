@@ -73,6 +73,7 @@ class InternalTab(CloserLook):
             scores={score["score"]: score for score in mine.to_dict("records")},
             reach=1.08 * float(scores[["value", "low", "high"]].abs().max().max()),
             row=row.iloc[0].to_dict(),
+            says=next((f.says for f in report.results.findings if f.key == f"difference {key}"), ""),
             prompts=[] if frame is None else frame.loc[frame["keyword"] == key, "prompt"].tolist(),
         )
 

@@ -12,7 +12,7 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.alignment import image_direction
 from bias_core.measures.sequential import against, share_interval
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate, stereotype_score
-from bias_core.prompts import fill_template
+from bias_core.prompts import SLOT, fill_template
 from bias_core.study.answers import answers_counted, check_words, majority
 from bias_core.study.arm_comparison import mean_sample, share_test
 from bias_core.study.attribute_scores import AttributeScore, score_attributes
@@ -33,6 +33,7 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     finding,
+    listed,
     options_in,
 )
 from bias_core.types import Attribute, Estimate
@@ -40,6 +41,7 @@ from bias_core.values import Options, option_values, setting, settings_class
 
 FEWEST_PICTURES = 8
 PLAIN = "doctor"
+_FEW_NATIONALITIES = 3  # that a summary names
 _NOTABLE = 0.005
 
 
@@ -146,6 +148,17 @@ def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
     if unknown := [name for name in names if name not in all_names]:
         raise InvalidInput(f"{design.name} has no nationality {', '.join(unknown)}; it has {', '.join(all_names)}")
     return names
+
+
+def shown_words(design: Design, settings: StudySettings) -> dict[str, str]:
+    """Return what the pictures show, in words: people of the nationalities, or the user's own concepts."""
+    names = wanted_nationalities(design, settings)
+    templates = design.data["templates"][options_in(settings, NationalityOptions).templates]
+    if not all(f"{SLOT} person" in template for template in templates):
+        return {"shown": listed([f"“{name}”" for name in names], last=" and ")}
+    if len(names) > _FEW_NATIONALITIES:
+        return {"shown": f"people of {len(names)} nationalities"}
+    return {"shown": f"{listed(names, last=' and ')} people"}
 
 
 def own_attributes(design: Design, nationality: str) -> list[Attribute]:

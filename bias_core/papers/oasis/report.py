@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from bias_core.measures.agreement import kendall_tau
-from bias_core.measures.intervals import fewest_signs, smallest_p_value, with_p_through_ends
+from bias_core.measures.intervals import smallest_p_value, with_p_through_ends
 from bias_core.measures.propagation import StepsSeen
 from bias_core.number_text import format_change, format_estimate, format_given, format_share, state_p
 from bias_core.papers.oasis.prompt_search import PERMUTATIONS
-from bias_core.study.claims import p_words
+from bias_core.study.claims import NO_CLAIM, fewest_units, p_words
 from bias_core.study.design import ReportTexts
 from bias_core.study.report_text import table_of
 from bias_core.study.types import (
@@ -49,18 +49,16 @@ def steps_headline(report: StudyReport) -> str:
     if clear:
         which = f"{len(clear)} of {n} attributes {'is' if len(clear) == 1 else 'are'}" if n > 1 else "The attribute is"
         return f"{which} clearly {base}, over all steps of {n_seeds} seeds: {listed(clear, '; ')}."
+    key = f"{rows[0]['nationality']} {rows[0]['attribute']}"
+    claim = next(finding.claim for finding in report.results.findings if finding.key == key) or NO_CLAIM
     says = f"With {n_seeds} seeds, {f'none of {n} attributes is' if n > 1 else 'the attribute is not'} clearly {base}."
+    reason = f" Not clear: {claim.reason}." if claim.verdict == "not clear" and claim.reason else ""
     if (table["clear"] == "too few").all():
-        needed = fewest_signs((1 - report.settings.confidence) / min(n, MOST_IN_HOLM))
         says = (
             f"Of {n_seeds} seed{'s' * (n_seeds > 1)}, too few, it cannot be told whether "
-            f"{f'any of {n} attributes' if n > 1 else 'the attribute'} is {base}: at least {needed} are needed."
+            f"{f'any of {n} attributes' if n > 1 else 'the attribute'} is {base}: at least "
+            f"{fewest_units(claim) if claim.n_tests else 2} are needed."
         )
-    key = f"{rows[0]['nationality']} {rows[0]['attribute']}"
-    claim = next(finding.claim for finding in report.results.findings if finding.key == key)
-    reason = (
-        f" Not clear: {claim.reason}." if claim is not None and claim.verdict == "not clear" and claim.reason else ""
-    )
     return f"{says} {'Farthest: ' if n > 1 else ''}{_gain_words(rows[0], n)}.{reason}"
 
 
@@ -104,7 +102,8 @@ def texts_headline(report: StudyReport) -> str:
         ]
         says += [f"{what}: {listed(named, '; ')}."] if named else []
     if len(by_word["too few"]):
-        level = (1 - report.settings.confidence) / min(int((all_texts["clear"] != "").sum()), MOST_IN_HOLM)
+        n_tests = int((all_texts["clear"] != "").sum())
+        level = (1 - report.settings.confidence) / (n_tests if n_tests <= MOST_IN_HOLM else 1)
         says.append(f"About {_times_needed(by_word['too few'], level)} times as many pictures are needed.")
     return " ".join(says)
 

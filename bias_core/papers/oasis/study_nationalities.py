@@ -35,6 +35,7 @@ from bias_core.papers.oasis.cells import (
     people_labels,
     read_concepts,
     share_claims,
+    shown_words,
     wanted_nationalities,
 )
 from bias_core.papers.oasis.report import BEYOND, doctors_headline, stereotypes_headline, users_headline
@@ -430,6 +431,11 @@ class NationalityStereotypes(_NationalityStudy):
     kind = "nationality_stereotypes"
     options = StereotypeOptions
 
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return what the pictures show, and ζ."""
+        zeta = f"{options_in(settings, StereotypeOptions).threshold:g}"
+        return {**shown_words(self.design, settings), "zeta": zeta}
+
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of each nationality; refuse options that cannot be used."""
         options = options_in(settings, StereotypeOptions)
@@ -632,6 +638,10 @@ class StereotypesByInternetUsers(_NationalityStudy):
     kind = "stereotypes_by_internet_users"
     options = UserOptions
 
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return what the pictures show, with further countries."""
+        return shown_words(*with_further_users(self.design, settings))
+
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of each nationality; refuse one without known internet users or any P*."""
         self.design, settings = with_further_users(self.design, settings)
@@ -678,6 +688,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
         for row, estimate, claim in zip(rows, beyond, claims, strict=True):
             row |= columns(BEYOND, estimate) | claim_columns(estimate, claim)
         frame = pd.DataFrame(rows)
+        assumed = list(frame.loc[frame[BEYOND].isna(), "nationality"])
         return Results(
             findings=tuple(findings),
             tables=(
@@ -690,6 +701,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
                 *([TEXTS.note("three")] if len(read) == _THREE else []),
                 TEXTS.note("other attributes"),
                 *([TEXTS.note("further users", users="; ".join(own_users))] if own_users else []),
+                *([TEXTS.note("assumed rates", names=", ".join(assumed))] if assumed else []),
             ),
         )
 

@@ -36,6 +36,7 @@ from bias_core.papers.oasis.cells import (
     nationality_shots,
     own_attributes,
     read_cells,
+    shown_words,
     wanted_nationalities,
 )
 from bias_core.papers.oasis.report import (
@@ -441,6 +442,10 @@ class Propagation(Study):
     kind = "propagation"
     options = PropagationOptions
     judged = "attributes"
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return what the pictures show."""
+        return shown_words(self.design, settings)
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return a picture per seed and nationality; refuse models that cannot be traced."""

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,13 @@ from bias_core.measures.clustering import MAX_CLUSTERS, spectral_clusters
 from bias_core.measures.intervals import smallest_p_value
 from bias_core.measures.stereotype import attribute_prevalence
 from bias_core.number_text import typeset
-from bias_core.papers.oasis.cells import NationalityOptions, nationality_shots, own_attributes, wanted_nationalities
+from bias_core.papers.oasis.cells import (
+    NationalityOptions,
+    nationality_shots,
+    own_attributes,
+    shown_words,
+    wanted_nationalities,
+)
 from bias_core.papers.oasis.prompt_search import (
     PERMUTATIONS,
     OptimisedPrompt,
@@ -550,6 +556,19 @@ class OptimisedPrompts(Study):
 
     kind = "optimised_prompts"
     options = PromptSearchOptions
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return what the pictures show, the clusters that are searched, and if pictures are drawn from the texts."""
+        options = options_in(settings, PromptSearchOptions)
+        searched = f"the {options.max_clusters} largest are"
+        return {
+            **shown_words(self.design, settings),
+            "grouped": f"{options.n_clusters}" if options.n_clusters else "as many as the largest eigengap tells",
+            "searched": ", ".join(options.clusters) + " are" if options.clusters else searched,
+            "kept": str(options.beam_width),
+            "tried": str(options.n_candidates),
+            "drawing": ", then draws pictures from the best text" if options.n_generated else "",
+        }
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of each nationality; refuse clusters that cannot exist."""

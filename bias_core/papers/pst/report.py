@@ -19,11 +19,21 @@ from bias_core.measures.paired_stereotype import (
     stereotype_gap,
     stereotype_test_score,
 )
-from bias_core.number_text import format_change, format_number, format_p, format_share
+from bias_core.number_text import format_change, format_number, format_share
 from bias_core.papers.pst import labelling
 from bias_core.papers.pst.labelling import BY_HAND, LABELLED, RATERS_SPLIT, LabellingOptions
 from bias_core.study.answers import AUTOMATIC
 from bias_core.study.arm_comparison import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
+from bias_core.study.claims import (
+    NO_CLAIM,
+    WHY_NOT,
+    claim_columns,
+    decide_claims,
+    decide_findings,
+    family_note,
+    fewest_units,
+    p_words,
+)
 from bias_core.study.corrected import kappa_finding
 from bias_core.study.design import ReportTexts
 from bias_core.study.label_tasks import SINGLE
@@ -40,53 +50,108 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
+    finding_rows,
     intervals,
     listed,
     options_in,
 )
 from bias_core.types import Estimate
 
-_FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired")
 FURTHER = "further-"
 """Start of the keys of findings on further attributes."""
-_THEN = ("difference_occupation", "difference_power", "difference", "gap_overall", "gap")
+_STATED: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "paired_overall": ("In pictures of two", ("gap_overall",)),
+    "plain_occupation": ("In pictures of two occupations", ("difference_occupation",)),
+    "plain_power": ("In pictures of two roles of power", ("difference_power",)),
+    "paired": ("In pictures of two", ("difference", "gap")),
+}
+"""Scores in pictures of two that headlines state: where, and the change that is stated with each, the first known."""
+_PARTS = ("paired_", "gap_")
+"""Starts of the keys of scores and gaps of one stereotype or level."""
+_FAMILIES = {
+    "stereotype_test_score": "scores", "stereotype_gap": "scores", "order_effect": "effects", "kendall_tau": "order",
+}  # fmt: skip
+
+
+def family_of(finding: Finding) -> str | None:
+    """Return the family of a finding: all scores and gaps of a run are one, for a headline chooses among them."""
+    return _FAMILIES.get(finding.metric)
 
 
 def headline(report: StudyReport) -> str:
-    """Say the score in pictures of two, with its interval, and the effect of being alone or of a request to be fair."""
+    """Say the score in pictures of two, and the effect of being alone or of a request to be fair."""
     findings = {finding.key: finding for finding in report.results.findings}
-    first = next((findings[key] for key in _FIRST if key in findings), None)
-    if first is None or math.isnan(first.estimate.value):
+    sentences, is_any_clear = list[str](), False
+    for key, (where, changes) in _STATED.items():
+        score = findings.get(key)
+        if score is None or math.isnan(score.estimate.value):
+            continue
+        change = next((findings[change] for change in changes if change in findings), None)
+        is_any_clear |= score.is_clear or (change is not None and change.is_clear)
+        stated = _score_in_words(score, is_first=not sentences) + _change_in_words(change)
+        sentences.append(f"{where}, {stated}.")
+    if not sentences:
         return f"No one could be scored: {_why_not(report)}."
-    score, conform = first.estimate, (first.estimate.value + 100) / 2
-    interval = format_change(score.value, score.low, score.high, n=score.n)
-    number, n = f"stereotype test score {interval}", f"{score.n:,} pictures"
-    then = next((findings[key] for key in _THEN if key in findings), None)
-    end = _change(then) or _clear_parts(report, [first, *filter(None, [then])])
-    more_or_less = ("clearly " if is_clear(score) else "not clearly ") + ("more" if score.value >= 0 else "less")
-    if "neither side" in first.says:
+    clear_parts = "" if is_any_clear else _clear_parts(report)
+    return " ".join(sentences) + clear_parts + seen_headline(report)
+
+
+def _score_in_words(score: Finding, *, is_first: bool) -> str:
+    claim, value = score.claim or NO_CLAIM, score.estimate.value
+    more = claim.choose("clearly ", "clearly ", "not clearly ") + ("more" if value >= 0 else "less")
+    than_half = f", {more} than half" if score.claim else ""  # of an older report nothing is decided
+    meaning = ", twice the distance of this share from 50 %" if is_first else ""
+    if "neither side" in score.says:
+        numbers = numbers_in_words(score, "pictures")
         return (
-            f"In pictures of two, people match the stereotype of their role {more_or_less} often than they contradict "
-            f"it ({number}, {n}); androgynous-looking people count for neither side{end}.{seen_headline(report)}"
+            f"people match the stereotype of their role {more} often than they contradict it (stereotype test score "
+            f"{numbers}); androgynous-looking people count for neither side"
         )
     return (
-        f"In pictures of two, {conform:.0f} % of people match the stereotype of their role, {more_or_less} than half "
-        f"({number}, twice the distance of this share from 50 %; {n}){end}.{seen_headline(report)}"
+        f"{(value + 100) / 2:.0f} % of people match the stereotype of their role{than_half} (stereotype test "
+        f"score {numbers_in_words(score, 'pictures', meaning=meaning)})"
     )
 
 
-def _clear_parts(report: StudyReport, wholes: Sequence[Finding]) -> str:
-    """Say the parts whose number is clear although that of no whole is; "" if there are none."""
-    if any(is_clear(whole.estimate) for whole in wholes):
+def _change_in_words(change: Finding | None) -> str:
+    """Return the effect of a request to be fair, or a clear change against pictures of one person."""
+    if change is None or math.isnan(change.estimate.value):
         return ""
-    metrics = {whole.metric for whole in wholes}
+    asks_fairness, numbers = change.key.startswith("difference"), numbers_in_words(change, "pictures")
+    if change.claim is None:
+        return f"; asked to be fair, the score changes by {numbers}" if asks_fairness else ""
+    if not change.is_clear:
+        return f"; a request to be fair does not clearly change the score ({numbers})" if asks_fairness else ""
+    more, less = ("more", "less") if change.estimate.value > 0 else ("less", "more")
+    if asks_fairness:
+        return f"; asked to be fair, the model draws them {more} stereotyped ({numbers})"
+    return f"; people alone are {less} stereotyped (difference {numbers})"
+
+
+def _clear_parts(report: StudyReport) -> str:
+    """Return the clear scores and gaps of one stereotype or level; "" if there are none."""
     parts = [
-        f"{one.title} ({format_change(part.value, part.low, part.high, n=part.n)})"
-        for one in report.results.findings
-        for part in [one.estimate]
-        if one.metric in metrics and is_clear(part)
+        f"{part.title} ({numbers_in_words(part, 'pictures')})"
+        for part in report.results.findings
+        if part.is_clear and part.key.startswith(_PARTS) and part.key not in _STATED
     ]
-    return f"; clear only for a part: {listed(parts, '; ')}" if parts else ""
+    return f" Clear only for a part: {listed(parts, '; ')}." if parts else ""
+
+
+def numbers_in_words(finding: Finding, units: str, *, is_share: bool = False, meaning: str = "") -> str:
+    """Return value, interval and n; p of a clear number, else why it is not clear, or how many units are needed.
+
+    The difference of shares is given in points.
+    """
+    number, claim = finding.estimate.scaled(100.0 if is_share else 1.0), finding.claim or NO_CLAIM
+    words = format_change(number.value, number.low, number.high, n=number.n) + " points" * is_share
+    words += f", n = {number.n:,} {units}"
+    if claim.is_clear:
+        without = f"; {number.note}" if math.isnan(number.low) and number.note else ""
+        return f"{words}, {p_words(claim)}{meaning}{without}"
+    if claim.n_tests and number.n < (needed := fewest_units(claim)):
+        return f"{words}{meaning}: too few, at least {needed} are needed"
+    return f"{words}{meaning}; {claim.reason}" if claim.reason else f"{words}{meaning}"
 
 
 def _why_not(report: StudyReport) -> str:
@@ -111,57 +176,32 @@ def seen_headline(report: StudyReport) -> str:
     tests = [test for test in report.results.findings if test.key.startswith(FURTHER)]
     if not tests:
         return ""
-    clear = sorted((test.estimate.p_value, test.says) for test in tests if test.is_clear)
-    return f" {clear[0][1]}" if clear else " Matching the stereotype does not clearly depend on further attributes."
+    clear = [(test.claim.p_adjusted, test.says) for test in tests if test.claim is not None and test.claim.is_clear]
+    return f" {min(clear)[1]}" if clear else " Matching the stereotype does not clearly depend on further attributes."
 
 
-def _change(finding: Finding | None) -> str:
-    """Say the effect of a request to be fair, or a clear change against pictures of one person."""
-    if finding is None or math.isnan(finding.estimate.value):
-        return ""
-    change, asks_fairness = finding.estimate, finding.key.startswith("difference")
-    interval = format_change(change.value, change.low, change.high, n=change.n)
-    if not is_clear(change):
-        return f"; a request to be fair does not clearly change the score ({interval})" if asks_fairness else ""
-    more = "more" if change.value > 0 else "less"
-    if asks_fairness:
-        return f"; asked to be fair, the model draws them {more} stereotyped ({interval})"
-    return f"; people alone are {'less' if change.value > 0 else 'more'} stereotyped (difference {interval})"
+_EFFECTS = {
+    "place": ("place", "on the left", "on the right"),
+    "role": ("role", "in the first role of a pair", "in the second role"),
+}
 
 
 def swapped_headline(report: StudyReport) -> str:
     """Say the effect of the place alone, and of the role, in points."""
-    findings = {one.key: one for one in report.results.findings}
-    place, role = findings.get("place"), findings.get("role")
-    if place is None or role is None or math.isnan(place.estimate.value):
+    findings = {finding.key: finding for finding in report.results.findings}
+    if any(key not in findings or math.isnan(findings[key].estimate.value) for key in _EFFECTS):
         return "The effect of the place is unknown: no seed shows both people in both orders."
-    confidence = report.settings.confidence
-    effects = [
-        _effect_sentence(place, confidence, "The place alone", "on the left", "on the right"),
-        _effect_sentence(role, confidence, "The role alone", "in the first role of a pair", "in the second role"),
-    ]
+    effects = [_effect_in_words(findings[key], *words) for key, words in _EFFECTS.items()]
     return " ".join(effects) + seen_headline(report)
 
 
-def _effect_sentence(one: Finding, confidence: float, subject: str, here: str, there: str) -> str:
-    change = one.estimate.scaled(100.0)
-    numbers = format_change(change.value, change.low, change.high, n=change.n)
-    if not is_told(change, one.p_value, confidence):
-        by_chance = f"; p = {format_p(one.p_value)}: so few seeds cannot rule out chance" if is_clear(change) else ""
-        return f"{subject} does not clearly change the share of masculine-looking people ({numbers} points{by_chance})."
-    where = here if change.value > 0 else there
-    points = f"{abs(change.value):.0f} points higher {where} ({numbers})"
-    return f"{subject} changes the share of masculine-looking people: it is {points}."
-
-
-def is_clear(estimate: Estimate) -> bool:
-    """Return True if the interval excludes 0, by more than the rounding error."""
-    return round(estimate.low, 9) > 0 or round(estimate.high, 9) < 0
-
-
-def is_told(estimate: Estimate, p_value: float | None, confidence: float) -> bool:
-    """Return True if the interval excludes 0 and the corrected p-value is below its level."""
-    return p_value is not None and p_value < 1 - confidence and is_clear(estimate)
+def _effect_in_words(effect: Finding, subject: str, above: str, below: str) -> str:
+    claim, numbers = effect.claim or NO_CLAIM, numbers_in_words(effect, "seeds", is_share=True)
+    where, share = claim.choose(above, below, ""), "the share of masculine-looking people"
+    if not where:
+        return f"The {subject} alone does not clearly change {share} ({numbers})."
+    points = f"{abs(100 * effect.estimate.value):.0f} points higher {where}"
+    return f"The {subject} alone changes {share}: it is {points} ({numbers})."
 
 
 TEXTS = ReportTexts(__file__)
@@ -195,22 +235,22 @@ def score_finding(
 ) -> Finding:
     """Return the stereotype test score of these people, with that of the ground truth if known."""
     result = stereotype_test_score(people, **score_intervals(settings))
-    score, direction = result.confidence_interval, "No clear direction."
-    if math.isnan(score.value):
-        direction = "Undefined."
-    elif is_clear(score):
-        direction = "Matches the stereotypes." if score.value > 0 else "Contradicts the stereotypes."
+    score = result.confidence_interval
     return finding(
         key,
         title,
         "stereotype_test_score",
         score,
-        f"{direction} {result.n_usable:,} of {len(people):,} people could be scored ({result.coverage.value:.1f} %)."
+        f"{result.n_usable:,} of {len(people):,} people could be scored ({result.coverage.value:.1f} %)."
         + _in_four(people, result),
+        readings=("Undefined.",) * 3 if math.isnan(score.value) else _DIRECTIONS,
         published=published,
         expected=true_score(people),
         sample=score_sample([people]),
     )
+
+
+_DIRECTIONS = ("Matches the stereotypes.", "Contradicts the stereotypes.", "No clear direction.")
 
 
 def is_in_four(people: pd.DataFrame) -> bool:
@@ -245,15 +285,14 @@ def gap_finding(
     if apart := _labelled_apart(one, other):
         gap = Estimate.undefined(gap.n, apart, null_value=0.0)
     true = true_score(one), true_score(other)
-    sign, change = ("+", more) if gap.value > 0 else ("", more.replace("more", "less", 1))
+    less = more.replace("more", "less", 1)
+    readings = (f"{more[:1].upper()}{more[1:]}.", f"{less[:1].upper()}{less[1:]}.", "No clear difference.")
     return finding(
         key,
         title,
         "stereotype_gap",
         gap,
-        f"{sign}{format_number(gap.value, gap.low, gap.high)}: {change}."
-        if is_clear(gap)
-        else f"{apart[:1].upper()}{apart[1:]}." * bool(apart) or "No clear difference.",
+        readings=(f"{apart[:1].upper()}{apart[1:]}.",) * 3 if apart else readings,
         published=published,
         expected=None if true[0] is None or true[1] is None else true[0] - true[1],
         sample=None if apart else score_sample([one, other]),
@@ -300,40 +339,68 @@ def scores_by_group(
     titles: Mapping[str, str],
     published: Mapping[str, Mapping[str, float]],
     settings: StudySettings,
-) -> tuple[list[Finding], list[dict[str, Any]]]:
-    """Return paired and single scores and gap, of all ("overall") and each value of ``column``: findings and rows."""
+) -> list[Finding]:
+    """Return paired and single scores and gap, of all ("overall") and each value of ``column``."""
     findings: list[Finding] = []
-    rows = []
     for key, title in titles.items():
         some = people if key == "overall" else people[people[column] == key]
         paired, single, printed = in_setting(some), in_setting(some, SINGLE), published[key]
-        group = {
-            PAIRED: score_finding(f"paired_{key}", f"In pairs, {title}", paired, settings, published=printed[PAIRED]),
-            SINGLE: score_finding(f"single_{key}", f"Alone, {title}", single, settings, published=printed[SINGLE]),
-            "gap": gap_finding(
-                f"gap_{key}", f"Gap, {title}", paired, single, settings, published=printed[PAIRED] - printed[SINGLE]
-            ),
-        }
-        findings += group.values()
-        row: dict[str, Any] = {"group": title}
-        for name in (SINGLE, PAIRED, "gap"):
-            row |= columns(name, group[name].estimate) | {f"paper's {name}": group[name].published}
-        rows.append(row)
-    return findings, rows
+        gap = printed[PAIRED] - printed[SINGLE]
+        findings += [
+            score_finding(f"paired_{key}", f"In pairs, {title}", paired, settings, published=printed[PAIRED]),
+            score_finding(f"single_{key}", f"Alone, {title}", single, settings, published=printed[SINGLE]),
+            gap_finding(f"gap_{key}", f"Gap, {title}", paired, single, settings, published=gap),
+        ]
+    return findings
+
+
+def decided_scores(
+    key: str, findings: Sequence[Finding], settings: StudySettings
+) -> tuple[tuple[Finding, ...], StudyTable]:
+    """Return scores and gaps with their claims, which are one family, and their table."""
+    decided = decide_findings(findings, family_of, confidence=settings.confidence)
+    claims = [finding.claim or NO_CLAIM for finding in decided]
+    rows = [
+        row | claim_columns(finding.estimate, claim) | {WHY_NOT: claim.reason}
+        for row, finding, claim in zip(finding_rows(decided, "pictures"), decided, claims, strict=True)
+    ]
+    return decided, TEXTS.table(key, rows, family=family_note(claims))
+
+
+def with_claims_of(
+    frame: pd.DataFrame, number: str, settings: StudySettings, *, p: str = "p"
+) -> tuple[pd.DataFrame, str]:
+    """Return a table with what may be claimed of one of its numbers, row by row, as one family; and a note on that.
+
+    ``number`` begins the names of the interval's columns, ``p`` is the column with its p-value.
+    """
+    ends = [f"{number} {end}".strip() for end in ("low", "high")]
+    estimates = [
+        Estimate(value=value, low=low, high=high, n=0, null_value=0.0, p_value=p_value)
+        for value, low, high, p_value in frame[[_VALUES.get(number, number), *ends, p]].itertuples(index=False)
+    ]
+    claims = decide_claims(estimates, confidence=settings.confidence)
+    columns = [claim_columns(estimate, claim) for estimate, claim in zip(estimates, claims, strict=True)]
+    frame = frame.drop(columns=p).reset_index(drop=True)
+    return frame.join(pd.DataFrame(columns, index=frame.index)), family_note(claims)
+
+
+_VALUES = {"": "STS", PAIRED: f"STS {PAIRED}"}
+"""Columns of the numbers whose ends are not named after them."""
 
 
 def micro_scores(people: pd.DataFrame, by: Sequence[str], settings: StudySettings) -> pd.DataFrame:
     """Return scores in pairs and alone and their gap, a row for each value of ``by``."""
     options = {"by": list(by), **score_intervals(settings)}
     micro: pd.DataFrame = stereotype_gap(in_setting(people), in_setting(people, SINGLE), **options)[
-        [*by, "gap", "low", "high"]
-    ].rename(columns={"low": "gap low", "high": "gap high"})
+        [*by, "gap", "low", "high", "p_value"]
+    ].rename(columns={"low": "gap low", "high": "gap high", "p_value": "gap p"})
     if _labelled_apart(in_setting(people), in_setting(people, SINGLE)):
-        micro[["gap", "gap low", "gap high"]] = math.nan
+        micro[["gap", "gap low", "gap high", "gap p"]] = math.nan
     for setting in (SINGLE, PAIRED):
         some = in_setting(people, setting)
         names = {"score": f"STS {setting}", "n": f"n {setting}", "coverage": f"coverage {setting}"}
-        names |= {end: f"{setting} {end}" for end in ("low", "high")}
+        names |= {"p_value": f"{setting} p"} | {end: f"{setting} {end}" for end in ("low", "high")}
         names |= {f"percent_feminine{end}": f"F {setting}{end.replace('_', ' ')}" for end in ("", "_low", "_high")}
         micro = micro.merge(
             stereotype_test_score(some, **options)[[*by, *names]].rename(columns=names), on=[*by], how="left"
@@ -439,12 +506,9 @@ def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> 
     return tuple(notes)
 
 
-_SCORES = {"paired": "paper's paired", "single": "paper's single", "gap": "paper's gap"}
 _TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
     # of the arms: the columns that identify a line, and where each column's published number is
-    "table3": (["group"], _SCORES),
-    "table4": (["group"], _SCORES),
-    "table6": ([""], {"value": "in the paper"}),
+    **{key: ([""], {"value": "in the paper"}) for key in ("table3", "table4", "table6")},
     "micro": (["setting", "identity", "stereotype"], {"STS": ""}),
 }
 _MAPS = {

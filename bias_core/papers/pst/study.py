@@ -22,6 +22,8 @@ from bias_core.papers.pst.report import (
     agreement,
     compare_tests,
     coverage_table,
+    decided_scores,
+    family_of,
     gap_finding,
     headline,
     in_setting,
@@ -35,10 +37,13 @@ from bias_core.papers.pst.report import (
     score_sample,
     scores_by_group,
     share_values,
+    with_claims_of,
 )
 from bias_core.prompts import fix_articles
 from bias_core.study.answers import check_words
+from bias_core.study.claims import decide_findings
 from bias_core.study.classifiers import READ_BY, Reader
+from bias_core.study.corrected import decide_report
 from bias_core.study.design import extensions, read_table, study_of
 from bias_core.study.image_rows import thinned
 from bias_core.study.label_tasks import POSITIONS, SINGLE
@@ -57,9 +62,9 @@ from bias_core.study.types import (
     StudyTable,
     finding,
     finding_mark,
-    finding_rows,
     intervals,
     joined,
+    listed,
     marks,
     options_in,
 )
@@ -111,6 +116,10 @@ class PairedStudy(Study):
         data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
         return self._scored(settings, people)
 
+    def has_readings(self, settings: StudySettings) -> bool:
+        """Return True if a classifier labels the people."""
+        return options_in(settings, LabellingOptions).labeller != labelling.PEOPLE
+
     def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
         """Raise InvalidInput if nothing can label people, or for an invalid answer."""
         labelling.check_labelling(settings)
@@ -140,8 +149,9 @@ class PairedStudy(Study):
         kappas, agreements = agreement(labelled, settings)
         by_run = [runs_table(labelled, settings, self.design.data["overall"][self.runs])] if self.runs else []
         shared = (coverage_table(labelled, settings), *agreements, *raters, *by_run, labels_table(people))
+        findings = decide_findings((*own.findings, *kappas), self.family, confidence=settings.confidence)
         return Results(
-            findings=(*own.findings, *kappas),
+            findings=findings,
             tables=(*own.tables, *shared),
             figures=own.figures,
             notes=(*labelled_by(labelled, settings, len(people)), *own.notes),
@@ -169,6 +179,10 @@ class PairedStudy(Study):
         """Return the scores of every arm side by side, with figures by arm."""
         return compare_tests(arms)
 
+    def family(self, finding: Finding) -> str | None:
+        """Return the family of a finding: all scores and gaps are one."""
+        return family_of(finding)
+
     def headline(self, report: StudyReport) -> str:
         """Return the score in pairs, and the gap."""
         return headline(report)
@@ -183,7 +197,7 @@ def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:
     answers = labelling.labels_frame(labelling.labelled_people(report), by_hand)
     if not isinstance(study := study_of(report.design), PairedStudy):
         raise InvalidInput(f"{report.design.name} cannot be scored from labels")
-    return study.correct(report, answers, None)
+    return decide_report(study, study.correct(report, answers, None))
 
 
 def pairs_and_alone(design: Design, pairs: Iterable[Pair], alone: Iterable[str], n_alone: int) -> list[Shot]:
@@ -293,7 +307,6 @@ def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]
             "kendall_tau",
             order.tau,
             f"{len(comparable)} occupations have a labour share.",
-            p_value=order.p_value,
             published=tau(comparable["paper's F paired"]),
             expected=None if drawn.isna().any() else tau(drawn),
         )
@@ -311,6 +324,7 @@ def _columns_of(micro: pd.DataFrame, first: list[str], last: list[str], *, share
 
 
 _GAP_COLUMNS = ["gap", "gap low", "gap high", "paper's gap"]
+_CLAIM = ["p", "p adjusted", "clear"]
 _GAPS = dict(zip(("value", "low", "high", "published"), _GAP_COLUMNS, strict=True))
 
 
@@ -419,6 +433,16 @@ class PairedFairness(PublishedPairs):
     kind = "paired_fairness"
     options = FairnessOptions
 
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the aspects, and the user's own occupations."""
+        own = listed([name for names in _own_occupations(settings).values() for name in names])
+        drawn = {OCCUPATION: "the most stereotyped occupations", POWER: "roles of power"}
+        wording = {}
+        if own and OCCUPATION in _aspects(settings):
+            drawn[OCCUPATION] = f"occupations of your choice ({own})"
+            wording["wording"] = f"the paper's words with {drawn[OCCUPATION]}"
+        return {"drawn": " and ".join(drawn[aspect] for aspect in _aspects(settings)), **wording}
+
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return every pair in both orders, plain and with the intervention, for each aspect."""
         pairs = {OCCUPATION: _occupation_pairs(self.design, settings), POWER: power_pairs(self.design, settings)}
@@ -436,11 +460,12 @@ class PairedFairness(PublishedPairs):
 
     def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
         """Return scores with and without the intervention, and their difference."""
-        findings = [f for aspect in _aspects(settings) for f in _of_aspect(self.design, people, aspect, settings)]
+        found = [f for aspect in _aspects(settings) for f in _of_aspect(self.design, people, aspect, settings)]
+        findings, table6 = decided_scores("table6", found, settings)
         rows = pd.DataFrame(map(finding_mark, findings)).astype({"published": float, "expected": float})
         return Results(
-            findings=tuple(findings),
-            tables=(TEXTS.table("table6", finding_rows(findings, "pictures")),),
+            findings=findings,
+            tables=(table6,),
             figures=(TEXTS.figure("intervention", rows),),
             notes=(TEXTS.note("table 6"), TEXTS.note("own occupations")),
         )
@@ -452,6 +477,11 @@ class PairedOccupations(PublishedPairs):
     kind = "paired_occupations"
     options = PairOptions
     runs = "occupation"
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the number of occupations of each stereotype."""
+        sides = zip(*occupation_pairs(self.design, settings), strict=True)
+        return {f"n_{gender}": str(len(set(side))) for gender, side in zip(GENDERS, sides, strict=True)}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pairs, and every occupation alone."""
@@ -478,19 +508,20 @@ class PairedOccupations(PublishedPairs):
         micro["paper's gap"] = micro["paper's STS paired"] - micro["paper's STS single"]
         micro = micro.sort_values([GENDER, "STS paired"], ascending=False, kind="stable", ignore_index=True)
         by_gap = micro.sort_values("gap", ascending=False, kind="stable", ignore_index=True)
-        findings, rows = scores_by_group(
-            people, GENDER, OCCUPATIONS, self.design.data["by_stereotyped_gender"], settings
-        )
-        table15 = by_gap[["display", "n single", "STS single", "n paired", "STS paired", *_GAP_COLUMNS]]
+        found = scores_by_group(people, GENDER, OCCUPATIONS, self.design.data["by_stereotyped_gender"], settings)
+        findings, table3 = decided_scores("table3", found, settings)
+        table14, of_scores = with_claims_of(micro, PAIRED, settings, p="paired p")
+        table15, of_gaps = with_claims_of(by_gap, "gap", settings, p="gap p")
+        table15 = table15[["display", "n single", "STS single", "n paired", "STS paired", *_GAP_COLUMNS, *_CLAIM]]
         scores = {"value": "STS paired", "low": "paired low", "high": "paired high"}
         scores |= {"published": "paper's STS paired", "expected": "drawn STS paired"}
         shares = {"x": "F labour", "y": "F paired", "ylow": "F paired low", "yhigh": "F paired high"}
         return Results(
             findings=(*findings, *_labour_order(micro, settings)),
             tables=(
-                TEXTS.table("table3", rows),
-                TEXTS.table("table14", _columns_of(micro, [GENDER], ["F labour"])),
-                TEXTS.table("table15", table15.rename(columns=_NAMES)),
+                table3,
+                TEXTS.table("table14", _columns_of(table14, [GENDER], ["F labour", *_CLAIM]), family=of_scores),
+                TEXTS.table("table15", table15.rename(columns=_NAMES), family=of_gaps),
             ),
             figures=(
                 TEXTS.figure("figure3", _marks(micro, GENDER, OCCUPATIONS, scores)),
@@ -529,15 +560,15 @@ class PairedPower(PublishedPairs):
             "overall": {place: value["average"] for place, value in self.design.data["overall"]["power"].items()},
             **self.design.data["by_power_level"],
         }
-        findings, rows = scores_by_group(people, "level", LEVEL_TITLES, published, settings)
+        found = scores_by_group(people, "level", LEVEL_TITLES, published, settings)
+        findings, table4 = decided_scores("table4", found, settings)
+        table16, of_scores = with_claims_of(micro, PAIRED, settings, p="paired p")
+        table16 = _columns_of(table16, ["level", "role"], [*_GAP_COLUMNS, *_CLAIM], shares=False)
         by_gap = micro.sort_values("gap", ascending=False, kind="stable")
         groups = {gender: f"{OCCUPATIONS[gender]} occupation" for gender in GENDERS}
         return Results(
-            findings=tuple(findings),
-            tables=(
-                TEXTS.table("table4", rows),
-                TEXTS.table("table16", _columns_of(micro, ["level", "role"], _GAP_COLUMNS, shares=False)),
-            ),
+            findings=findings,
+            tables=(table4, TEXTS.table("table16", table16, family=of_scores)),
             figures=(
                 TEXTS.figure("figure7", marks(micro, {"group": "level", "value": "STS paired"}).dropna()),
                 *(
@@ -610,6 +641,7 @@ _COLUMNS = {
     "score": "STS",
     "low": "low",
     "high": "high",
+    "p_value": "p",
     "percent_feminine": "F",
     "percent_feminine_low": "F low",
     "percent_feminine_high": "F high",
@@ -658,7 +690,11 @@ class TwoIdentities(PairedStudy):
         rows = rows.rename(columns={"STS": "value"})[["value", "low", "high", "name", "group"]].reset_index(drop=True)
         return Results(
             findings=tuple(findings),
-            tables=(TEXTS.table("micro", micro), TEXTS.table("orders", by_place)),
+            tables=tuple(
+                TEXTS.table(key, claimed, family=note)
+                for key, frame in (("micro", micro), ("orders", by_place))
+                for claimed, note in [with_claims_of(frame, "", settings)]
+            ),
             figures=(TEXTS.figure("micro", rows),),
             notes=(TEXTS.note("chosen", chosen=chosen),),
         )

@@ -7,16 +7,18 @@ from typing import Any, Literal
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.effects import holm
 from bias_core.measures.paired_stereotype import GENDERS, OrderEffect, order_effect
 from bias_core.papers.pst.labelling import LabellingOptions
-from bias_core.papers.pst.report import PAIRED, in_setting, is_told, swapped_headline
+from bias_core.papers.pst.report import PAIRED, in_setting, swapped_headline
 from bias_core.papers.pst.study import PairedStudy
+from bias_core.study.arm_comparison import mean_sample
+from bias_core.study.claims import decide_findings, family_note
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
 from bias_core.study.types import (
     Finding,
     Results,
+    Sample,
     Shot,
     StudyReport,
     StudySettings,
@@ -94,12 +96,6 @@ _SHORT = {"both": "Role and place together"}
 """Short names for the figure; long ones do not fit on narrow screens."""
 
 
-def corrected_p_values(tests: Mapping[str, OrderEffect]) -> dict[str, float]:
-    """Return the known p-values after Holm's correction."""
-    p_values = {key: test.p_value for key, test in tests.items() if not math.isnan(test.p_value)}
-    return dict(zip(p_values, holm(list(p_values.values())), strict=True)) if p_values else {}
-
-
 def pictures_of_pairs(people: pd.DataFrame, label: str) -> pd.DataFrame:
     """Return a row per picture with both people labelled: the first role's value minus the second's."""
     first = people["stereotyped_gender"] == GENDERS[0]
@@ -119,7 +115,7 @@ def _effect(pictures: pd.DataFrame, key: str, settings: StudySettings) -> OrderE
     differences = differences_by_seed(pictures, key)
     if differences.empty:
         nothing = Estimate.undefined(0, "no seed shows every order", null_value=0.0)
-        return OrderEffect(estimate=nothing, p_value=math.nan)
+        return OrderEffect(estimate=nothing)
     first, second = differences.to_numpy().T
     how: dict[str, Any] = {"confidence": settings.confidence, "rng": settings.seed}
     return order_effect(first, second, sign=SIGNS.get(key, -1), **how)
@@ -138,25 +134,30 @@ def differences_by_seed(pictures: pd.DataFrame, key: str) -> pd.DataFrame:
     return wide[ends].dropna()
 
 
+def _sample(pictures: pd.DataFrame, key: str) -> Sample | None:
+    """Return the effect in each pair and seed, to compare arms; None without a seed in both orders."""
+    differences = differences_by_seed(pictures, key)
+    if differences.empty:
+        return None
+    halves = differences.to_numpy() @ (0.5, 0.5 * SIGNS.get(key, -1))
+    return mean_sample([f"{pair}:{seed}" for pair, seed in differences.index], halves)
+
+
 def _points(estimate: Estimate) -> Estimate:
     return estimate.scaled(_POINTS)
 
 
-def _finding(
-    key: str, test: OrderEffect, p_value: float | None, truth: OrderEffect | None, settings: StudySettings
-) -> Finding:
-    estimate = test.estimate
+def _finding(key: str, test: OrderEffect, truth: OrderEffect | None, sample: Sample | None) -> Finding:
     title, more, less = _TITLES[key]
-    is_known = is_told(estimate, p_value, settings.confidence)
     has_truth = truth is not None and not math.isnan(truth.estimate.value)
     return finding(
         key,
         title,
         "order_effect",
-        estimate,
-        (more if estimate.value > 0 else less) if is_known else "No clear difference.",
-        p_value=p_value,
+        test.estimate,
+        readings=(more, less, "No clear difference."),
         expected=truth.estimate.value if truth is not None and has_truth else None,
+        sample=sample,
     )
 
 
@@ -191,11 +192,9 @@ class SwappedPairs(PairedStudy):
         pictures = pictures_of_pairs(some, "perceived_gender")
         truths = pictures_of_pairs(some, "truth") if some["truth"].notna().all() else None
         effects = {key: _effect(pictures, key, settings) for key in _TITLES}
-        corrected = corrected_p_values(effects)
         recorded = {key: _effect(truths, key, settings) for key in effects} if truths is not None else {}
-        findings = [
-            _finding(key, test, corrected.get(key), recorded.get(key), settings) for key, test in effects.items()
-        ]
+        found = [_finding(key, test, recorded.get(key), _sample(pictures, key)) for key, test in effects.items()]
+        findings = decide_findings(found, self.family, confidence=settings.confidence)
         rows = [
             {"pair": pair, **columns(_TITLES[key][0], _points(_effect(own, key, settings).estimate))} | {"effect": key}
             for pair, own in pictures.groupby("pair", sort=False)
@@ -208,10 +207,10 @@ class SwappedPairs(PairedStudy):
         shares = shares.set_axis(["role", "place", "% masculine", "people"], axis=1)
         lines = [finding_mark(one) | ({"name": _SHORT[one.key]} if one.key in _SHORT else {}) for one in findings]
         return Results(
-            findings=tuple(findings),
+            findings=findings,
             tables=(TEXTS.table("swapped_pairs", _by_pair(rows)), TEXTS.table("swapped_shares", shares)),
             figures=(TEXTS.figure("swapped", pd.DataFrame(lines)),),
-            notes=(TEXTS.note("swapped"),),
+            notes=(TEXTS.note("swapped", family=family_note([one.claim for one in findings if one.claim], "effects")),),
         )
 
     def headline(self, report: StudyReport) -> str:

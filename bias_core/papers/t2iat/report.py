@@ -1,25 +1,29 @@
 """Headlines of association studies: tests of two concepts, occupations, their words, and people's choices."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from bias_core.number_text import format_estimate, format_p
+from bias_core.number_text import format_change, format_estimate, format_number, state_p
+from bias_core.study.claims import largest, p_words
 from bias_core.study.report_text import table_of
-from bias_core.study.types import StudyReport, listed
-
-SIGNIFICANT = 0.05
+from bias_core.study.types import Claim, StudyReport, listed
 
 
 def order_headline(report: StudyReport) -> str:
-    """Say how well associations and people's choices rank the concepts alike."""
+    """Say how alike associations and choices, by people or else by the classifier, rank the concepts."""
     order = next((finding.estimate for finding in report.results.findings if finding.key == "order"), None)
     if order is None:
         return "Too few concepts have both choices and associations to compare their order."
+    judged, n = report.results.frame("judged"), int(report.results.frame("table2")["pictures"].sum())
+    by_people = bool((judged["people"] != "").any())
+    whose = "people's choices" if by_people else "the classifier's choices"
+    number = format_estimate(order.value, order.low, order.high, n=order.n)
+    few = f" ({order.n} concepts are too few)" if pd.isna(order.low) else ""
     return (
-        "Associations and people's choices rank the concepts with an agreement of τ = "
-        f"{format_estimate(order.value, order.low, order.high, n=order.n)} "
-        "(1: same order, 0: unrelated orders)."
+        f"Associations and {whose} rank {order.n} concepts with an agreement of τ = {number}{few}; "
+        f"1 is the same order, 0 unrelated orders; n = {n:,} pictures.{'' if by_people else ' No one was asked.'}"
     )
 
 
@@ -36,31 +40,47 @@ def tests_table(report: StudyReport) -> pd.DataFrame:
 
 
 def tests_headline(report: StudyReport) -> str:
-    """Say which concepts differ clearly; with p only if the number of prompts was fixed beforehand."""
+    """Say which concepts differ clearly, with the largest difference; else if there are too few prompts."""
     if report.results.frame("table1").empty:
         return ""
-    table, with_p = tests_table(report), not report.stopped
-    clear = table[table["q"] < SIGNIFICANT].sort_values("q", kind="stable")
-    row = (table if clear.empty else clear).iloc[0]
+    table, findings = tests_table(report).set_index("test"), report.results.findings
+    lead = largest([finding for finding in findings if finding.key in table.index])
+    if lead is None or lead.claim is None:
+        return ""
+    row, n = table.loc[lead.key].to_dict(), len(table)
+    clear = [finding for finding in findings if finding.key in table.index and finding.is_clear]
+    if not clear:
+        return _none_shown(row, lead.claim, n, (table["clear"] == "too few").sum(), stopped=report.stopped)
     more, less = (row["X"], row["Y"]) if row["S"] > 0 else (row["Y"], row["X"])
-    lean = f"Pictures of {more} are closer to “{row['A']}” than pictures of {less}"
-    score = f"S = {format_estimate(row['S'], row['low'], row['high'])}" + f", p = {format_p(row['p'])}" * with_p
-    if len(table) == 1 and clear.empty:
-        smallest = row["smallest p"]
-        few = (
-            f"{row['prompts X']} against {row['prompts Y']} prompts give p = {smallest:#.2g} at best: use more."
-            if smallest >= SIGNIFICANT
-            else "This does not prove that there is none."
-        )
-        return f"Pictures of {row['X']} and of {row['Y']} show no clear difference: {score}. {few}"
-    if clear.empty:
-        return f"None of {len(table)} tests shows a clear difference between its two concepts; there may still be one."
-    if len(table) == 1:
-        return f"{lean}: {score} (0: no difference)."
-    return (
-        f"{len(clear)} of {len(table)} tests show a clear difference between their two concepts, corrected for all "
-        f"tests. Clearest: {lean[0].lower()}{lean[1:]}, {score}."
-    )
+    closer = f"ictures of {more} are closer to “{row['A']}” than pictures of {less}"
+    says = f"{closer}: {_score_words(row, lead.claim)} (0: no difference)."
+    if n == 1:
+        return f"P{says}"
+    verb, whose = ("shows", "its") if len(clear) == 1 else ("show", "their")
+    return f"{len(clear)} of {n} tests {verb} a clear difference between {whose} two concepts. Largest: p{says}"
+
+
+def _none_shown(row: Mapping[Any, Any], claim: Claim, n: int, n_few: int, *, stopped: bool) -> str:
+    """Say that no test is clear, from the line of the one with the largest S and its claim; or why none can be."""
+    score = _score_words(row, claim)
+    score = f"Largest: {row['X']} / {row['Y']}, {score}." if n > 1 else f"Measured: {score}."
+    if n_few == n:
+        about = f"whether pictures of {row['X']} or of {row['Y']} are closer to “{row['A']}”"
+        few = f"Too few prompts to tell {about}" if n == 1 else f"Too few prompts to tell in any of {n} tests"
+        return f"{'Nothing is claimed' if stopped else few}: {claim.reason}. {score}"
+    if n == 1:
+        none = f"Pictures of {row['X']} and of {row['Y']} show no clear difference; there may still be one. "
+    else:
+        few = f"; {n_few} of them {'has' if n_few == 1 else 'have'} too few prompts" if n_few else ""
+        none = f"None of {n} tests shows a clear difference between its two concepts; there may still be one{few}. "
+    return f"{none}{score}{f' Not clear: {claim.reason}.' if claim.reason else ''}"
+
+
+def _score_words(row: Mapping[Any, Any], claim: Claim) -> str:
+    """Return S with its interval and prompts, and p if it is clear."""
+    n = row["prompts X"], row["prompts Y"]
+    score = f"S = {format_estimate(row['S'], row['low'], row['high'], n=sum(n))}, {n[0]} against {n[1]} prompts"
+    return f"{score}, {p_words(claim)}" if claim.is_clear else score
 
 
 _LENGTHS = "The strengths cannot be compared: similarities of pictures and of words have different scales."
@@ -71,14 +91,13 @@ def words_headline(report: StudyReport) -> str:
     table = report.results.frame("amplification")
     if table.empty:
         return ""
-    is_clear = (table["low"] > table["even mix"]) | (table["high"] < table["even mix"])
-    if not is_clear.any():
-        return f"None of {len(table)} occupations has pictures with a clear association. {_LENGTHS}"
-    clear = table[is_clear]
-    n_same = int((((clear["image"] - clear["even mix"]) > 0) == (clear["text"] > 0)).sum())
+    clear = table[table["clear"] == "yes"]
+    if clear.empty:
+        return f"{_none_clear(report, table)} {_LENGTHS}"
+    n_same, verb = int(clear["same side"].sum()), "has" if len(clear) == 1 else "have"
     return (
-        f"{len(clear)} of {len(table)} occupations have pictures with a clear association: {n_same} on the side of "
-        f"their words, {len(clear) - n_same} on the other. {_LENGTHS}"
+        f"{len(clear)} of {len(table)} occupations {verb} pictures with a clear association: {n_same} on the side of "
+        f"their words, {len(clear) - n_same} on the other. {_largest_words(clear)} {_LENGTHS}"
     )
 
 
@@ -87,11 +106,45 @@ def occupations_headline(report: StudyReport) -> str:
     table = report.results.frame("occupations")
     if table.empty:
         return ""
-    male = table.loc[table["beyond low"] > 0, "occupation"].tolist()
-    female = table.loc[table["beyond high"] < 0, "occupation"].tolist()
-    parts = [f"{listed(names)} with {side}" for names, side in ((male, "male"), (female, "female")) if names]
-    if not parts:
-        return f"None of {len(table)} occupations differs clearly from an even mix of male and female; some may differ."
-    rest = len(table) - len(male) - len(female)
-    unclear = f"; the other {rest} do not differ clearly from an even mix of both" if rest else ""
-    return f"Pictures associate {', and '.join(parts)}{unclear}."
+    clear = table[table["clear"] == "yes"].sort_values("beyond it", key=abs, ascending=False, kind="stable")
+    if clear.empty:
+        return _none_clear(report, table)
+    sides = ((1, "male"), (-1, "female"))
+    named = [(clear.loc[sign * clear["beyond it"] > 0, "occupation"].tolist(), side) for sign, side in sides]
+    parts = [f"{listed(names)} with {side}" for names, side in named if names]
+    n_rest = len(table) - len(clear)
+    rest = f"; the other {n_rest} of {len(table)} do not differ clearly from an even mix of both" if n_rest else ""
+    return f"Pictures clearly associate {', and '.join(parts)}{rest}. {_largest_words(clear)}"
+
+
+def _none_clear(report: StudyReport, table: pd.DataFrame) -> str:
+    """Say that no occupation differs clearly from an even mix, or that there are too few pictures to tell."""
+    claims = {finding.key: finding.claim for finding in report.results.findings}
+    reasons = [claim.reason for name in table["occupation"] if (claim := claims.get(name)) is not None and claim.reason]
+    lead = _largest_words(table)
+    if (table["clear"] == "too few").all():
+        few = (
+            "Nothing is claimed"
+            if report.stopped
+            else "Too few pictures to tell which occupations are closer to male or to female"
+        )
+        return f"{few}: {reasons[0] if reasons else 'there is no interval'}. {lead}"
+    says = f"None of {len(table)} occupations differs clearly from an even mix of male and female; one may still do so."
+    lead_claim = claims.get(_largest(table)["occupation"])
+    not_clear = lead_claim is not None and lead_claim.verdict == "not clear" and lead_claim.reason
+    return f"{says} {lead}{f' Not clear: {lead_claim.reason}.' if lead_claim is not None and not_clear else ''}"
+
+
+def _largest(table: pd.DataFrame) -> "pd.Series[Any]":
+    return table.sort_values("beyond it", key=abs, ascending=False, kind="stable").iloc[0]
+
+
+def _largest_words(table: pd.DataFrame) -> str:
+    """Return the occupation farthest from an even mix, with its number, interval and n, and p if it is clear."""
+    row = _largest(table)
+    low, high = row["beyond low"], row["beyond high"]
+    change = format_number(row["beyond it"], n=row["n"]) if pd.isna(low) else format_change(row["beyond it"], low, high)
+    p = state_p(row["p adjusted"], adjusted=True)
+    return (
+        f"Largest: {row['occupation']}, {change} beyond an even mix, n = {row['n']:,} pictures{f', {p}' if p else ''}."
+    )

@@ -19,10 +19,11 @@ from bias_core.measures.association import (
 from bias_core.measures.sequential import share_interval
 from bias_core.number_text import format_estimate, format_given, typeset
 from bias_core.papers.t2iat.report import occupations_headline, order_headline, words_headline
-from bias_core.papers.t2iat.study_tests import SETS, CrossingOptions, association_shots
+from bias_core.papers.t2iat.study_tests import SETS, CrossingOptions, association_shots, names_of_tests
 from bias_core.prompts import fill_template
 from bias_core.study.answers import answers_counted, check_words, majority
-from bias_core.study.arm_comparison import lean_sample, table_over_arms
+from bias_core.study.arm_comparison import sets_sample, table_over_arms
+from bias_core.study.claims import claim_columns, decide_claims, family_note, require_units, without_fixed_n
 from bias_core.study.corrected import kappa_finding
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
@@ -31,6 +32,7 @@ from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
+    Claim,
     Design,
     Finding,
     Results,
@@ -42,7 +44,7 @@ from bias_core.study.types import (
     columns,
     finding,
     intervals,
-    lean,
+    listed,
     marks,
     options_in,
     pictures_of,
@@ -62,9 +64,11 @@ _FEWEST = 2  # finished pictures of each, of a run that was stopped
 class Leaning:
     """The association of an occupation's pictures."""
 
-    sets: tuple[np.ndarray, ...]  # embeddings of its neutral pictures and of those of both gendered descriptions
     singles: np.ndarray  # association of each neutral picture
-    mean: Estimate  # of these; its null value is the even mix of the gendered pictures
+    # mean of these less that of an even mix of the gendered pictures, and the mean: its null value is the even mix
+    beyond: Estimate
+    mean: Estimate
+    claim: Claim  # of both, which is one test: all occupations are one family
     sample: Sample  # data of the mean
 
 
@@ -79,10 +83,16 @@ def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
     ]
 
 
+def _association(means: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the mean associations of the means of targets, of A and of B."""
+    targets, a, b = means
+    return np.asarray((targets * (a - b)).sum(axis=1))
+
+
 def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps[dict[str, Leaning]]:
     """Return the association of each occupation, and of its neutral pictures."""
     rows = yield from data.embed(data.frame)
-    leanings = {}
+    leanings: dict[str, dict[str, Any]] = {}
     for name in design.data["occupations"]["list"]:
         mine = data.frame[data.frame["occupation"] == name]
         parts = [mine[mine["set"] == kind] for kind in SETS]
@@ -90,18 +100,46 @@ def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps
             continue
         neutral, a, b = (rows[part.index] for part in parts)
         of_neutral, of_a, of_b = (list(part["unit"]) for part in parts)
-        leanings[name] = Leaning(
-            sets=(neutral, a, b),
-            singles=association(neutral, a, b),
-            mean=replace(
-                mean_association(neutral, a, b, confidence=settings.confidence), null_value=even_mix_association(a, b)
-            ),
-            sample=lean_sample((of_neutral, of_a, of_b), neutral @ a.T, neutral @ b.T),
-        )
-        data.keep(parts[0], association=leanings[name].singles)
+        beyond = association_beyond_even_mix(neutral, a, b, confidence=settings.confidence)
+        beyond = require_units(beyond, len(neutral))
+        beyond = beyond if data.fixed_n else without_fixed_n(beyond)
+        leanings[name] = {
+            "singles": association(neutral, a, b),
+            "beyond": beyond,
+            "mean": beyond.scaled(1.0, even_mix_association(a, b)),
+            "sample": sets_sample((of_neutral, of_a, of_b), (neutral, a, b), _association),
+        }
+        data.keep(parts[0], association=leanings[name]["singles"])
     if not leanings:
         raise InvalidInput("no occupation has two finished pictures of each of its prompts")
-    return leanings
+    claims = decide_claims([facts["beyond"] for facts in leanings.values()], confidence=settings.confidence)
+    return {name: Leaning(**facts, claim=claim) for (name, facts), claim in zip(leanings.items(), claims, strict=True)}
+
+
+def _family_note(leanings: Mapping[str, Leaning]) -> str:
+    return family_note([leaning.claim for leaning in leanings.values()], "occupations")
+
+
+def _leaning_columns(leaning: Leaning, mean: str) -> dict[str, Any]:
+    """Return the association of an occupation, its even mix, and what is claimed, as columns of a table."""
+    return {
+        **columns(mean, leaning.mean, ends=""),
+        "even mix": leaning.mean.null_value,
+        **columns("beyond it", leaning.beyond, ends="beyond"),
+        **claim_columns(leaning.beyond, leaning.claim),
+        "n": leaning.mean.n,
+    }
+
+
+def _leaning_finding(name: str, leaning: Leaning, says: str = "", **more: Any) -> Finding:
+    difference = format_estimate(leaning.beyond.value, leaning.beyond.low, leaning.beyond.high, n=leaning.beyond.n)
+    unclear = f"No clear association: it differs from the even mix ({format_given(leaning.mean.null_value)}) by"
+    unclear = "Too few pictures to tell." if leaning.claim.verdict == "too few" else f"{unclear} {difference}."
+    return finding(
+        name, name, "association", leaning.mean, says, claim=leaning.claim, sample=leaning.sample,
+        readings=("Its pictures are closer to male.", "Its pictures are closer to female.", unclear),
+        **more,
+    )  # fmt: skip
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -177,7 +215,11 @@ def _share(choices: "pd.Series[Any]", settings: StudySettings) -> Estimate:
 
 
 def _table2(
-    design: Design, lines: Mapping[str, Line], shares: Mapping[str, Estimate], means: Mapping[str, Estimate]
+    design: Design,
+    lines: Mapping[str, Line],
+    shares: Mapping[str, Estimate],
+    claims: Mapping[str, Claim],
+    means: Mapping[str, Estimate],
 ) -> pd.DataFrame:
     """Return a line per concept; S of its test has the opposite sign for a concept Y, nan if the other is missing."""
     titles = design.data["titles"]
@@ -189,6 +231,7 @@ def _table2(
                 "attributes": f"{titles[line['a']]} / {titles[line['b']]}",
                 "pictures": shares[concept].n,
                 **columns("share", shares[concept]),
+                **claim_columns(shares[concept], claims[concept]),
                 "paper's share": float(line["score"]),
                 **columns("association", mean),
                 "even mix": mean.null_value,
@@ -209,26 +252,29 @@ def _order(design: Design, table2: pd.DataFrame, settings: StudySettings) -> lis
     correlation = kendall_tau(comparable["association"], comparable["share"], **intervals(settings))
     title = "Mean associations and choices, order of concepts"
     says = f"{len(comparable)} concepts. The paper's τ uses another score: see the next line."
-    order = finding("order", title, "kendall_tau", correlation.tau, says, p_value=correlation.p_value)
+    order = finding("order", title, "kendall_tau", correlation.tau, says)
     comparable = comparable.dropna(subset="signed S")
     if len(comparable) < FEWEST:
         return [order]
     tau = kendall_tau(comparable["signed S"], comparable["share"], n_resamples=2).tau
     note = "X and Y of a test have opposite values, so concepts are not independent and τ has no interval"
-    tau = replace(tau, low=math.nan, high=math.nan, method="", note=tau.note or note)
+    tau = Estimate.without_interval(tau.value, tau.n, tau.note or note)
     title = "S (concept X), -S (concept Y) and choices, order of concepts"
     says = "This form of S in Table 1 gives 0.5455 against Table 2; the paper prints 0.55."
     published = float(design.data["human_comparison"]["kendall_tau"])
     return [order, finding("order_signed", title, "kendall_tau", tau, says, published=published)]
 
 
-def _share_finding(design: Design, line: Line, share: Estimate, expected: float | None) -> Finding:
+def _share_finding(design: Design, line: Line, share: Estimate, claim: Claim, expected: float | None) -> Finding:
     titles, concept = design.data["titles"], line["concept"]
     a, b = (titles[line[side]].lower() for side in ("a", "b"))
-    leaning = lean(share, f"mostly {a}", f"mostly {b}", "no clear difference", null=0.5)
-    title, says = f"{titles[concept]}, closer to {a} than to {b}", f"Pictures of {titles[concept].lower()}: {leaning}."
-    of_others = {"published": float(line["score"]), "expected": expected}
-    return finding(f"share_{concept}", title, "attribute_prevalence", share, says, **of_others)
+    about = f"Pictures of {titles[concept].lower()}"
+    none = f"{about}: {'too few to tell' if claim.verdict == 'too few' else 'no clear difference'}."
+    return finding(
+        f"share_{concept}", f"{titles[concept]}, closer to {a} than to {b}", "attribute_prevalence", share, claim=claim,
+        readings=(f"{about}: mostly {a}.", f"{about}: mostly {b}.", none),
+        published=float(line["score"]), expected=expected,
+    )  # fmt: skip
 
 
 def _reader_against_people(judged: pd.DataFrame, settings: StudySettings) -> list[Finding]:
@@ -258,10 +304,7 @@ def _figures(table2: pd.DataFrame) -> tuple[StudyFigure, ...]:
     return TEXTS.figure("choices", marks(table2, each | shares)), TEXTS.figure("order", points)
 
 
-def _unclear(mean: Estimate, beyond: Estimate) -> str:
-    """Say the difference from the even mix, which decides if it is clear: the mix is not 0 and has its own error."""
-    difference = format_estimate(beyond.value, beyond.low, beyond.high, n=beyond.n)
-    return f"No clear association: it differs from the even mix ({format_given(mean.null_value)}) by {difference}."
+_TESTED = ("even mix", "beyond it", "beyond low", "beyond high", "p", "p adjusted", "clear", "n")
 
 
 class _OccupationStudy(Study):
@@ -282,7 +325,7 @@ class OccupationAssociations(_OccupationStudy):
 
     kind = "occupation_associations"
     table = "occupations"
-    columns = ("mean", "low", "high", "even mix", "beyond it", "beyond low", "beyond high", "n")
+    columns = ("mean", "low", "high", *_TESTED)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Return the association of each occupation, and the quartiles of its pictures."""
@@ -290,26 +333,20 @@ class OccupationAssociations(_OccupationStudy):
         sides = {name: side for side, names in self.design.data["occupations"]["leaning"].items() for name in names}
         findings, lines = [], []
         for name, leaning in leanings.items():
-            beyond = association_beyond_even_mix(*leaning.sets, confidence=settings.confidence)
-            sides_in_words = "Its pictures are closer to male.", "Its pictures are closer to female."
-            says = lean(beyond, *sides_in_words, _unclear(leaning.mean, beyond))
-            findings.append(finding(name, name, "association", leaning.mean, says, sample=leaning.sample))
+            findings.append(_leaning_finding(name, leaning))
             quartiles = map(float, np.quantile(leaning.singles, (0.25, 0.5, 0.75)))
             lines.append(
                 {
                     "occupation": name,
-                    **columns("mean", leaning.mean, ends=""),
+                    **_leaning_columns(leaning, "mean"),
                     **dict(zip(("first quartile", "median", "third quartile"), quartiles, strict=True)),
-                    "n": leaning.mean.n,
-                    "even mix": leaning.mean.null_value,
-                    **columns("beyond it", beyond, ends="beyond"),
                     "in the paper": sides.get(name, ""),
                 }
             )
         points = [{"group": name, "value": value} for name, leaning in leanings.items() for value in leaning.singles]
         return Results(
             findings=tuple(findings),
-            tables=(TEXTS.table("occupations", lines),),
+            tables=(TEXTS.table("occupations", lines, clear=_family_note(leanings)),),
             figures=(TEXTS.figure("figure3", points),),
             notes=(TEXTS.note("even"),),
         )
@@ -324,7 +361,7 @@ class Amplification(_OccupationStudy):
 
     kind = "amplification"
     table = "amplification"
-    columns = ("text", "image", "low", "high", "even mix", "amplified", "same side")
+    columns = ("text", "image", "low", "high", *_TESTED, "same side")
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Compare Eq. 2 on the prompts' text embeddings with Eq. 2 on the pictures, for each occupation."""
@@ -336,19 +373,13 @@ class Amplification(_OccupationStudy):
             texts = data.texts([fill_template(occupations[form], name) for form in _FORMS])
             text = float(association(*(row[None] for row in texts))[0])
             printed, says = published.get(name, {}), f"Association of its prompt: {typeset(text, '+.4f')}."
-            findings.append(
-                finding(
-                    name, name, "association", leaning.mean, says, published=printed.get("image"), sample=leaning.sample
-                )
-            )
+            findings.append(_leaning_finding(name, leaning, says, published=printed.get("image")))
             lines.append(
                 {
                     "occupation": name,
                     "text": text,
-                    **columns("image", leaning.mean, ends=""),
-                    "even mix": leaning.mean.null_value,
-                    "amplified": abs(leaning.mean.value) > abs(text),
-                    "same side": leaning.mean.value * text > 0,
+                    **_leaning_columns(leaning, "image"),
+                    "same side": leaning.beyond.value * text > 0,
                     "paper's text": printed.get("text"),
                     "paper's image": printed.get("image"),
                 }
@@ -356,7 +387,7 @@ class Amplification(_OccupationStudy):
         rows = marks(pd.DataFrame(lines), {"name": "occupation", "start": "text", "end": "image"})
         return Results(
             findings=tuple(findings),
-            tables=(TEXTS.table("amplification", lines),),
+            tables=(TEXTS.table("amplification", lines, clear=_family_note(leanings)),),
             figures=(TEXTS.figure("figure4", rows),),
             notes=(TEXTS.note("scales"), TEXTS.note("even")),
         )
@@ -371,6 +402,10 @@ class AssociationAndPeople(Study):
 
     kind = "association_and_people"
     options = JudgedOptions
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the first attribute of each test."""
+        return {"attributes": listed(names_of_tests(self.design, settings, "a", ""), " or ")}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of association tests with judged concepts."""
@@ -401,7 +436,7 @@ class AssociationAndPeople(Study):
         judged = pd.concat(parts).assign(people=None)
         records = judged.groupby("concept")["record"]
         expected = {str(name): float(of.mean()) if of.notna().all() else None for name, of in records}
-        return self._results(settings, lines, means, judged, expected)
+        return self._results(settings, lines, means, judged, expected, fixed_n=data.fixed_n)
 
     def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
         """Return the report with people's choices in place of the encoder's."""
@@ -418,7 +453,7 @@ class AssociationAndPeople(Study):
         judged["classifier"] = judged["classifier"] == first
         judged["people"], notes = _by_people(lines, judged, answers)
         expected = {one.key.removeprefix("share_"): one.expected for one in results.findings}
-        new = self._results(settings, lines, means, judged, expected, by_people=True)
+        new = self._results(settings, lines, means, judged, expected, by_people=True, fixed_n=not report.stopped)
         stay = [note for note in results.notes if note not in (self._judges(settings), *new.notes)]
         stale = ("order", "order_signed", "kappa")
         new = results.renewed(replace(new, notes=(*notes, *new.notes, *stay)), stale)
@@ -437,22 +472,36 @@ class AssociationAndPeople(Study):
         expected: Mapping[str, float | None],
         *,
         by_people: bool = False,
+        fixed_n: bool = True,
     ) -> Results:
         """Return the choices of people, or else of the encoder, next to the mean associations."""
         choices = judged["people" if by_people else "classifier"]
         shares = {name: _share(choices[judged["concept"] == name], settings) for name in lines}
-        table2 = _table2(self.design, lines, shares, means)
+        tested = shares.values() if fixed_n else map(without_fixed_n, shares.values())
+        decided = decide_claims([*tested], confidence=settings.confidence)
+        claims = dict(zip(shares, decided, strict=True))
+        table2 = _table2(self.design, lines, shares, claims, means)
         return Results(
             findings=(
                 *_order(self.design, table2, settings),
-                *(_share_finding(self.design, line, shares[name], expected[name]) for name, line in lines.items()),
+                *(
+                    _share_finding(self.design, line, shares[name], claims[name], expected[name])
+                    for name, line in lines.items()
+                ),
                 *_reader_against_people(judged, settings),
             ),
-            tables=(TEXTS.table("table2", table2), TEXTS.table("judged", _judged_frame(lines, judged))),
+            tables=(
+                TEXTS.table("table2", table2, clear=family_note(decided, "shares")),
+                TEXTS.table("judged", _judged_frame(lines, judged)),
+            ),
             figures=_figures(table2),
             notes=(self._judges(settings, by_people=by_people), TEXTS.note("few concepts")),
         )
 
+    def family(self, finding: Finding) -> str | None:
+        """Return None: nothing is claimed of agreements, which describe the same pictures twice."""
+        return None
+
     def headline(self, report: StudyReport) -> str:
-        """Say how well associations and people agree."""
+        """Say how well associations and choices agree."""
         return order_headline(report)

@@ -1,5 +1,6 @@
 """T2IAT's eight association tests, and a test of the user's own words."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -10,18 +11,19 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.association import AssociationTest, association_test, leave_one_out, repooled_permutation_test
-from bias_core.measures.effects import benjamini_hochberg
 from bias_core.measures.intervals import permutation_test, smallest_p_value
 from bias_core.measures.paired_prevalence import PairedTest
-from bias_core.papers.t2iat.report import SIGNIFICANT, tests_headline
+from bias_core.papers.t2iat.report import tests_headline
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word
 from bias_core.study.arm_comparison import ARM, ROUNDING, counted_sample, nothing, table_over_arms
+from bias_core.study.claims import claim_columns, decide_claims, family_note, without_fixed_n
 from bias_core.study.design import ReportTexts, check_count, distinct_texts, find_design
 from bias_core.study.image_rows import scaled, thinned
 from bias_core.study.study import Measuring, RunSize, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import (
     ArmReport,
+    Claim,
     Design,
     Results,
     Sample,
@@ -31,6 +33,7 @@ from bias_core.study.types import (
     StudySettings,
     columns,
     finding,
+    listed,
     marks,
     options_in,
 )
@@ -44,13 +47,10 @@ MOST_SHOWN = 12  # prompts in a figure of influences: those that move S most
 OWN_NAME = "own-association"
 EDITS = ("valence", "gender")  # how a prompt is edited: its word is appended, or takes the place of "person"
 MOST_WORDS = 100
+_PROPER = ("European", "African", "Judaism", "Christianity")  # first words of titles that keep their capital
 MOST_PICTURES = 100
-P_VALUES = {
-    "prompts": "from permuting prompts with all their pictures",
-    "pictures": "from permuting single neutral pictures",
-    "eq3": "Eq. 3 as printed, from random halves of all prompts",
-}
-"""The ways to compute p, in words."""
+OTHER_P = {"pictures": "p over pictures", "eq3": "p by Eq. 3"}
+"""Columns of p-values that are shown and decide nothing, by the option."""
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class TestOptions(CrossingOptions):
     p_value: Literal["prompts", "pictures", "eq3"] = setting(
         "prompts",
         "p-value",
-        "Units to permute: prompts (with all their pictures), pictures (single neutral ones), or eq3 "
+        "A further p to show next to that of permuted prompts, which decides: pictures (single neutral ones), or eq3 "
         "(Eq. 3 as printed: halves of all prompts, each with its own edited pictures)",
     )
 
@@ -106,6 +106,19 @@ def chosen_tests(design: Design, settings: StudySettings) -> list[dict[str, Any]
     if unknown := set(chosen_keys) - set(keys):
         raise InvalidInput(f"{design.name} has no test {', '.join(sorted(unknown))}; it has {', '.join(keys)}")
     return [test for test in design.data["tests"] if not chosen_keys or test["key"] in chosen_keys]
+
+
+def names_of_tests(design: Design, settings: StudySettings, sides: str, between: str) -> list[str]:
+    """Return the titles of two sides of each chosen test, such as "science and arts", each once."""
+    titles = design.data["titles"]
+    return distinct_texts(
+        between.join(_in_sentence(titles[test[side]]) for side in sides) for test in chosen_tests(design, settings)
+    )
+
+
+def _in_sentence(title: str) -> str:
+    """Return a title as within a sentence: without a capital, unless it is a name."""
+    return title if title.split()[0] in _PROPER else title[:1].lower() + title[1:]
 
 
 def words_of(design: Design, concept: str) -> list[str]:
@@ -154,20 +167,25 @@ def sets_of(frame: pd.DataFrame, rows: np.ndarray) -> tuple[list[np.ndarray], di
 
 
 def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> AssociationTest:
-    """Run one test on the pictures of ``frame``; its index points into ``rows``."""
+    """Run one test on the pictures of ``frame``, by permuting prompts; its index points into ``rows``."""
     (sets, prompts), options = sets_of(frame, rows), options_in(settings, TestOptions)
+    how: dict[str, Any] = {"n_permutations": options.n_permutations, "effect_size_sd": options.effect_size_sd}
+    return association_test(*sets, **prompts | how, confidence=settings.confidence, rng=settings.seed)
+
+
+def _other_p(test: AssociationTest, frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> dict[str, Any]:
+    """Return the columns of the p that the option asks for next to that of permuted prompts."""
+    options = options_in(settings, TestOptions)
     splits: dict[str, Any] = {"n_permutations": options.n_permutations, "rng": settings.seed}
-    how = {"effect_size_sd": options.effect_size_sd, "confidence": settings.confidence}
-    test = association_test(*sets, **prompts | splits | how)
-    if options.p_value == "prompts":
-        return test
-    other = (
-        permutation_test(test.associations_x, test.associations_y, **splits)
-        if options.p_value == "pictures"
-        else repooled_permutation_test(*sets, **prompts | splits)
-    )
-    names = ("p_value", "n_permutations", "exact", "smallest_p_value")
-    return replace(test, **{name: getattr(other, name) for name in names})
+    if options.p_value == "pictures":
+        return {OTHER_P["pictures"]: permutation_test(test.associations_x, test.associations_y, **splits).p_value}
+    if options.p_value == "eq3":
+        sets, prompts = sets_of(frame, rows)
+        printed = repooled_permutation_test(*sets, **prompts | splits)
+        n = printed.n_permutations
+        larger = f"{round(printed.p_value * n):,} of {n:,} {'' if printed.exact else 'random '}halves have a larger |S|"
+        return {OTHER_P["eq3"]: f"{printed.p_value:.3g}: {larger}"}
+    return {}
 
 
 def _finished_tests(data: StudyData, tests: Mapping[str, Any]) -> tuple[dict[str, pd.DataFrame], list[str]]:
@@ -189,13 +207,13 @@ def _finished_tests(data: StudyData, tests: Mapping[str, Any]) -> tuple[dict[str
     return whole, [f"{n} of {len(parts)} tests have too few finished prompts and are left out."] if n else []
 
 
-def _line(test: Mapping[str, Any], result: AssociationTest, q: float) -> dict[str, Any]:
+def _line(test: Mapping[str, Any], result: AssociationTest, claim: Claim, other_p: Mapping[str, Any]) -> dict[str, Any]:
     differences = result.associations_x[:, None] - result.associations_y
     line: dict[str, Any] = {
-        **columns("S", result.confidence_interval, ends=""),
-        "p": result.p_value,
+        **columns("S", result.estimate, ends=""),
+        **claim_columns(result.estimate, claim),
         "smallest p": result.smallest_p_value,
-        "q": q,
+        **other_p,
         "d": result.effect_size,
         "X above Y": float((np.sign(differences).mean() + 1) / 2),  # ties count half
         "prompts X": result.n_units_x,
@@ -207,14 +225,37 @@ def _line(test: Mapping[str, Any], result: AssociationTest, q: float) -> dict[st
     return line
 
 
-def _reading(more: str, attribute: str, result: AssociationTest, q: float) -> str:
-    if result.smallest_p_value >= SIGNIFICANT:
-        return f"Too few prompts to show a difference: {smallest_p_words(result)}."
-    if not result.p_value < SIGNIFICANT:
-        return "No clear difference with this many prompts."
-    if q >= SIGNIFICANT:
-        return "Clear if this were the only test, but not after correction for all tests of this run."
-    return f"Pictures of {more} are closer to {attribute}."
+def _decide(results: Sequence[AssociationTest], settings: StudySettings, *, fixed_n: bool) -> list[Claim]:
+    """Return what may be claimed of each test: all tests of a run are one family."""
+    estimates = [test.estimate if fixed_n else without_fixed_n(test.estimate) for test in results]
+    smallest = [test.smallest_p_value for test in results]
+    claims = decide_claims(estimates, confidence=settings.confidence, smallest_p=smallest)
+    if not fixed_n:
+        return list(claims)
+    return [
+        replace(claim, reason=_few_words(test, claim, settings)) if claim.verdict == "too few" else claim
+        for test, claim in zip(results, claims, strict=True)
+    ]
+
+
+def _few_words(test: AssociationTest, claim: Claim, settings: StudySettings) -> str:
+    """Say the smallest p of a test with too few prompts, and how many are needed."""
+    n, best = options_in(settings, TestOptions).n_permutations, min(1.0, test.smallest_p_value * claim.n_tests)
+    says = (
+        f"{smallest_p_words(test)}{f', {best:#.2g} after correction for {claim.n_tests} tests' * (claim.n_tests > 1)}"
+    )
+    enough = (size for size in range(2, MOST_WORDS) if smallest_p_value(size, size, n) * claim.n_tests <= claim.level)
+    needed = next(enough, None)
+    if needed is None:
+        return f"{says}; {math.ceil(claim.n_tests / claim.level):,} permutations are needed"
+    return f"{says}; {needed} against {needed} are needed"
+
+
+def _reading(claim: Claim, *, fixed_n: bool) -> str:
+    """Return the sentence on a test that is not clear."""
+    if claim.verdict == "too few":
+        return "Too few prompts to show a difference." if fixed_n else "Not tested."
+    return "No clear difference with this many prompts."
 
 
 def smallest_p_words(result: AssociationTest) -> str:
@@ -381,6 +422,10 @@ class AssociationTests(Study):
     options = TestOptions
     fewest_when_stopped = 1
 
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the pairs of concepts that are tested."""
+        return {"pairs": listed(names_of_tests(self.design, settings, "xy", " and "), "; ")}
+
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of all chosen tests."""
         return association_shots(self.design, settings)
@@ -393,24 +438,28 @@ class AssociationTests(Study):
         parts, missing = _finished_tests(data, tests)
         results = {key: run_test(part, rows, settings) for key, part in parts.items()}
         influences = {key: _influences(self.design, tests[key], part, rows) for key, part in parts.items()}
-        adjusted = benjamini_hochberg([test.p_value for test in results.values()])
+        claims = _decide(list(results.values()), settings, fixed_n=data.fixed_n)
         titles, findings, lines = {}, [], []
-        for (key, test), q in zip(results.items(), map(float, adjusted), strict=True):
+        for (key, test), claim in zip(results.items(), claims, strict=True):
             words = {side.upper(): self.design.data["titles"][tests[key][side]] for side in ("x", "y", "a", "b")}
             titles[key] = "{X} / {Y}, {A} / {B}".format(**words)
             part = parts[key][parts[key]["set"] == "neutral"]
             for side, values in zip(SIDES, (test.associations_x, test.associations_y), strict=True):
                 data.keep(part[part["side"] == side], association=values)
-            lines.append({"test": key, **words, **_line(tests[key], test, q)})
+            other_p = _other_p(test, parts[key], rows, settings)
+            lines.append({"test": key, **words, **_line(tests[key], test, claim, other_p)})
             findings.append(
                 finding(
                     key,
                     titles[key],
                     "differential_association",
-                    test.confidence_interval,
-                    _reading(words["X" if test.score > 0 else "Y"], tests[key]["a"], test, q),
+                    test.estimate,
+                    claim=claim,
+                    readings=(
+                        *(f"Pictures of {words[side]} are closer to {tests[key]['a']}." for side in ("X", "Y")),
+                        _reading(claim, fixed_n=data.fixed_n),
+                    ),
                     published=float(tests[key]["score"]) if "score" in tests[key] else None,
-                    p_value=test.p_value,
                     sample=prompts_sample(parts[key], test),
                 )
             )
@@ -418,7 +467,7 @@ class AssociationTests(Study):
         return Results(
             findings=tuple(findings),
             tables=(
-                TEXTS.table("table1", table1, p=P_VALUES[options.p_value]),
+                TEXTS.table("table1", table1, clear=family_note(claims, "tests")),
                 TEXTS.table("influence", pd.concat(influences.values(), ignore_index=True)),
             ),
             figures=(
@@ -427,7 +476,8 @@ class AssociationTests(Study):
             ),
             notes=(
                 *missing,
-                TEXTS.note(f"p {options.p_value}"),
+                TEXTS.note("p prompts"),
+                *([TEXTS.note(f"p {options.p_value}")] if options.p_value in OTHER_P else []),
                 *([TEXTS.note("published p")] if "paper's S" in table1 else []),
             ),
         )
@@ -438,7 +488,20 @@ class AssociationTests(Study):
             arms,
             "table1",
             ["test", "X", "Y", "A", "B"],
-            ["S", "low", "high", "p", "q", "d", "X above Y", "paper's S", "paper's p", "paper's d"],
+            [
+                "S",
+                "low",
+                "high",
+                "p",
+                "p adjusted",
+                "clear",
+                *OTHER_P.values(),
+                "d",
+                "X above Y",
+                "paper's S",
+                "paper's p",
+                "paper's d",
+            ],
         )
         cells = marks(
             frame.assign(row=frame["X"] + " / " + frame["Y"] + ", " + frame["A"] + " / " + frame["B"]),
@@ -456,8 +519,6 @@ class AssociationTests(Study):
 
         sizes = [(n_prompts(test["x"]), n_prompts(test["y"])) for test in chosen_tests(self.design, settings)]
         n = options.n_permutations
-        if options.p_value != "prompts":
-            return RunSize()
         p, (n_x, n_y) = max((smallest_p_value(n_x, n_y, n), (n_x, n_y)) for n_x, n_y in sizes)
         return RunSize(
             note=f"with {n_x} against {n_y} prompts, p is {p:#.2g} at best" + " in one test" * (len(set(sizes)) > 1)

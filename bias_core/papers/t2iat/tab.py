@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import gradio as gr
 import pandas as pd
 
+from bias_core.number_text import format_p
 from bias_core.papers.t2iat.report import test_of, tests_table
-from bias_core.papers.t2iat.study_tests import TestOptions, own_association
+from bias_core.papers.t2iat.study_tests import OTHER_P, TestOptions, own_association
 from bias_core.study.report_text import table_of
 from bias_core.study.types import Design, StudyFigure, StudyReport, options_in
 from bias_core.ui.study.study_tab import CloserLook, extremes_html
@@ -96,12 +97,14 @@ class AssociationTab(CloserLook):
         row = table[table["test"] == key].iloc[0].to_dict()
         influence = influence[influence["test"] == key]
         without = influence["S without it"]
-        p_value = options_in(report.settings, TestOptions).p_value
+        other = OTHER_P.get(options_in(report.settings, TestOptions).p_value, "")
         return render(
             "association_words",
             row=row,
-            unit="picture" if p_value == "pictures" else "prompt",
-            by_prompts=p_value == "prompts",
+            finding=next(finding for finding in report.results.findings if finding.key == key),
+            other_p=f"{other[:1].upper()}{other[1:]}, by which nothing is claimed: {_as_text(row[other])}."
+            if other in row
+            else "",
             n_tests=len(table),
             means={title: float(frame["association"].mean()) for title, frame in _ends(report, key).items()},
             size=next((text for limit, text in _SIZES if abs(row["d"]) < limit), ""),
@@ -116,6 +119,10 @@ class AssociationTab(CloserLook):
         test = test_of(report, key) or {"a": "male", "b": "female"}
         high, low = (f"nearest to “{test[side]}”" for side in ("a", "b"))
         return extremes_html(report, "association", _ends(report, key), low=low, high=high, note=_BEHIND)
+
+
+def _as_text(p_value: float | str) -> str:
+    return p_value if isinstance(p_value, str) else format_p(p_value)
 
 
 def _is_test(report: StudyReport) -> bool:

@@ -4,6 +4,7 @@ The base has the same scenes under another condition, or without the trigger wor
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,10 +13,9 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.intervals import percent
+from bias_core.measures.intervals import difference_interval, percent
 from bias_core.measures.object_bias import added_objects, missing_objects
 from bias_core.measures.object_comparison import (
-    ObjectComparison,
     ObjectOdds,
     ObjectShift,
     VarietyChange,
@@ -24,15 +24,27 @@ from bias_core.measures.object_comparison import (
     variety_change,
 )
 from bias_core.measures.object_distribution import chao_shen_entropy, object_counts
-from bias_core.number_text import format_p
+from bias_core.number_text import format_change
+from bias_core.study.claims import NO_CLAIM, claim_columns, decide_claims, family_note, fewest_units, p_words
 from bias_core.study.design import ReportTexts
-from bias_core.study.types import Finding, Shot, StudyFigure, StudySettings, StudyTable, columns, finding, lean, listed
+from bias_core.study.limits import stop_rule
+from bias_core.study.types import (
+    ArmReport,
+    Claim,
+    Finding,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    StudyTable,
+    columns,
+    finding,
+    listed,
+)
 from bias_core.types import Estimate
 
 TEXTS = ReportTexts(__file__)
 MOST_LINES = 12  # objects of each set of pictures in the table
 MOST_BARS = 6
-RATE = 0.05  # of false discoveries among the objects that are named
 
 
 def with_base_prompt(shots: list[Shot], settings: StudySettings, base_prompt: str) -> list[Shot]:
@@ -63,12 +75,28 @@ def sides(reading: pd.DataFrame, frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.
 
 
 @dataclass(frozen=True, kw_only=True)
+class ObjectChange:
+    """One object in pictures and in those of their base, over the pairs whose prompts do not differ in it."""
+
+    odds: ObjectOdds
+    n: int  # pairs
+    n_changed: int  # pairs of which one picture shows it and the other does not
+    difference: Estimate  # share of the pictures with it minus that of the base's
+    claim: Claim = NO_CLAIM  # on its log-odds, among all objects of all sets of pictures
+
+    @property
+    def is_gain(self) -> bool:
+        """True if more pictures show it than of the base."""
+        return self.odds.log_odds.value > 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class AgainstBase:
     """Pictures compared with their base; ``shift`` and ``variety`` are None if one side shows no object."""
 
     base: str  # name of the base
     n: int  # pairs of pictures
-    odds: ObjectComparison | None
+    objects: tuple[ObjectChange, ...]  # those that change, the surest change first; () if no picture shows an object
     shift: ObjectShift | None
     variety: VarietyChange | None
     added: Estimate  # objects a picture beyond its prompt, less those of the base
@@ -106,9 +134,9 @@ def against_base(
     how: dict[str, Any] = {
         "base_prompt_objects": theirs["asked"].tolist(), "strata": strata, "confidence": settings.confidence,
     }  # fmt: skip
-    odds, shift, variety, why = None, None, None, ""
+    objects, shift, variety, why = tuple[ObjectChange, ...](), None, None, ""
     try:
-        odds = object_odds(shown, of_base, rate=RATE, confidence=settings.confidence)
+        objects = _changes(shown, of_base, own_words, settings.confidence)
         shift = object_shift(shown, of_base, rng=settings.seed)
         variety = variety_change(shown, of_base, groups=seeds, confidence=settings.confidence)
     except InvalidInput as error:  # captions without objects
@@ -116,7 +144,7 @@ def against_base(
     return AgainstBase(
         base=name,
         n=len(shared),
-        odds=odds,
+        objects=objects,
         shift=shift,
         variety=variety,
         added=added_objects(*sets, **how),
@@ -127,14 +155,83 @@ def against_base(
     )
 
 
-def of_sets(
+def _changes(
+    shown: Sequence[set[str]], of_base: Sequence[set[str]], own_words: Sequence[set[str]], confidence: float
+) -> tuple[ObjectChange, ...]:
+    """Return every object that one picture of a pair shows and the other does not; not where a prompt asks for it."""
+    gained, lost, left_out = (
+        Counter(word for words in sets for word in words)
+        for sets in (
+            (ours - theirs for ours, theirs in zip(shown, of_base, strict=True)),
+            (theirs - ours for ours, theirs in zip(shown, of_base, strict=True)),
+            own_words,
+        )
+    )
+    changes = []
+    for odds in object_odds(shown, of_base, confidence=confidence).objects:
+        if not math.isnan(odds.log_odds.value):
+            n, word = len(shown) - left_out[odds.word], odds.word
+            difference = difference_interval(gained[word], lost[word], n, confidence=confidence)
+            odds = replace(odds, log_odds=replace(odds.log_odds, n=n))
+            changes.append(ObjectChange(odds=odds, n=n, n_changed=gained[word] + lost[word], difference=difference))
+    return tuple(changes)
+
+
+def compare_sets(
     sets: Mapping[str, pd.DataFrame], base: pd.DataFrame, settings: StudySettings, *, called: str
 ) -> dict[str, AgainstBase]:
     """Compare each set of pictures with the base of its scenes; sets without pictures or base are left out."""
-    return {
+    compared = {
         name: against_base(part, base, settings, name=called, on=("scene", "number"))
         for name, part in sets.items()
         if len(base) and not set(base["scene"]).isdisjoint(part["scene"])
+    }
+    return decide_objects(compared, settings.confidence)
+
+
+def compare_objects_of_arms(arms: Sequence[ArmReport], settings: StudySettings) -> dict[str, AgainstBase]:
+    """Compare the pictures of each arm with those of the first, unit by unit; arms that share none are left out.
+
+    Empty without captions, which saved runs do not keep, and if the number of pictures was not fixed beforehand.
+    """
+    frames = [arm.results.scored for arm in arms]
+    if stop_rule(settings) is not None or not all(isinstance(frame, pd.DataFrame) for frame in frames):
+        return {}
+    first, *others = [
+        frame.assign(**frame["unit"].str.split(":", n=1, expand=True).set_axis([*_UNIT], axis=1)) for frame in frames
+    ]
+    compared = {
+        arm.name: against_base(frame, first, settings, name=f"“{arms[0].name}”", on=_UNIT)
+        for arm, frame in zip(arms[1:], others, strict=True)
+        if not set(first["unit"]).isdisjoint(frame["unit"])
+    }
+    return decide_objects(compared, settings.confidence)
+
+
+_UNIT = ("place", "number")
+"""Parts of a unit: the prompt's place in the list, and the number of the picture."""
+
+
+def decide_objects(sets: Mapping[str, AgainstBase], confidence: float) -> dict[str, AgainstBase]:
+    """Return the sets with claims on their objects: all objects of all sets are one family, of which one is named.
+
+    Objects of which so few pairs change that no p of theirs could be clear are no tests: this does not depend on which
+    picture of a pair shows them.
+    """
+    fewest = fewest_units(replace(NO_CLAIM, level=1 - confidence))
+    estimates = [
+        change.odds.log_odds
+        if change.n_changed >= fewest
+        else replace(
+            change.odds.log_odds, p_value=math.nan, note=f"fewer than {fewest} pairs change: too few for a test"
+        )
+        for one in sets.values()
+        for change in one.objects
+    ]
+    claims = iter(decide_claims(estimates, confidence=confidence))
+    return {
+        name: replace(one, objects=tuple(replace(change, claim=next(claims)) for change in one.objects))
+        for name, one in sets.items()
     }
 
 
@@ -142,77 +239,103 @@ def _entropy(objects: Sequence[set[str]]) -> float:
     return chao_shen_entropy(list(object_counts(objects).values())) if any(objects) else math.nan
 
 
+FAMILIES = dict.fromkeys(("object_shift", "variety_change", "added_objects", "missing_objects"), "all objects")
+"""Families of the numbers that compare all objects of pictures with those of their base, by their measure."""
+
+
 def findings(name: str, one: AgainstBase) -> tuple[Finding, ...]:
     """Return the findings against the base, first the object that changes most."""
     listed_findings = [_named(name, one)]
     if one.shift:
-        says = "The objects differ" if one.shift.p_value < RATE else "The objects do not clearly differ"
-        says += f": {one.shift.divergence:.3f}; chance alone gives {one.shift.chance:.3f}."
+        divergence, chance = one.shift.divergence, one.shift.chance
         shift = Estimate(
-            value=one.shift.divergence, low=math.nan, high=math.nan, n=one.n, method="permutation within pairs"
-        )
+            value=divergence, low=math.nan, high=math.nan, n=one.n, null_value=chance, p_value=one.shift.p_value,
+            method="permutation within pairs",
+        )  # fmt: skip
+        differ, alike = (f"The objects {words}." for words in ("differ", "do not clearly differ"))
+        says = f"Divergence {divergence:.3f}; chance alone gives {chance:.3f}."
         title = f"{name}: all objects against {one.base}"
-        listed_findings.append(finding(f"{name} shift", title, "object_shift", shift, says, p_value=one.shift.p_value))
+        listed_findings.append(
+            finding(f"{name} shift", title, "object_shift", shift, says, readings=(differ, differ, alike))
+        )
     if one.variety:
-        says = lean(one.variety.log_ratio, "More varied", "Less varied", "Not clearly more or less varied")
-        says += f": an effective number of {one.variety.number:.1f} objects against {one.variety.base_number:.1f}."
+        says = f"An effective number of {one.variety.number:.1f} objects against {one.variety.base_number:.1f}."
         title = f"{name}: variety of the objects against {one.base}, log ratio"
-        listed_findings.append(finding(f"{name} variety", title, "variety_change", one.variety.log_ratio, says))
+        readings = ("More varied.", "Less varied.", "Not clearly more or less varied.")
+        listed_findings.append(
+            finding(f"{name} variety", title, "variety_change", one.variety.log_ratio, says, readings=readings)
+        )
     for key, metric, estimate, what in (
         ("added", "added_objects", one.added, "that the prompt does not name"),
         ("missing", "missing_objects", one.missing, "that the prompt names but the picture lacks"),
     ):
-        says = lean(estimate, "More objects", "Fewer objects", "Not clearly more or fewer objects") + f" {what}."
         title = f"{name}: {key} objects per picture, minus {one.base}"
-        listed_findings.append(finding(f"{name} {key}", title, metric, estimate, says))
+        more_or_fewer = tuple(f"{words} objects {what}." for words in ("More", "Fewer", "Not clearly more or fewer"))
+        listed_findings.append(finding(f"{name} {key}", title, metric, estimate, readings=more_or_fewer))
     return tuple(listed_findings)
 
 
-def strongest(one: AgainstBase) -> ObjectOdds | None:
-    """Return the object with the clearest gain; None if there is none."""
-    return next(iter(one.odds.gained), None) if one.odds else None
+def surest_gain(one: AgainstBase) -> ObjectChange | None:
+    """Return the object with the surest gain, clear or not; None if none gains."""
+    return next((change for change in one.objects if change.is_gain), None)
 
 
 def _named(name: str, one: AgainstBase) -> Finding:
+    """Return the object with the surest gain, clear or not."""
     key, title = f"{name} named object", f"{name}: the object with the clearest gain over {one.base}, log-odds"
-    most = strongest(one)
-    if most is None or one.odds is None:
-        note = one.why or "no object is clearly more frequent than in the base"
-        return finding(key, title, "object_odds", Estimate.undefined(one.n, note, null_value=0.0), f"{note}.")
-    others = [f"“{other.word}”" for other in one.odds.gained if other is not most]
-    says = (
-        f"“{most.word}” is in {most.n_images:,} of {one.n:,} pictures and in {most.n_base:,} of the base's"
-        f" (p {format_p(most.p_adjusted)}, adjusted for all objects)"
-    )
-    says += f"; {listed(others)} too." if others else "; no other object gains clearly."
-    return finding(key, title, "object_odds", most.log_odds, says, p_value=most.p_adjusted)
+    most, clear = surest_gain(one), [change for change in one.objects if change.claim.is_clear and change.is_gain]
+    lost = [f"“{change.odds.word}”" for change in one.objects if change.claim.is_clear and not change.is_gain]
+    less = f", clearly less frequent: {listed(lost)}" if lost else ""
+    if most is None:
+        note = one.why or f"no object is more frequent than in the base{less}"
+        nothing = Estimate.undefined(one.n, note, null_value=0.0)
+        return finding(key, title, "object_odds", nothing, f"{note}.", claim=NO_CLAIM)
+    says = _counts_in_words(most)
+    if clear:
+        others = [f"“{change.odds.word}”" for change in clear[1:]]
+        says += f", {listed(others)} too" if others else ", and no other object gains clearly"
+    else:
+        says = f"no object is clearly more frequent than in the base, nearest: {says}"
+    return finding(key, title, "object_odds", most.odds.log_odds, f"{says}{less}.", claim=most.claim)
+
+
+def _counts_in_words(change: ObjectChange) -> str:
+    difference, claim, odds = change.difference.scaled(100.0), change.claim, change.odds
+    numbers = format_change(difference.value, difference.low, difference.high, n=change.n) + " points"
+    if claim.is_clear:
+        numbers += f", {p_words(claim)}"
+    elif claim.reason:
+        numbers += f"; {claim.reason}"
+    says = f"“{odds.word}” is in {odds.n_images:,} of {change.n:,} pictures and in {odds.n_base:,} of the base’s"
+    return f"{says} ({numbers})"
 
 
 def tables(sets: Mapping[str, AgainstBase], *, first: str) -> tuple[StudyTable, ...]:
     """Return each object's log-odds, and the comparison of all objects together; empty without a base."""
     if not sets:
         return ()
+    note = family_note([change.claim for one in sets.values() for change in one.objects], "objects")
+    rows = [row for name, one in sets.items() for row in _odds_rows(first, name, one)]
     return (
-        TEXTS.table("log_odds", [row for name, one in sets.items() for row in _odds_rows(first, name, one)]),
+        TEXTS.table("log_odds", rows, family=note),
         TEXTS.table("against_base", [{first: name, **_row(one)} for name, one in sets.items()]),
     )
 
 
 def _odds_rows(first: str, name: str, one: AgainstBase) -> list[dict[str, Any]]:
-    objects = [line for line in one.odds.objects if not math.isnan(line.log_odds.value)] if one.odds else []
     return [
         {
             first: name,
-            "object": line.word,
-            "pictures with it": line.n_images,
-            "with it in the base": line.n_base,
-            "n": one.n,
-            **columns("log-odds", line.log_odds, ends=""),
-            "p": line.p_value,
-            "p adjusted": line.p_adjusted,
-            "differs": "yes" if line.differs else "no",
+            "object": change.odds.word,
+            "pictures with it": change.odds.n_images,
+            "with it in the base": change.odds.n_base,
+            "n": change.n,
+            **columns("difference", change.difference),
+            **columns("log-odds", change.odds.log_odds, ends=""),
+            **claim_columns(change.odds.log_odds, change.claim),
         }
-        for line in objects[:MOST_LINES]
+        for place, change in enumerate(one.objects)
+        if place < MOST_LINES or change is surest_gain(one)
     ]
 
 
@@ -239,18 +362,15 @@ def figures(sets: Mapping[str, AgainstBase], settings: StudySettings) -> tuple[S
     """Return the log-odds of the objects with the clearest change, with intervals; empty without a base."""
     if not sets:
         return ()
-    lines = {name: comparison.odds.objects for name, comparison in sets.items() if comparison.odds}
-    surest = sorted(
-        (line for objects in lines.values() for line in objects if not math.isnan(line.log_odds.value)),
-        key=lambda line: (line.p_value, line.word),
+    lines = [(name, change.odds) for name, one in sets.items() for change in one.objects]
+    words = list(
+        dict.fromkeys(odds.word for _, odds in sorted(lines, key=lambda line: (line[1].p_value, line[1].word)))
     )
-    words = list(dict.fromkeys(line.word for line in surest))[:MOST_BARS]
     rows = [
-        {"name": line.word, "group": name, "value": line.log_odds.value, **_finite_ends(line.log_odds)}
-        for word in words
-        for name, objects in lines.items()
-        for line in objects
-        if line.word == word and not math.isnan(line.log_odds.value)
+        {"name": odds.word, "group": name, "value": odds.log_odds.value, **_finite_ends(odds.log_odds)}
+        for word in words[:MOST_BARS]
+        for name, odds in lines
+        if odds.word == word
     ]
     base = next(iter(sets.values())).base
     return (TEXTS.figure("log_odds", rows, base=base, confidence=percent(settings.confidence)),)

@@ -10,7 +10,9 @@ import pandas as pd
 
 from bias_core.measures.object_bias import DIMENSIONS, compare_models, normalise_over_models
 from bias_core.measures.object_distribution import FORMULAS, top_objects
-from bias_core.number_text import format_change
+from bias_core.measures.objects import GenderCounts
+from bias_core.measures.sequential import share_interval
+from bias_core.number_text import format_change, format_share
 from bias_core.papers.tbyb.captions import BLANK, MEASURES, STRONGER, Scores
 from bias_core.study.arm_comparison import (
     ARM,
@@ -22,7 +24,9 @@ from bias_core.study.arm_comparison import (
     rank_columns,
     ranks_of,
 )
+from bias_core.study.claims import p_words
 from bias_core.study.design import ReportTexts
+from bias_core.study.limits import stop_rule
 from bias_core.study.types import (
     ArmReport,
     Finding,
@@ -34,10 +38,8 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     drawable,
-    listed,
     mark,
 )
-from bias_core.types import Estimate
 
 Entry = tuple[str, ArmReport, str]  # a line of a comparison: its name, the arm, and which of the arm's sets of pictures
 Sets = Mapping[str, Scores]  # the scores of each set of pictures by its name
@@ -174,14 +176,17 @@ def _target(name: str) -> str:
     return "general" if name == "all prompts" else name
 
 
-def gender_table(sets: Sets, drawn: float | None, rows: Sequence[Mapping[str, Any]]) -> StudyTable:
-    """Return Table IV; ``drawn`` is the true percentage of men, if known."""
+def gender_table(
+    sets: Sets, settings: StudySettings, drawn: float | None, rows: Sequence[Mapping[str, Any]]
+) -> StudyTable:
+    """Return Table IV, and the shares among captions with gender words; ``drawn`` is the true percentage of men."""
     lines: list[dict[str, Any]] = [
         {
             "model": f"{RUN}, {name}",
             **columns("male", scores.genders.masculine),
             **columns("female", scores.genders.feminine),
             "unspecified": scores.genders.unspecified.value,
+            **_among_named(scores.genders, settings),
         }
         for name, scores in sets.items()
     ]
@@ -194,16 +199,37 @@ def gender_table(sets: Sets, drawn: float | None, rows: Sequence[Mapping[str, An
     return TEXTS.table("table4", lines)
 
 
-def top_table(sets: Sets, base: str = "") -> StudyTable:
+def _among_named(genders: GenderCounts, settings: StudySettings) -> dict[str, Any]:
+    """Return the share of men among the captions with gender words; one with words of both kinds counts half."""
+    n = genders.n_images - genders.n_unspecified
+    share = None
+    if n:
+        n_men, fixed_n = genders.n_masculine + genders.n_both / 2, stop_rule(settings) is None
+        share = share_interval(n_men, n, fixed_n=fixed_n, confidence=settings.confidence).scaled(100)
+    return {"captions": genders.n_images, NAMED: n, **columns(MALE_OF_NAMED, share)}
+
+
+NAMED, MALE_OF_NAMED = "with gender", "male of these"
+WITH_IT, SHARE_WITH_IT = "pictures with it", "% with it"
+
+
+def top_table(sets: Sets, settings: StudySettings, base: str = "") -> StudyTable:
     """Return the most frequent objects of each set; with a base set, of the others, and the change against it."""
     frames = [
         top_objects(scores.counts, sets[base].counts if base else None, TOP).assign(pictures=name)
         for name, scores in sets.items()
         if scores.counts and name != base
     ]
-    frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["pictures", "object"])
+    frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["pictures", "object", "n"])
+    fixed_n = stop_rule(settings) is None
+    shares = [
+        share_interval(n, sets[name].n_images, fixed_n=fixed_n, confidence=settings.confidence).scaled(100)
+        for name, n in zip(frame["pictures"], frame["n"], strict=True)
+    ]
+    of_pictures = pd.DataFrame([columns(SHARE_WITH_IT, share) for share in shares], index=frame.index)
+    frame = frame.join(of_pictures.assign(of=[sets[name].n_images for name in frame["pictures"]]))
     frame = frame[["pictures", *frame.columns.drop("pictures")]].rename(
-        columns={"n": "pictures with it", "base_n": f"with it in {base}", "delta_n": "Δn"}
+        columns={"n": WITH_IT, "base_n": f"with it in {base}", "delta_n": "Δn"}
     )
     return TEXTS.table("top_objects", frame, change=f" Δn: against {base}." if base else "")
 
@@ -386,80 +412,73 @@ def _by_released_rules(arms: Sequence[ArmReport], name: str) -> Iterator[pd.Data
         yield theirs.assign(**{ARM: theirs["model"] + ", in the paper"})
 
 
-_HALLUCINATION = "hallucination"  # end of finding keys
 _NO_BASE = "Without a baseline this does not show bias."
 
 
 def headline(report: StudyReport) -> str:
-    """Say the most frequent object, and the gender that captions give to people, with intervals.
+    """Say the most frequent object, and the genders that captions name; or the changes against a base.
 
     Hallucination and miss rate stay out: they fail on pictures with known objects (the Calibration tab).
     """
-    if len(against := report.results.frame("against_base")):
-        return _changed(report, against)
-    top = report.results.frame("top_objects")
-    estimates = {finding.key: finding.estimate for finding in report.results.findings}
-    of_set = _headed(estimates, list(dict.fromkeys(top.get("pictures", ()))))
-    if top.empty or f"{of_set} {_HALLUCINATION}" not in estimates:
+    against, top = report.results.frame("against_base"), report.results.frame("top_objects")
+    if len(against):
+        return _changes_in_words(report, against)
+    if top.empty:
         return f"{report.n_images:,} pictures were captioned, and no caption names an object."
-    top = top[top["pictures"] == of_set] if (top["pictures"] == of_set).any() else top
-    first, n = top.iloc[0], estimates[f"{of_set} {_HALLUCINATION}"].n
-    says = (
-        f"“{first['object']}” is the most frequent object in captions, in {first['pictures with it']:,} of {n:,} "
-        "pictures"
+    first = top.iloc[0]
+    says = f"“{first['object']}” is the most frequent object in captions, in {first[WITH_IT]:,}"
+    if SHARE_WITH_IT in first:  # not in older reports
+        share = format_share(*(first[f"{SHARE_WITH_IT}{end}"] / 100 for end in ("", " low", " high")))
+        says += f" of {first['of']:,} pictures ({share})"
+    return f"{says}.{_genders_in_words(report, str(first['pictures']))} {_NO_BASE}"
+
+
+def arms_headline(report: StudyReport) -> str:
+    """Say the changes of objects against the first arm; the paper's measures stay out, as in :func:`headline`."""
+    if len(against := report.results.frame("against_base")):
+        return _changes_in_words(report, against)
+    return (
+        "No object was compared between the arms: they share no seed, or their captions were not kept. The tables "
+        "show the paper’s measures, of which nothing is claimed."
     )
+
+
+def _genders_in_words(report: StudyReport, of_set: str) -> str:
+    """Return the share of men among the captions of a set of pictures with gender words; "" if none has one."""
     people = report.results.frame("table4")
-    if people.empty or not people["male"].iloc[0] + people["female"].iloc[0]:
-        return f"{says}. {_NO_BASE}"
-    is_own = people["model"].str.endswith(f", {of_set}")
-    row = people[is_own].iloc[0] if of_set and is_own.any() else people.iloc[0]
-    parts = [f"{row[g]:.0f} % {g} [{row[f'{g} low']:.0f}, {row[f'{g} high']:.0f}]" for g in ("male", "female")]
-    return f"{says}. Captions call the people {' and '.join(parts)}. {_NO_BASE}"
-
-
-def _headed(estimates: Mapping[str, Estimate], shown: Sequence[str]) -> str:
-    """Return the set of pictures for the headline: the first one with objects and numbers, or the only one.
-
-    >>> one = Estimate(value=0.5, low=0.4, high=0.6, n=9)
-    >>> _headed({"Dataset hallucination": one}, ["all pictures"]), _headed({}, [])
-    ('Dataset', '')
-    """
-    sets = [key.removesuffix(_HALLUCINATION).rstrip() for key in estimates if key.endswith(f" {_HALLUCINATION}")]
-    return next((name for name in shown if name in sets), sets[0] if len(sets) == 1 else "")
-
-
-def _changed(report: StudyReport, against: pd.DataFrame) -> str:
-    """Say each set's clearest gain over the base, and the change in objects that no prompt names."""
-    by_set, odds = against.columns[0], report.results.frame("log_odds")
-    findings = {finding.key: finding for finding in report.results.findings}
-    odds = odds.assign(gained=(odds["differs"] == "yes") & (odds["log-odds"] > 0)) if len(odds) else odds
-    word, how = ("under", ", on the same prompts and seeds") if by_set == "condition" else ("of", "")
-    sets_by_object: dict[str, list[str]] = {}
-    added: dict[str, list[str]] = {}  # sets by their change in objects
-    unclear: list[str] = []
-    for row in against.to_dict("records"):
-        name, base = str(row[by_set]), str(row["base"])
-        gained = (
-            odds[(odds[by_set] == name) & (odds["differs"] == "yes") & (odds["log-odds"] > 0)] if len(odds) else odds
-        )
-        if gained.empty:
-            unclear.append(f"{word} {name}: {findings[f'{name} named object'].says.rstrip('.')}")
-        else:
-            most = gained.sort_values("p adjusted", kind="stable").iloc[0]
-            in_base = f"{base}: {most['with it in the base']:,}"
-            in_set = f"in {most['pictures with it']:,} of {most['n']:,} pictures {word} {name} ({in_base})"
-            sets_by_object.setdefault(f"“{most['object']}” is", []).append(in_set)
-        if says := _moves(findings[f"{name} added"].estimate):
-            added.setdefault(says, []).append(f"{word} {name}")
-    parts = [f"{what} {listed(where)}" for what, where in sets_by_object.items()] + unclear
-    text = f"Against {against['base'].iloc[0]}{how}, {'; '.join(parts)}."
-    more = "; ".join(f"{says} {listed(where)}" for says, where in added.items())
-    return f"{text} Objects per picture that no prompt names: {more}." if more else text
-
-
-def _moves(change: Estimate) -> str:
-    if math.isnan(change.value):
+    rows = people[people["model"] == f"{RUN}, {of_set}"] if len(people) else people
+    if rows.empty or NAMED not in rows or not rows[NAMED].iloc[0]:
         return ""
-    has_interval = not math.isnan(change.low)
-    clear = " (no clear change)" if has_interval and change.low <= 0 <= change.high else ""
-    return format_change(change.value, change.low, change.high, n=change.n) + clear
+    row = rows.iloc[0]
+    men = format_share(*(row[f"{MALE_OF_NAMED}{end}"] / 100 for end in ("", " low", " high")))
+    return f" {row[NAMED]:,.0f} of {row['captions']:,.0f} captions name a gender: {men} of them men, the others women."
+
+
+def _changes_in_words(report: StudyReport, against: pd.DataFrame) -> str:
+    """Return each set's clearest gain over the base, and the change in objects that no prompt names."""
+    by_set = against.columns[0]
+    findings = {finding.key: finding for finding in report.results.findings}
+    word, how = _WORDS.get(by_set, ("of", ""))
+    objects, added = [], []
+    for name in map(str, against[by_set]):
+        named, more = findings[f"{name} named object"], findings[f"{name} added"]
+        where = f"{word} “{name}”" if by_set == ARM else f"{word} {name}"
+        objects.append(f"{where}, {named.says.rstrip('.')}")
+        if not math.isnan(more.estimate.value):
+            added.append(f"{_added_in_words(more)} {where}")
+    text = f"Against {against['base'].iloc[0]}{how}: {'; '.join(objects)}."
+    return f"{text} Objects per picture that no prompt names: {'; '.join(added)}." if added else text
+
+
+_WORDS = {"condition": ("under", ", on the same prompts and seeds"), ARM: ("in", ", on the same seeds")}
+"""Words before a set of pictures, and about its base, by the table's first column."""
+
+
+def _added_in_words(change: Finding) -> str:
+    estimate, claim = change.estimate, change.claim
+    numbers = format_change(estimate.value, estimate.low, estimate.high, n=estimate.n)
+    verdict = ""
+    if claim is not None:  # of an older report nothing is decided
+        unclear = f"not clear{f': {claim.reason}' if claim.reason else ''}"
+        verdict = f", {p_words(claim) if claim.is_clear else unclear}"
+    return f"{numbers} (n = {estimate.n:,} pairs{verdict})"

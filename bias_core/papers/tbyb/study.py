@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, combinations, product
+from itertools import chain, combinations, product, starmap
 from typing import Any, ClassVar, Literal
 
 import pandas as pd
@@ -19,9 +19,10 @@ from bias_core.measures.object_distribution import distribution_bias_at
 from bias_core.measures.sequential import share_interval
 from bias_core.number_text import typeset
 from bias_core.papers.tbyb import against_base, captions, captions as things, report
-from bias_core.papers.tbyb.report import TEXTS, headline
+from bias_core.papers.tbyb.report import TEXTS, arms_headline, headline
 from bias_core.prompts import fix_articles
 from bias_core.store.images import pixel_digest
+from bias_core.study.claims import decide_findings
 from bias_core.study.classifiers import Reader, language_model_name
 from bias_core.study.design import distinct_texts, read_table, settings_with
 from bias_core.study.image_rows import scaled, thinned
@@ -42,7 +43,8 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
-    lean,
+    joined,
+    listed,
     options_in,
 )
 from bias_core.types import Estimate
@@ -140,6 +142,30 @@ def general_shots(
             prompt = fix_articles(form.format(action=action, object=name, occupation=name))
             shots.append(Shot(prompt=prompt, n=n, group=kind, facts={"set": kind, "object": name}))
     return [shot for shot in shots if shot.group in sets]
+
+
+def general_words(shots: Sequence[Shot], *, with_person: bool = True) -> dict[str, str]:
+    """Return what general prompts show and how they differ from the paper's, in words."""
+    n = {name: len({shot.facts["object"] for shot in shots if shot.group == name}) for name in SETS}
+    people = "people with " if with_person else ""
+    shown = {"objects": f"{people}{n['objects']} objects", "professions": f"of {n['professions']} professions"}
+    wording = f"{len({shot.prompt for shot in shots})} prompts of the released lists"
+    return {
+        "shown": " and ".join(words for name, words in shown.items() if n[name]).removeprefix("of "),
+        "wording": wording if with_person else f"{wording}, without a person",
+    }
+
+
+def _scene_words(shots: Sequence[Shot], own: Sequence[str]) -> dict[str, str]:
+    """Return the trigger words and how their scenes differ from the paper's, in words."""
+    words = list(dict.fromkeys(shot.group for shot in shots))
+    usual = list(map(fix_articles, (f"a {word}" for word in words)))
+    scenes = "scenes of your own" if own else "everyday scenes"
+    wording = "prompts of your own" if own else "prompts of ours like the paper's, which it does not print"
+    return {
+        "scenes_with": f"{scenes} with {listed(usual, last=' or ')}",
+        "wording": f"{len({shot.prompt for shot in shots})} {wording}",
+    }
 
 
 def _check_negatives(prompts: Iterable[str], settings: StudySettings) -> None:
@@ -265,11 +291,13 @@ def settings_for_prompts(settings: StudySettings) -> StudySettings:
 
 
 WITH_TRIGGER, WITHOUT_TRIGGER = "with a trigger word", "without one"
+_CONDITIONS = {"trigger": "an object planted with trigger words only", "backdoor": "always planted"}
 _COMPARED = {
     "H_J": ("hallucination", "jaccard_hallucination"),
     "M_G": (f"miss {captions.STRONGER}", "generative_miss_rate"),
 }
 """Numbers that are compared prompt by prompt: key of the scores, and of the measure."""
+_CHANGE = " change "  # in the keys of their findings
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -336,8 +364,20 @@ def changes_of(part: pd.DataFrame, base: pd.DataFrame, settings: StudySettings) 
     }
 
 
-def _direction(change: Estimate) -> str:
-    return lean(change, "rises", "falls", "does not clearly change")
+def _change_findings(changes: Mapping[str, Mapping[str, Estimate]], base: str) -> list[Finding]:
+    """Return the changes of H_J and M_G from the base, which are one family."""
+    return [
+        finding(
+            f"{name}{_CHANGE}{key}",
+            f"Change of {key} from {base} to {name}",
+            _COMPARED[key][1],
+            change,
+            "n counts prompts.",
+            readings=tuple(f"{key} {verb}." for verb in ("rises", "falls", "does not clearly change")),
+        )
+        for name, key in product(changes, _COMPARED)
+        if (change := changes[name].get(key))
+    ]
 
 
 def _measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: StudySettings) -> pd.DataFrame:
@@ -403,13 +443,16 @@ def shared_pictures(data: StudyData, names: Sequence[str]) -> list[str]:
     return warnings
 
 
-def _notes(sets: Mapping[str, captions.Scores], changes: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
-    base, *others = sets
+def _notes(sets: Mapping[str, captions.Scores], changes: Sequence[Finding]) -> list[str]:
     notes = []
     for key, (of, _) in _COMPARED.items():
         values = ", ".join(f"{typeset(scores.estimates[of].value, '.3f')} ({name})" for name, scores in sets.items())
-        against = [f"{_direction(changes[name][key])} from {base} to {name}" for name in others if key in changes[name]]
-        notes.append(f"{key}: {values}. It {', '.join(against)}." if against else f"{key}: {values}.")
+        against = [
+            f"{change.title}: {change.says.partition('. n ')[0]}."
+            for change in changes
+            if change.key.endswith(_CHANGE + key)
+        ]
+        notes.append(" ".join([f"{key}: {values}.", *against]))
     return notes
 
 
@@ -451,12 +494,12 @@ class ObjectStudy(Study):
         names = {part: part for part in parts} if self.findings_of_parts else {whole: whole_name}
         own = {name: readings.get(part, reading) for part, name in names.items()}
         judged = yield from things.judged_things(data, reading, {name: part.index for name, part in own.items()})
-        against = against_base.of_sets(own, base, settings, called=self.base)
+        against = against_base.compare_sets(own, base, settings, called=self.base)
         for part, name in names.items():
             findings += against_base.findings(name, against[name]) if name in against else ()
             findings += report.findings(name, sets[part], published.get(part))
         findings += judged.findings
-        table4 = report.gender_table(sets, _men_drawn(frame, data), self.design.data["gender_shares"]["rows"])
+        table4 = report.gender_table(sets, settings, _men_drawn(frame, data), self.design.data["gender_shares"]["rows"])
         placed, places = report.among_released(sets, released, settings)
         return Results(
             findings=tuple(findings),
@@ -467,7 +510,7 @@ class ObjectStudy(Study):
                 *([report.published_table(sets, released)] if released else []),
                 *placed,
                 table4,
-                report.top_table(sets),
+                report.top_table(sets, settings),
             ),
             figures=drawable((*against_base.figures(against, settings), *places, *report.figures_of(sets, table4))),
             notes=(
@@ -475,6 +518,7 @@ class ObjectStudy(Study):
                 *(self.design.notes if released else ()),
                 *filter(None, [self.note]),
             ),
+            scored=reading,
         )
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
@@ -491,12 +535,30 @@ class ObjectStudy(Study):
         return captions.watch_captions(settings, data, frame)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the objects of each arm against the first, and the paper's table over arms."""
+        against = against_base.compare_objects_of_arms(arms, settings)
+        own = Results(
+            findings=tuple(chain.from_iterable(starmap(against_base.findings, against.items()))),
+            tables=against_base.tables(against, first="arm"),
+            figures=against_base.figures(against, settings),
+        )
+        return joined(own, self.compare_measures(settings, arms))
+
+    def compare_measures(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the paper's table over arms."""
         return report.compare_objects(settings, arms)
 
+    def family(self, finding: Finding) -> str | None:
+        """Return the family of a finding: nothing is claimed of the paper's measures but their changes."""
+        return "changes" if _CHANGE in finding.key else against_base.FAMILIES.get(finding.metric)
+
     def headline(self, report: StudyReport) -> str:
-        """Return the three scores."""
+        """Return the most frequent object and gender words, or the changes against a base."""
         return headline(report)
+
+    def arms_headline(self, report: StudyReport) -> str:
+        """Return the changes of objects against the first arm."""
+        return arms_headline(report)
 
     def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
         """Return the settings with plain scenes as a baseline; None if there is one already, or none is possible."""
@@ -516,14 +578,21 @@ class GeneralObjects(ObjectStudy):
     parts = "set"
     released = "general"
 
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return what the prompts show."""
+        return general_words(self._shots(settings), with_person=options_in(settings, GeneralOptions).person)
+
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every prompt."""
         options = options_in(settings, GeneralOptions)
         _released(self.design, options.published_model, "general")
-        shots = general_shots(
+        return against_base.with_base_prompt(self._shots(settings), settings, options.base_prompt)
+
+    def _shots(self, settings: StudySettings) -> list[Shot]:
+        options = options_in(settings, GeneralOptions)
+        return general_shots(
             self.design, settings, options.sets, paper_wording=options.paper_wording, with_person=options.person
         )
-        return against_base.with_base_prompt(shots, settings, options.base_prompt)
 
 
 class TriggeredObjects(ObjectStudy):
@@ -535,6 +604,12 @@ class TriggeredObjects(ObjectStudy):
     released = "task_oriented"
     findings_of_parts = True
     base = "scenes without the word"
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the trigger words."""
+        options = options_in(settings, TaskOptions)
+        shots = scene_shots(self.design, settings, options.triggers, options.scenes)
+        return _scene_words(shots, options.scenes)
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every scene."""
@@ -559,7 +634,7 @@ class DatasetObjects(ObjectStudy):
         """Return nothing to draw: the pictures are the dataset's."""
         return []
 
-    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+    def compare_measures(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the scores of every dataset."""
         return report.compare_datasets(settings, arms)
 
@@ -589,6 +664,20 @@ class ControlledObjects(ObjectStudy):
     options = ControlledOptions
     watches_shares = False  # a share over mixed conditions means nothing
 
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return the prompts and conditions."""
+        conditions = options_in(settings, ControlledOptions).conditions
+        shots = controlled_shots(self.design, settings)
+        has_trigger = [_has_trigger(self.design, shot) for shot in shots]
+        drawn = WITH_TRIGGER if all(has_trigger) else f"{WITH_TRIGGER} and {WITHOUT_TRIGGER}"
+        return {
+            "drawn": drawn if any(has_trigger) else "without a trigger word",
+            "named_conditions": ", ".join(
+                f"{name} ({_CONDITIONS[name]})" if name in _CONDITIONS else name for name in conditions
+            ),
+            "wording": f"{len({shot.prompt for shot in shots})} prompts of ours and of the released lists",
+        }
+
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return every prompt under every condition."""
         conditions = options_in(settings, ControlledOptions).conditions
@@ -613,9 +702,10 @@ class ControlledObjects(ObjectStudy):
         parts = {name: reading[reading["condition"] == name] for name in names}
         sets = {name: captions.score(part, settings) for name, part in parts.items()}
         others = {name: part for name, part in parts.items() if name != base}
-        against = {
+        compared_sets = {
             name: against_base.against_base(part, parts[base], settings, name=base) for name, part in others.items()
         }
+        against = against_base.decide_objects(compared_sets, settings.confidence)
         judged = yield from things.judged_things(data, reading, {name: part.index for name, part in parts.items()})
         changes = {name: changes_of(parts[name], parts[base], settings) for name in against}
         measures = _measures(parts, sets, settings)
@@ -624,13 +714,11 @@ class ControlledObjects(ObjectStudy):
         shown = [*against_base.figures(against, settings), report.change_figure(sets, base)]
         shown += [report.space_figure(compared, "The conditions"), report.curve_figure(sets), report.rates_figure(sets)]
         findings = [one for name in against for one in against_base.findings(name, against[name])]
-        for name, key in product(changes, _COMPARED):
-            if change := changes[name].get(key):
-                title, says = f"Change of {key} from {base} to {name}", f"{key} {_direction(change)}; n counts prompts."
-                findings.append(finding(f"{name} change {key}", title, _COMPARED[key][1], change, says))
+        changed = decide_findings(_change_findings(changes, base), self.family, confidence=settings.confidence)
         return Results(
             findings=(
                 *findings,
+                *changed,
                 *judged.findings,
                 *[one for name in names for one in report.findings(name, sets[name])],
             ),
@@ -644,19 +732,20 @@ class ControlledObjects(ObjectStudy):
                     of="The conditions",
                     note=f"{report.normalised_note(measures)} {TEXTS.note('ranks', fixed='')}",
                 ),
-                report.top_table(sets, base=base),
+                report.top_table(sets, settings, base=base),
                 *_gained_table(parts),
             ),
             figures=drawable(shown),
             notes=(
-                *_notes(sets, changes),
+                *_notes(sets, changed),
                 *shared_pictures(data, names),
                 TEXTS.note("against a base"),
                 *map(TEXTS.note, _READ_AS),
                 *self.design.notes,
             ),
+            scored=reading,
         )
 
-    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+    def compare_measures(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the scores of every condition and arm."""
         return report.compare_conditions(settings, arms)

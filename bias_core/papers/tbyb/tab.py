@@ -127,7 +127,7 @@ _EXAMPLES = 3
 _MOST_ODDS = 4  # objects of each set of pictures
 _ODDS = {
     "object": "object", "pictures with it": "with it", "with it in the base": "base", "n": "of n pairs",
-    "log-odds": "log-odds", "low": "low", "high": "high", "p adjusted": "p adjusted",
+    "log-odds": "log-odds", "low": "low", "high": "high", "p adjusted": "p adjusted", "clear": "clear",
 }  # fmt: skip
 _CURVE = {
     "n": "n, pictures", "objects": "vocabulary", "B_D": "B_D", "B_D low": "B_D low", "B_D high": "B_D high",
@@ -142,7 +142,8 @@ def odds_html(report: StudyReport, *, with_figure: bool = True) -> str:
         return ""
     note = next(t.note for t in report.results.tables if t.key == "log_odds")
     few = table.groupby(table.columns[0], sort=False).head(_MOST_ODDS)
-    few = few[[table.columns[0], *_ODDS]].rename(columns=_ODDS)
+    known = table.columns.intersection([*_ODDS], sort=False)  # older reports have no word
+    few = few[[table.columns[0], *known]].rename(columns=_ODDS)
     shown = figure if with_figure else None
     return render("beside", figure=shown, title="Objects against the base", note=note, frame=few, key="log_odds")
 

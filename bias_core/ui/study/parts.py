@@ -18,9 +18,9 @@ from bias_core.services import Services
 from bias_core.study.classifier_answers import CODES, NO, PEOPLE, YES, Reading, readings_of
 from bias_core.study.corrected import BUDGET, Correction, PeopleAnswers, corrected, correction_of
 from bias_core.study.documents import small_uri
-from bias_core.study.label_tasks import SINGLE
+from bias_core.study.label_tasks import N_LABELS, SINGLE
 from bias_core.study.limits import drawn_words
-from bias_core.study.next_steps import N_LABELS, N_RATERS, NextStep, next_steps
+from bias_core.study.next_steps import N_RATERS, NextStep, next_steps
 from bias_core.study.plan import settle
 from bias_core.study.report_text import is_known, read_by
 from bias_core.study.saved import Example, SavedReport, list_examples, open_example
@@ -114,11 +114,6 @@ def _is_run(report: StudyReport, services: Services) -> bool:
     return report.run_id.isalnum() and services.manifests.find(report.run_id) is not None
 
 
-def n_to_label(readings: Sequence[Reading]) -> int:
-    """The usual number of pictures in a labelling task of these readings; 0 without readings."""
-    return min(N_LABELS, len({image_id for reading in readings for image_id in reading.image_ids}))
-
-
 class NextPart:
     """The next steps of a report: buttons below its pictures, and the runs that they start."""
 
@@ -131,7 +126,7 @@ class NextPart:
         if self.chosen is None:
             return ""
         steps = next_steps(report, self.services)
-        n = n_to_label(readings_of(report)) if _is_run(report, self.services) else 0
+        n = self.services.n_to_label(report)
         return render("next_steps", steps=steps, n=n, raters=RATERS, usual=N_RATERS) if steps or n else ""
 
     def wire(self, tab: Any) -> None:
@@ -178,13 +173,14 @@ class NextPart:
             if report is None or str(event.step) != ASKS_PEOPLE:
                 return gr.skip()
             n_raters = getattr(event, "choice", N_RATERS)
-            return label(visitor, memory, report, n_to_label(readings_of(report)) or N_LABELS, n_raters, "", profile)
+            return label(visitor, memory, report, self.services.n_to_label(report) or N_LABELS, n_raters, "", profile)
 
         buttons.select(on_people, inputs, outputs, api_visibility="private")
 
 
 AT_RANDOM, ALONE = "", f"setting={SINGLE}"  # of pairs, where there are pairs; and of people alone
 _FEW = 9  # numbers shown at first
+_NONE_LEFT = "No picture is left to label"
 
 
 class PeoplePart:
@@ -236,9 +232,16 @@ class PeoplePart:
             corrected, updates = self.show(shown)
             return updates | update(corrected)
 
+        def on_choice(n: float | None, by: str | None, shown: StudyReport | None) -> str:
+            """Name the task that the button makes, which has no more pictures than are left."""
+            if shown is None:
+                return button_text(n, by)
+            setting = str(by or "").partition("setting=")[2]
+            return button_text(self.services.n_to_label(shown, int(n or 0), setting), by)
+
         self.refresh.click(on_new_answers, report, [*headers, *self.outputs()], **messages.QUIET)
         chosen = [self.n, self.by]
-        gr.on([part.input for part in chosen], button_text, chosen, self.button, **messages.LATEST)
+        gr.on([part.input for part in chosen], on_choice, [*chosen, report], self.button, **messages.LATEST)
 
     def correction(self, report: StudyReport) -> Correction | None:
         """Corrections by people's labels of this run; None without a task."""
@@ -257,7 +260,7 @@ class PeoplePart:
                 correction = self.correction(report)
             html = messages.error_html(problem.message) if problem else ""
             html = html if correction is None else corrected_html(correction)
-        n = n_to_label(readings)
+        n = self.services.n_to_label(report)
         names = dict.fromkeys(PEOPLE if reading.attribute is None else reading.attribute.name for reading in readings)
         choices = [("at random", AT_RANDOM), *((f"by the classifier’s answer on {name}", name) for name in names)]
         if {reading.group for reading in readings if reading.attribute is None} > {SINGLE}:
@@ -268,7 +271,7 @@ class PeoplePart:
             self.by: gr.update(choices=choices, value=AT_RANDOM),
             self.refresh: gr.update(visible=correction is not None),
             self.n: n or N_LABELS,
-            self.button: button_text(n or N_LABELS, AT_RANDOM),
+            self.button: gr.update(value=button_text(n, AT_RANDOM) if n else _NONE_LEFT, interactive=n > 0),
         }
         return (report if correction is None else correction.added_to(report)), updates
 

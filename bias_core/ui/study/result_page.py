@@ -65,7 +65,7 @@ def findings_html(report: StudyReport, null: str = "", marks: Mapping[str, str] 
     rows = text.finding_rows(report)
     if not rows:
         return ""
-    optional = {"tested": "p_value", "published": "published", "drawn": "drawn", "several_readers": "readers_low"}
+    optional = {"tested": "p_adjusted", "published": "published", "drawn": "drawn", "several_readers": "readers_low"}
     return render(
         "findings",
         rows=rows,
@@ -73,6 +73,7 @@ def findings_html(report: StudyReport, null: str = "", marks: Mapping[str, str] 
         marks=marks or {},
         scales=_scales(rows),
         null=null or text.null_words(report),
+        p_head=text.p_head(rows),
         few=FEW_DIFFERENCES if report.arms else FEW,
         title="Differences between the arms" if report.arms else "",
         measures=[METRICS[key] for key in dict.fromkeys(f.metric for f in report.results.findings)],

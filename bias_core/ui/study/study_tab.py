@@ -19,7 +19,7 @@ import pandas as pd
 from bias_core.models.catalogue import read_yaml
 from bias_core.protocols import OnLentGpu
 from bias_core.services import Services
-from bias_core.study.design import BEYOND, designs_in, find_design, layout_in
+from bias_core.study.design import BEYOND, designs_in, find_design, layout_in, summary_of
 from bias_core.study.next_steps import papers_settings, replicate
 from bias_core.study.plan import settle
 from bias_core.study.reproduction import as_asked
@@ -462,7 +462,7 @@ def plain_tab(folder: Path) -> type[StudyTab]:
     title = folder.name.replace("_", " ").capitalize()
     names = designs_in(folder)
     facts = {"key": folder.name, "title": title, "place": _AFTER_STUDIES, "studies": names}
-    return type(f"{title}Tab", (StudyTab,), facts | {"question": find_design(names[0]).summary})
+    return type(f"{title}Tab", (StudyTab,), facts | {"question": summary_of(find_design(names[0]))})
 
 
 AT_EACH_END = 4

@@ -1,0 +1,216 @@
+"""The prior of an unCLIP model against its decoder: where the effect of a prompt becomes visible.
+
+The prior draws the embedding of a picture from the text, and the decoder the picture from the embedding alone. Both are
+read by the prior's own CLIP, on the same seeds.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.exchange import PriorEffects, prior_effects
+from bias_core.measures.paired_prevalence import prevalence_difference_test
+from bias_core.measures.sequential import share_interval
+from bias_core.number_text import format_change
+from bias_core.protocols import HasPrior, StepCallback
+from bias_core.store.readings import open_pictures
+from bias_core.study.arm_comparison import mean_sample
+from bias_core.study.design import ReportTexts, distinct_texts
+from bias_core.study.image_rows import scaled
+from bias_core.study.study import Measuring, Study
+from bias_core.study.study_data import Steps, StudyData
+from bias_core.study.study_services import StudyServices
+from bias_core.study.types import (
+    Finding,
+    Results,
+    Shot,
+    StudyReport,
+    StudySettings,
+    columns,
+    drawable,
+    finding,
+    mark,
+    options_in,
+)
+from bias_core.types import Estimate, StoredImage
+from bias_core.values import Options, option_values, setting, settings_class
+
+TEXTS = ReportTexts(__file__)
+_FEWEST_SEEDS = 4
+_AT_ONCE = 8  # pictures
+_PLACES = {"prior": "In the prior's embeddings", "whole": "In the pictures"}
+
+
+@settings_class(frozen=True, kw_only=True)
+class PriorOptions(Options):
+    """The prompts to compare, and the attribute to measure."""
+
+    text: str = setting("a photo of a person", "Text", "Prompt that the others are compared with")
+    other_texts: tuple[str, ...] = setting(
+        ("a photo of a doctor",), "Other prompts", "Prompts that are compared with the first"
+    )
+    attribute: str = setting("man", "Attribute", "Name of the attribute")
+    present: str = setting(
+        "a photo of a man", "Sentence of its presence", "Sentence that describes pictures with the attribute"
+    )
+    absent: str = setting(
+        "a photo of a woman", "Sentence of its absence", "Sentence that describes pictures without the attribute"
+    )
+
+
+def _model_with_prior(model: object, name: str) -> HasPrior:
+    if isinstance(model, HasPrior):
+        return model
+    raise InvalidInput(
+        f"{name} has no prior that can be read here; this study needs an unCLIP model, such as kandinsky-2-2, that "
+        "draws in this process"
+    )
+
+
+def _read_prior(data: StudyData, model: HasPrior, options: PriorOptions) -> Steps[pd.DataFrame]:
+    """Return margins by the prior's CLIP, of each picture's embedding by the prior and of the picture itself."""
+    stored = data.stored(data.frame)
+    with data.services.model_lock:
+        present, absent = model.prior_texts([options.present, options.absent])
+
+    def read(part: Sequence[StoredImage], _on_step: StepCallback) -> np.ndarray:
+        pictures = open_pictures(part)
+        with data.services.model_lock:
+            drawn = model.prior_embeddings([picture.row for picture in part])
+            margins: np.ndarray = np.stack([drawn, model.prior_images(pictures)], axis=1) @ (present - absent)
+        return margins
+
+    parts = [stored[first : first + _AT_ONCE] for first in range(0, len(stored), _AT_ONCE)]
+    margins = yield from data.map_until_stopped("parts of the pictures read by the prior's CLIP", parts, read)
+    values = np.concatenate(margins)
+    return pd.DataFrame(values, columns=["prior", "picture"], index=data.frame.index[: len(values)])
+
+
+def _by_seed(data: StudyData, margins: pd.DataFrame, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """Return the margins of each text, of the seeds that all texts have."""
+    frame = data.frame.loc[margins.index, ["seed", "text", "unit"]].join(margins)
+    parts = {text: frame[frame["text"] == text].set_index("seed") for text in texts}
+    seeds = sorted(set.intersection(*(set(part.index) for part in parts.values())))
+    if len(seeds) < 2:
+        raise InvalidInput(
+            f"only {len(seeds)} seeds have a picture of every prompt, and 2 are needed; use more seeds, or check why "
+            "pictures are blanked"
+        )
+    return {text: part.loc[seeds] for text, part in parts.items()}
+
+
+def _effects(first: pd.DataFrame, other: pd.DataFrame, confidence: float) -> PriorEffects:
+    return prior_effects(first["prior"], other["prior"], first["picture"], other["picture"], confidence=confidence)
+
+
+def _findings(text: str, effects: PriorEffects, first: pd.DataFrame, other: pd.DataFrame) -> Iterator[Finding]:
+    columns_of = {"prior": "prior", "whole": "picture"}
+    for name, title in _PLACES.items():
+        estimate: Estimate = getattr(effects, name)
+        column = columns_of[name]
+        sample = mean_sample(tuple(map(str, first["unit"])), (other[column] > 0).astype(float) - (first[column] > 0))
+        yield finding(f"{text}: {name}", f"“{text}”: {title.lower()}", "exchange_effect", estimate, sample=sample)
+
+
+def _share_row(text: str, part: pd.DataFrame, confidence: float) -> dict[str, Any]:
+    n, added = len(part), prevalence_difference_test(part["prior"], part["picture"], confidence=confidence)
+    return {
+        "prompt": text,
+        **columns("P prior", share_interval(int((part["prior"] > 0).sum()), n, confidence=confidence)),
+        **columns("P pictures", share_interval(int((part["picture"] > 0).sum()), n, confidence=confidence)),
+        **columns("difference", added.estimate),
+        "margin prior": float(part["prior"].mean()),
+        "margin pictures": float(part["picture"].mean()),
+        "seeds": n,
+    }
+
+
+class Prior(Study):
+    """The prior's embeddings compared with the finished pictures."""
+
+    kind = "prior"
+    options = PriorOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of every prompt, on the same seeds."""
+        options = options_in(settings, PriorOptions)
+        texts = distinct_texts((options.text, *options.other_texts))
+        if len(texts) < 2 or not all((options.text.strip(), options.attribute, options.present, options.absent)):
+            raise InvalidInput("a comparison needs a prompt, others, and an attribute with its two sentences")
+        n = scaled(self.design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
+        return [Shot(prompt=text, n=n, group="prompts", facts={"text": text}) for text in texts]
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure the effect of each prompt in the prior's embeddings and in the pictures."""
+        options, confidence = options_in(settings, PriorOptions), settings.confidence
+        rows = yield from data.embed(data.frame)
+        present, absent = data.sentences([options.present, options.absent])
+        model = _model_with_prior(data.rows.model(data.services), settings.model)
+        margins = yield from _read_prior(data, model, options)
+        data.keep(
+            data.frame.loc[margins.index],
+            **{
+                f"{options.attribute}: nearer by": (rows @ (present - absent))[: len(margins)],
+                "nearer by, prior": margins["prior"],
+                "nearer by, picture": margins["picture"],
+            },
+        )
+        first_text, *others = dict.fromkeys(data.frame["text"])
+        parts = _by_seed(data, margins, [first_text, *others])
+        first = parts[first_text]
+        effects = {text: _effects(first, parts[text], confidence) for text in others}
+        names = {"attribute": options.attribute, "text": first_text}
+        marks = [
+            mark(f"“{text}”: {title}", getattr(effect, name))
+            for text, effect in effects.items()
+            for name, title in {**_PLACES, "decoder": "Added by the decoder"}.items()
+        ]
+        return Results(
+            findings=tuple(
+                one for text, effect in effects.items() for one in _findings(text, effect, first, parts[text])
+            ),
+            tables=(
+                TEXTS.table(
+                    "prior effects",
+                    [
+                        {
+                            "prompt": text,
+                            **columns("effect", effect.whole),
+                            **columns("prior", effect.prior),
+                            **columns("decoder", effect.decoder),
+                            "seeds": effect.whole.n,
+                        }
+                        for text, effect in effects.items()
+                    ],
+                    **names,
+                ),
+                TEXTS.table("prior shares", [_share_row(text, part, confidence) for text, part in parts.items()]),
+            ),
+            figures=drawable([TEXTS.figure("prior effects", marks, **names)]),
+            notes=(TEXTS.note("prior"),),
+        )
+
+    def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
+        """Refuse models without a prior, and imported pictures."""
+        if settings.images:
+            raise InvalidInput("imported pictures have no prior to look into; this study draws with one")
+        _model_with_prior(services.text_to_image(settings.model), settings.model).check_prior()
+
+    def headline(self, report: StudyReport) -> str:
+        """Say how much of the first prompt's effect is in the prior's embeddings already."""
+        options, row = (
+            option_values(report.settings.options),
+            report.results.frame("prior effects").to_dict("records")[0],
+        )
+        whole, prior, decoder = (_in_words(row, name) for name in ("effect", "prior", "decoder"))
+        return (
+            f"From “{options['text']}” to “{row['prompt']}”, the share of {options['attribute']} changes by {prior} in "
+            f"the prior's embeddings and by {whole} in the pictures; the decoder adds {decoder}."
+        )
+
+
+def _in_words(row: Mapping[Any, Any], name: str) -> str:
+    return format_change(row[name], row[f"{name} low"], row[f"{name} high"])
