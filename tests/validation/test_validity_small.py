@@ -65,13 +65,11 @@ def test_the_first_text_names_what_is_planted_and_halves_at_random_have_nothing_
     nurse = {"concept": "nurse", "prompt": "a photo of a nurse", "attributes": ["woman"]}
     report = named(services, nurse)
     texts = table(report, "texts")
-    assert (
-        texts.groupby("search")["kind"].apply(list).tolist()
-        == [["one attribute", "natural", "natural", "at random"]] * 2
-    )
+    kinds = ["one attribute", "natural", "natural", "at random"]
+    assert texts.groupby("search")["kind"].apply(list).tolist() == [2 * kinds] * 2
     app = texts[texts["search"] == "as in the app"].set_index("kind")
-    assert app.loc["one attribute", "named"], app.loc["one attribute", "text"]
-    assert app.loc["at random", "attribute"] == ""
+    assert app.loc["one attribute", "named"].all(), app.loc["one attribute", "text"]
+    assert (app.loc["at random", "attribute"] == "").all()
     assert not any("too few" in note for note in report.results.notes)
     assert "The text that the headline shows names the attribute that a cluster shares in 100" in headline(report)
 
@@ -80,7 +78,7 @@ def test_an_attribute_that_is_in_too_few_pictures_is_said(services):
     nurse = {"concept": "nurse", "prompt": "a photo of a nurse", "attributes": ["sombrero"]}
     report = named(services, nurse)
     assert set(table(report, "texts")["kind"]) == {"natural", "at random"}
-    assert "or lack them: 1." in " ".join(report.results.notes)
+    assert "or lack them: 2." in " ".join(report.results.notes)
     assert "that a cluster shares" not in headline(report)
 
 
