@@ -13,7 +13,8 @@ from bias_core.study.types import named_parts
 ROUNDING = 1e-9
 _NUMBER = re.compile(r"[−+-]?\d[\d,]*(?:\.\d+)?(?:e[−+-]?\d+)?")
 _QUOTED = re.compile(r"“[^”]*”|\([^()]*(?:Eq\.|Table|Fig)[^()]*\)")
-_OWN = re.compile(r"95 %|\b5 %|p < 0\.001|\bn_\w+|Table \d+|Eq\. ?\d|10 units|10 points")  # constants of the wording
+# Constants of the wording.
+_OWN = re.compile(r"95 %|\b5 %|p < 0\.001|\bn_\w+|Table \d+|Eq\. ?\d|10 units|10 points|at least \d+ are needed")
 
 
 def broken_claims(report):

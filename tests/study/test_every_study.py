@@ -309,8 +309,11 @@ def numbers_of(report):
             yield one.value, one.low, one.high
         for frame in (table.frame for table in part.results.tables):
             for column in map(str, frame.columns):
-                for ends in (("low", "high"), (f"{column} low", f"{column} high")):
-                    if {*ends} <= {*frame.columns} and pd.api.types.is_numeric_dtype(frame[column]):
+                place = list(frame.columns).index(column)
+                beside = tuple(map(str, frame.columns[place + 1 : place + 3]))  # the ends that a reader sees with it
+                for ends in (("low", "high"), (f"{column} low", f"{column} high"), beside):
+                    is_interval = len(ends) == 2 and ends[0].endswith("low") and ends[1].endswith("high")
+                    if is_interval and {*ends} <= {*frame.columns} and pd.api.types.is_numeric_dtype(frame[column]):
                         yield from frame[[column, *ends]].astype(float).itertuples(index=False)
 
 
