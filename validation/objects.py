@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from bias_core.measures.object_bias import added_objects, missing_objects
-from bias_core.measures.object_comparison import ObjectComparison, ObjectOdds, object_odds, object_shift, variety_change
+from bias_core.measures.object_comparison import object_shift, variety_change
 from bias_core.measures.objects import extract_objects
 from bias_core.papers.tbyb import captions
+from bias_core.papers.tbyb.against_base import ObjectChange, decide_changes, object_changes
 from bias_core.prompts import fill_template
 from bias_core.study.classifiers import Reader
 from bias_core.study.study import Measuring, Study, encoders_and_judge
@@ -119,28 +120,34 @@ def _scenes(design: Design, n: int) -> list[str]:
     return [str(prompt) for together in zip(*triggers, strict=False) for prompt in together][:n]
 
 
-def _names_another(odds: ObjectComparison, planted: str) -> bool:
+def _changes(compared: pd.DataFrame, base: pd.DataFrame) -> list[ObjectChange]:
+    """Return every object that changes, with what the study would claim of it."""
+    sides = [[set(words) for words in side["objects"]] for side in (compared, base)]
+    return decide_changes(object_changes(*sides, [set() for _ in sides[0]], CONFIDENCE), CONFIDENCE)
+
+
+def _names_another(changes: Sequence[ObjectChange], planted: str) -> bool:
     """Return True if an unplanted object is named; for genders, either word for people counts as planted."""
     expected = {PLANTED_WORDS[planted], *(["woman"] if planted == GENDER else [])}
-    return any(one.differs and one.word not in expected for one in odds.objects)
+    return any(change.claim.is_clear and change.odds.word not in expected for change in changes)
 
 
 def _odds_and_shift(
-    odds: ObjectComparison, base: pd.DataFrame, compared: pd.DataFrame, where: dict[str, Any]
+    changes: Sequence[ObjectChange], base: pd.DataFrame, compared: pd.DataFrame, where: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """Tests of the planted object's log-odds (nan if nothing changes) and of the shift beyond chance."""
-    n, any_named = len(base), any(one.differs for one in odds.objects)
-    planted = _planted(odds, str(where["planted"]))
+    n, any_named = len(base), any(change.claim.is_clear for change in changes)
+    planted = _planted(changes, str(where["planted"]))
     shift = object_shift(compared["objects"].tolist(), base["objects"].tolist(), rng=where["repetition"])
     for measure, variant, value, excluded in (
-        ("object_odds", "of what is planted", planted.log_odds.value if planted else np.nan, any_named),
+        ("object_odds", "of what is planted", planted.odds.log_odds.value if planted else np.nan, any_named),
         ("object_shift", "beyond chance", shift.excess, shift.p_value < 1 - CONFIDENCE),
     ):
         yield measured(measure, _point(value, n), excluded=excluded, variant=variant, **where)
 
 
-def _planted(odds: ObjectComparison, planted: str) -> ObjectOdds | None:
-    return next((one for one in odds.objects if one.word == PLANTED_WORDS[planted]), None)
+def _planted(changes: Sequence[ObjectChange], planted: str) -> ObjectChange | None:
+    return next((change for change in changes if change.odds.word == PLANTED_WORDS[planted]), None)
 
 
 def _point(value: float, n: int) -> Estimate:
@@ -262,12 +269,12 @@ class ValidityBases(Study):
                 condition = STEPS[str(planted)][names[str(group)]]
                 where: dict[str, Any] = {"planted": planted, "condition": condition}
                 where |= {"repetition": repetition, "target": np.nan}
-                odds = object_odds(compared["objects"].tolist(), base["objects"].tolist())
+                changes = _changes(compared, base)
                 if step := names[str(group)]:
-                    others.append(_names_another(odds, str(planted)))
-                    planted_one = _planted(odds, str(planted))
-                    named.extend([planted_one is not None and planted_one.differs] * (step == 2))
-                yield from _odds_and_shift(odds, base, compared, where)
+                    others.append(_names_another(changes, str(planted)))
+                    planted_one = _planted(changes, str(planted))
+                    named.extend([planted_one is not None and planted_one.claim.is_clear] * (step == 2))
+                yield from _odds_and_shift(changes, base, compared, where)
                 chance = Random(f"{settings.seed} {condition} {repetition}")
                 intervals = _with_intervals(base, compared, where, chance)
                 yield from (measured(key, one, **where) for key, one in intervals.items())

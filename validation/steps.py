@@ -17,7 +17,7 @@ import pandas as pd
 from scipy import stats
 
 from bias_core.measures.exchange import decided_step, exchange_effect, part_effects
-from bias_core.measures.intervals import exact_interval
+from bias_core.measures.intervals import exact_interval, percentile_estimate
 from bias_core.measures.propagation import PredictedGain, predicted_gain
 from bias_core.models.catalogue import check_condition
 from bias_core.papers.oasis.study_spi import model_suits, trace_row
@@ -26,7 +26,7 @@ from bias_core.study.image_rows import scaled
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, lean, options_in
+from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, options_in
 from bias_core.types import Attribute, Estimate
 from bias_core.values import Options, setting, settings_class
 from validation.repetitions import LADDER, POOL, SEEDS, in_each_repetition, ladder, pool_of, pools
@@ -112,22 +112,22 @@ def _correlations(table: pd.DataFrame, settings: StudySettings) -> list[Finding]
             }
             estimate = rank_correlation(wide[column].to_numpy(), wide["finished"].to_numpy(), settings)
             title = f"{column} against what finished pictures gained, {condition} against fair"
-            says = lean(estimate, *_BAR, null=LEAST_CORRELATION)
-            findings.append(finding(f"{column} {condition}", title, key, estimate, says))
+            findings.append(finding(f"{column} {condition}", title, key, estimate, readings=_BAR))
     return findings
 
 
 def rank_correlation(measure: np.ndarray, gained: np.ndarray, settings: StudySettings) -> Estimate:
     """Spearman's correlation over ``(n_attributes, n_seeds)``, with a bootstrap interval over seeds."""
     if np.ptp(measure) == 0 or np.ptp(gained) == 0:
-        return Estimate.undefined(measure.shape[1], "nothing changes, so there is no rank")
+        nothing = "nothing changes, so there is no rank"
+        return Estimate.undefined(measure.shape[1], nothing, null_value=LEAST_CORRELATION)
     rng, n = np.random.default_rng(settings.seed), measure.shape[1]
     draws = [rng.integers(0, n, n) for _ in range(_RESAMPLES)]
     values = [_spearman(measure[:, draw], gained[:, draw]) for draw in draws]
-    tails = [100 * (1 - settings.confidence) / 2, 100 * (1 + settings.confidence) / 2]
-    low, high = np.nanpercentile(values, tails).tolist()
-    value = _spearman(measure, gained)
-    return Estimate(value=value, low=min(low, value), high=max(high, value), n=n, method="bootstrap over seeds")
+    resampled = [value for value in values if np.isfinite(value)]
+    return percentile_estimate(
+        _spearman(measure, gained), resampled, n=n, confidence=settings.confidence, null_value=LEAST_CORRELATION
+    )
 
 
 def _spearman(one: np.ndarray, other: np.ndarray) -> float:

@@ -299,7 +299,7 @@ def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
 def _alpha(key: str, title: str, votes: "pd.Series[Any]", says: str, **options: Any) -> Finding:
     # No coefficient asks who said it: a column a rater would be a thousand times as wide.
     alpha = _coefficient(pd.DataFrame(votes.tolist()), votes.index, **options)
-    return Finding(key=key, title=title, metric="krippendorff_alpha", estimate=alpha, says=f"{says} {_strength(alpha)}")
+    return Finding(key=key, title=title, metric="krippendorff_alpha", estimate=alpha, says=f"{says} {_LIMITS}")
 
 
 def _coefficient(ratings: Any, people: "pd.Index[Any]", name: Any = "krippendorff_alpha", **options: Any) -> Estimate:
@@ -308,15 +308,8 @@ def _coefficient(ratings: Any, people: "pd.Index[Any]", name: Any = "krippendorf
     return agreement_estimate(ratings, coefficient=name, groups=pictures, null_value=0.0, **options)
 
 
-def _strength(estimate: Estimate) -> str:
-    """Krippendorff's own customary limits [krippendorff2011], by the interval's ends."""
-    if not estimate.low <= estimate.high:
-        return ""
-    if estimate.low >= 0.8:
-        return "Reliable by the customary limit of 0.8."
-    if estimate.high < 0.667:
-        return "Below the customary lower limit of 0.667: conclude little from single pictures."
-    return "Not clearly above the customary limit of 0.8."
+_LIMITS = "Customary limits: 0.8 for reliable answers, 0.667 for tentative conclusions."
+"""Krippendorff's own [krippendorff2011]."""
 
 
 def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tuple[list[Finding], list[StudyTable]]:

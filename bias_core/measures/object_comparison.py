@@ -13,7 +13,6 @@ from scipy.special import betaincinv, entr, gammaln, logit
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array
 from bias_core.measures.cards import Card, takes
-from bias_core.measures.effects import benjamini_hochberg
 from bias_core.measures.intersections import ParityFamily
 from bias_core.measures.intervals import (
     TIE,
@@ -40,8 +39,6 @@ class ObjectOdds:
     n_images: int
     n_base: int
     log_odds: Estimate  # above 0: more often than in the base, in natural logarithms; nan where nothing changes
-    p_adjusted: float  # for having looked at every object that changes (Benjamini–Hochberg)
-    differs: bool  # True if that is at most the accepted rate of false discoveries
 
     @property
     def p_value(self) -> float:
@@ -54,18 +51,6 @@ class ObjectComparison:
     """Every object of some pictures or of their base; the most significant change first."""
 
     objects: tuple[ObjectOdds, ...]
-    rate: float  # accepted share of false discoveries among the objects that differ
-    paired: bool  # True if pictures were compared one by one
-
-    @property
-    def gained(self) -> tuple[ObjectOdds, ...]:
-        """Objects that appear more often than in the base."""
-        return tuple(odds for odds in self.objects if odds.differs and odds.log_odds.value > 0)
-
-    @property
-    def lost(self) -> tuple[ObjectOdds, ...]:
-        """Objects that appear less often than in the base."""
-        return tuple(odds for odds in self.objects if odds.differs and odds.log_odds.value < 0)
 
     @property
     def largest(self) -> float:
@@ -74,14 +59,9 @@ class ObjectComparison:
 
 
 def object_odds(
-    image_objects: ImageObjects,
-    base_objects: ImageObjects,
-    *,
-    paired: bool = True,
-    rate: float = 0.05,
-    confidence: float = 0.95,
+    image_objects: ImageObjects, base_objects: ImageObjects, *, paired: bool = True, confidence: float = 0.95
 ) -> ObjectComparison:
-    """Log-odds of each object against a base, and which objects differ.
+    """Log-odds of each object against a base, each with its own test: what differs is decided over all of them.
 
     Of pairs ln((b + 1/2) / (c + 1/2)), b pairs where only the picture has the object, c where only the base has it;
     of independent pictures ln((a + 1/2) (d + 1/2) / ((b + 1/2) (c + 1/2))) of the four counts [haldane1956]
@@ -91,7 +71,6 @@ def object_odds(
     image_objects, base_objects : one collection of words per image. Of pairs, entry i of both is of one prompt and
         seed.
     paired : bool. False: the pictures share no seeds, and may be of different numbers.
-    rate : float in [0, 1]. Accepted share of false discoveries among the objects that differ [benjamini1995].
 
     Returns
     -------
@@ -108,14 +87,14 @@ def object_odds(
     tail. The intervals invert them: that of Clopper and Pearson for b / (b + c) as log-odds [brown2001], and the
     conditional one of the odds ratio [fisher1935logic]. An end is infinite where the data set it no limit: an object
     that no picture of the base shows. Objects that are in both pictures of every pair or in neither cannot differ and
-    are not counted among the tests.
+    have no test.
 
     Examples
     --------
     >>> base = [["cup"], ["cup", "man"], [], ["man"], [], [], []]
     >>> comparison = object_odds([[*words, "sign"] for words in base], base)
-    >>> [(one.word, one.n_images, one.n_base, round(one.p_value, 4)) for one in comparison.gained]
-    [('sign', 7, 0, 0.0156)]
+    >>> [(one.word, one.n_images, one.n_base, round(one.p_value, 4)) for one in comparison.objects][0]
+    ('sign', 7, 0, 0.0156)
     """
     check_confidence(confidence)
     words, ours, theirs = presence_with_base(image_objects, base_objects, paired=paired)
@@ -130,22 +109,11 @@ def object_odds(
     else:
         sizes = len(image_objects), len(base_objects)
         tests = [_odds_of_counts((int(a), int(c)), sizes, confidence) for a, c in zip(n_images, n_base, strict=True)]
-    adjusted = np.ones(len(words))
-    tested = [i for i, test in enumerate(tests) if not math.isnan(test.value)]
-    if tested:
-        adjusted[tested] = benjamini_hochberg([tests[i].p_value for i in tested])
     lines = (
-        ObjectOdds(
-            word=word,
-            n_images=int(n_images[i]),
-            n_base=int(n_base[i]),
-            log_odds=tests[i],
-            p_adjusted=float(adjusted[i]),
-            differs=bool(adjusted[i] <= rate) and i in tested,
-        )
+        ObjectOdds(word=word, n_images=int(n_images[i]), n_base=int(n_base[i]), log_odds=tests[i])
         for i, word in enumerate(words)
     )
-    return ObjectComparison(objects=tuple(_surest_first(lines)), rate=rate, paired=paired)
+    return ObjectComparison(objects=tuple(_surest_first(lines)))
 
 
 def presence_with_base(

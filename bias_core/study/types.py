@@ -630,13 +630,6 @@ def drawable(figures: Iterable[StudyFigure]) -> tuple[StudyFigure, ...]:
     return tuple(figure for figure in figures if not figure.data.empty)
 
 
-def lean(estimate: Estimate, above: str, below: str, neither: str, *, null: float = 0.0) -> str:
-    """Return one of three sentences: the interval lies above the value of no bias, below it, or includes it."""
-    if estimate.low > null:
-        return above
-    return below if estimate.high < null else neither
-
-
 def frame_of(rows: Rows) -> pd.DataFrame:
     """Return rows as a data frame."""
     import pandas as pd

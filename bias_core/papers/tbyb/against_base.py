@@ -136,7 +136,7 @@ def against_base(
     }  # fmt: skip
     objects, shift, variety, why = tuple[ObjectChange, ...](), None, None, ""
     try:
-        objects = _changes(shown, of_base, own_words, settings.confidence)
+        objects = object_changes(shown, of_base, own_words, settings.confidence)
         shift = object_shift(shown, of_base, rng=settings.seed)
         variety = variety_change(shown, of_base, groups=seeds, confidence=settings.confidence)
     except InvalidInput as error:  # captions without objects
@@ -155,7 +155,7 @@ def against_base(
     )
 
 
-def _changes(
+def object_changes(
     shown: Sequence[set[str]], of_base: Sequence[set[str]], own_words: Sequence[set[str]], confidence: float
 ) -> tuple[ObjectChange, ...]:
     """Return every object that one picture of a pair shows and the other does not; not where a prompt asks for it."""
@@ -213,7 +213,13 @@ _UNIT = ("place", "number")
 
 
 def decide_objects(sets: Mapping[str, AgainstBase], confidence: float) -> dict[str, AgainstBase]:
-    """Return the sets with claims on their objects: all objects of all sets are one family, of which one is named.
+    """Return the sets with claims on their objects: all objects of all sets are one family, of which one is named."""
+    decided = iter(decide_changes([change for one in sets.values() for change in one.objects], confidence))
+    return {name: replace(one, objects=tuple(next(decided) for _ in one.objects)) for name, one in sets.items()}
+
+
+def decide_changes(changes: Sequence[ObjectChange], confidence: float) -> list[ObjectChange]:
+    """Return changes of objects, which are one family, with their claims.
 
     Objects of which so few pairs change that no p of theirs could be clear are no tests: this does not depend on which
     picture of a pair shows them.
@@ -225,14 +231,10 @@ def decide_objects(sets: Mapping[str, AgainstBase], confidence: float) -> dict[s
         else replace(
             change.odds.log_odds, p_value=math.nan, note=f"fewer than {fewest} pairs change: too few for a test"
         )
-        for one in sets.values()
-        for change in one.objects
+        for change in changes
     ]
-    claims = iter(decide_claims(estimates, confidence=confidence))
-    return {
-        name: replace(one, objects=tuple(replace(change, claim=next(claims)) for change in one.objects))
-        for name, one in sets.items()
-    }
+    claims = decide_claims(estimates, confidence=confidence)
+    return [replace(change, claim=claim) for change, claim in zip(changes, claims, strict=True)]
 
 
 def _entropy(objects: Sequence[set[str]]) -> float:
