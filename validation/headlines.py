@@ -280,5 +280,10 @@ NOT_COUNTED: Mapping[str, str] = {
 }
 """Studies without a null that a condition plants, and why; only their claims where bias is planted are counted."""
 _AGAINST_RATES = ("oasis-nationalities", "oasis-internet-users")
-_OTHERS = ("explore", "causes", "oasis-spi")  # run above, or on denoising steps, which the renderer does not have
+_OTHERS = (
+    "explore",
+    "causes",
+    "causes-prior",
+    "oasis-spi",
+)  # run above, or on denoising steps, which the renderer does not have
 _TEXT_ONLY = ("oasis-stop", "tbyb-controlled", "tbyb-dataset", "tbyb-general")  # they claim nothing of a condition

@@ -109,6 +109,8 @@ def relative_lean_over_encoders(
     difference of the attributes' means. Var(c·l) = E(l'Σ_c l) + c'Σ_l c. The first term is estimated as it stands; of
     the second the estimate is too large by tr(Σ_c Σ_l), chance that the first holds already: that is taken off, to 0
     at least. Where targets are a mixture of their poles c is nothing but chance, and all of it would count twice.
+    Targets that are all of one kind by chance seem not to vary: one more at each pole counts in their variance, as in
+    [bonett2012, for means].
     t has the degrees of freedom of Welch [welch1947].
 
     Examples
@@ -226,7 +228,12 @@ def _covariances(units: Sequence[Array]) -> list[Array]:
     lean = attributes[0].mean(axis=0) - attributes[1].mean(axis=0)
     upper = 2 * targets.mean(axis=0) - pole_a.mean(axis=0) - pole_b.mean(axis=0)
     sides = np.array([[2.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]])  # what targets and poles are in N and D
-    parts = [_of_means(np.outer(one @ lean, side)) for one, side in zip(units[:3], sides, strict=True)]
+    with_poles = np.vstack([targets, pole_a.mean(axis=0), pole_b.mean(axis=0)])
+    drawn = with_poles, pole_a, pole_b  # each of the variance of its own number of pictures
+    parts = [
+        np.cov(np.outer(one @ lean, side), rowvar=False) / n
+        for one, side, n in zip(drawn, sides, map(len, units[:3]), strict=True)
+    ]
     across = np.column_stack([upper, pole_a.mean(axis=0) - pole_b.mean(axis=0)])
     twice = sum(
         product_noise(one, of) * np.outer(side, side)

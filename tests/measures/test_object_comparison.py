@@ -217,10 +217,10 @@ def test_what_never_changes_has_no_odds_and_is_no_test():
     assert math.isnan(cup.log_odds.value)
     assert "neither does" in cup.log_odds.note
     assert cup.p_value == 1.0
-    assert verdicts(comparison) == {"cup": "not tested", "dog": "not clear", "man": "not clear"}
+    assert verdicts(comparison) == {"cup": "too few", "dog": "not clear", "man": "not clear"}
     same = object_odds([["cup"], []], [["cup"], []])
     assert math.isnan(same.largest)
-    assert verdicts(same) == {"cup": "not tested"}
+    assert verdicts(same) == {"cup": "too few"}
 
 
 def test_pairs_of_unequal_numbers_are_refused_and_p_is_never_0():

@@ -97,7 +97,8 @@ def test_value_and_ends_are_those_of_a_naive_loop_and_of_a_search():
         c = 2 * x - (1 + rho) * a - (1 - rho) * b
         of_c = [4 * of_x, (1 + rho) ** 2 * of_a, (1 - rho) ** 2 * of_b]
         shared = np.trace(sum(of_c) @ of_lean)
-        return [*(lean @ one @ lean for one in of_c), c @ of_lean @ c - shared]
+        with_poles = np.cov(np.vstack([units[0], a, b]), rowvar=False) / len(units[0])
+        return [*(lean @ one @ lean for one in (4 * with_poles, *of_c[1:])), c @ of_lean @ c - shared]
 
     at, own = np.array(terms(estimate.value)), np.array([10, 8, 7, 9])
     assert min(at) >= 0
@@ -132,8 +133,28 @@ def test_chance_in_both_factors_widens_the_interval_once():
 
     sizes, signs = (31, 11, 13, 11, 11), (1, 1, -1, 1, -1)
     estimates = [lean_of(*map(drawn, sizes, signs)) for _ in range(500)]
-    # 95 % give or take two standard errors of 1 point; with chance counted twice it was 98.2 %
-    assert 0.93 <= np.mean([one.low <= 1 <= one.high for one in estimates]) <= 0.97
+    # 97.3 %, as the target more at the other pole widens it; with chance counted twice it was 99.1 %
+    assert 0.95 <= np.mean([one.low <= 1 <= one.high for one in estimates]) <= 0.982
+
+
+@pytest.mark.slow
+def test_targets_nearly_all_of_one_kind_are_no_more_certain_than_others():
+    """Of 20 targets one in ten is of the other kind: r is -0.8, and in one sample of eight all 20 are alike."""
+    rng = np.random.default_rng(0)
+
+    def drawn(n, share):
+        return np.eye(6)[0] * 5 + np.eye(6)[1] * rng.choice([1, -1], p=[share, 1 - share], size=(n, 1))
+
+    sizes, shares = (20, 10, 10, 64, 64), (0.1, 1, 0, 1, 0)
+    p_values = np.array(
+        [
+            lean_of(*[rows + 0.3 * rng.normal(size=rows.shape) for rows in map(drawn, sizes, shares)], null_value=-0.8)
+            .p_value
+            for _ in range(2000)
+        ]
+    )  # fmt: skip
+    assert np.mean(p_values <= 0.05) <= 0.06
+    assert np.mean(p_values <= 0.05 / 28) <= 0.004  # 28 targets; 0.008 without a target more at each pole
 
 
 @pytest.mark.slow

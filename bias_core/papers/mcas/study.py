@@ -9,6 +9,7 @@ import numpy as np
 from bias_core.errors import InvalidInput
 from bias_core.measures.association import association
 from bias_core.measures.composite_association import composite_association, internal_bias, mean_over_encoders
+from bias_core.measures.intervals import FEWEST_DRAWN
 from bias_core.papers.mcas.report import (
     GENDERS,
     UNASSIGNED,
@@ -91,7 +92,7 @@ def _chosen(design: Design, settings: StudySettings) -> list[dict[str, str]]:
     selection = []
     for gender in GENDERS:
         side = [target for target in every if target["dominated"] == gender]
-        selection += thinned(side, settings.scale**0.5, least=FEWEST_TARGETS, seed=settings.seed)
+        selection += thinned(side, settings.scale, least=FEWEST_TARGETS, seed=settings.seed)
     return [target for target in every if target in selection]
 
 
@@ -217,10 +218,8 @@ class InternalBias(Study):
         model, published = options.published_model, self.design.data["settings"]["models"]
         if model not in published:
             raise InvalidInput(f"the model in the paper is one of {', '.join(published)}; got {model!r}")
-        n, n_attribute = (
-            scaled(number, settings.scale**0.5)
-            for number in (self.design.images_per_prompt, self.design.data["settings"]["images_per_attribute"])
-        )
+        n = scaled(self.design.images_per_prompt, settings.scale**0.5, least=2 * FEWEST_DRAWN)  # and half for each pole
+        n_attribute = scaled(self.design.data["settings"]["images_per_attribute"], settings.scale**0.5)
         targets = _targets(self.design, settings)
         sides = sides_of(settings)
         shots = [
