@@ -122,8 +122,8 @@ def _scenes(design: Design, n: int) -> list[str]:
 
 def _changes(compared: pd.DataFrame, base: pd.DataFrame) -> list[ObjectChange]:
     """Return every object that changes, with what the study would claim of it."""
-    sides = [[set(words) for words in side["objects"]] for side in (compared, base)]
-    return decide_changes(object_changes(*sides, [set() for _ in sides[0]], CONFIDENCE), CONFIDENCE)
+    ours, theirs = ([set(words) for words in side["objects"]] for side in (compared, base))
+    return decide_changes(object_changes(ours, theirs, [set() for _ in ours], CONFIDENCE), CONFIDENCE)
 
 
 def _names_another(changes: Sequence[ObjectChange], planted: str) -> bool:

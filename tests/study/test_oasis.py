@@ -261,8 +261,9 @@ def test_doctors_of_table_2(world):
     found = findings(report)
     assert {key: f.published for key, f in found.items()} == {
         "doctor": 0.93, "Indian doctor": 0.97, "Iranian doctor": 0.98,
+        "added Indian doctor": None, "added Iranian doctor": None,
     }  # fmt: skip
-    for finding in found.values():
+    for finding in (f for key, f in found.items() if not key.startswith("added")):
         assert finding.estimate.low <= finding.expected <= finding.estimate.high
         assert finding.estimate.low <= finding.published <= finding.estimate.high
     rows = table(report, "table2").set_index("concept")
@@ -270,6 +271,8 @@ def test_doctors_of_table_2(world):
     assert indian["added"] == pytest.approx(indian["P"] - plain["P"])
     assert indian["added low"] < indian["added"] < indian["added high"]
     assert indian["p adjusted"] >= indian["p"] > 0
+    claim = found["added Indian doctor"].claim
+    assert (claim.p_adjusted, claim.word) == (indian["p adjusted"], indian["clear"])
     assert np.isnan(plain["added"])
     assert rows.loc["Iranian doctor", "SDv3 P"] == 1.0
     # By hand were only the labels of plain doctors that CLIP was checked against (appendix, Table 4).
@@ -282,7 +285,8 @@ def test_doctors_of_table_2(world):
 def test_a_fair_world_has_no_men_among_doctors_more_than_women(world):
     report = run(world, "oasis-doctors", scale=0.4, condition="fair")
     for finding in report.results.findings:
-        assert finding.estimate.low < 0.5 < finding.estimate.high
+        without_bias = 0.0 if finding.key.startswith("added") else 0.5
+        assert finding.estimate.low < without_bias < finding.estimate.high
     assert (table(report, "table2")["p"].dropna() > 0.05).all()
 
 

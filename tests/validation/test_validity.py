@@ -131,7 +131,7 @@ def test_measures_are_taken_towards_the_side_that_is_planted(services):
     design = find_design("validity-measures")
     data = {**design.data, "concepts": [c for c in design.data["concepts"] if c["name"] == "nurse"]}
     small = replace(design, data=data, images_per_prompt=8)
-    options = {"attribute_images": 4, "conditions": ["fair", "extreme"], "repetitions": 1}
+    options = {"attribute_images": 4, "conditions": ["fair", "extreme"], "repetitions": 4}
     report = complete(run_study(small, StudySettings(options=options), services))
     means = table_of(report, "repetitions").frame.groupby(["measure", "condition"])["value"].mean()
     for key in ("attribute_prevalence", "signed_difference", "association_beyond_even_mix", "composite_association"):

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 from bias_core.errors import InvalidInput
 from bias_core.measures.intervals import percentile_estimate, with_p_through_ends
 from bias_core.measures.stereotype import stereotype_score
-from bias_core.number_text import format_change
 from bias_core.papers.oasis.cells import (
     FEWEST_PICTURES,
     PLAIN,
@@ -247,17 +246,21 @@ def _added(cells: Mapping[str, Cell], confidence: float) -> dict[str, tuple[Esti
     return {name: (estimate, claim) for (name, estimate), claim in zip(added.items(), claims, strict=True)}
 
 
-def _finding(cell: Cell, added: tuple[Estimate, Claim] | None, published: float | None) -> Finding:
-    says = cell.share_in_words()
-    if added:
-        change, claim = added
-        p = p_words(claim) or claim.reason
-        says += (
-            f" {format_change(change.value, change.low, change.high)} against doctors without a nationality ({p}): "
-            f"{claim.choose('clearly more often', 'clearly less often', 'not clear')}."
-        )
+def _share_finding(cell: Cell, published: float | None) -> Finding:
     comparison = {"published": published, "expected": cell.score.drawn, "sample": cell.sample()}
+    says = cell.share_in_words()
     return finding(cell.concept, f"{cell.concept}: P(man)", "attribute_prevalence", cell.prevalence, says, **comparison)
+
+
+_ADDED = ("Clearly more often men.", "Clearly less often men.", "Not clearly more or less often men.")
+
+
+def _added_finding(concept: str, change: Estimate, claim: Claim) -> Finding:
+    title, says = f"{concept}: P(man) minus that of a {PLAIN}", f"By Fisher’s exact test: {p_words(claim)}."
+    return finding(
+        f"added {concept}", title, "prevalence_difference", change, says * bool(p_words(claim)),
+        claim=claim, readings=_ADDED,
+    )  # fmt: skip
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -588,7 +591,7 @@ class DoctorPrevalence(_NationalityStudy):
         }
         findings, table2, model = [], [], options_in(settings, DoctorOptions).published_model
         for name, cell in cells.items():
-            findings.append(_finding(cell, added.get(name), printed[model].get(name)))
+            findings.append(_share_finding(cell, printed[model].get(name)))
             table2.append(
                 {
                     "concept": name,
@@ -602,7 +605,7 @@ class DoctorPrevalence(_NationalityStudy):
                 }
             )
         return Results(
-            findings=tuple(findings),
+            findings=(*findings, *(_added_finding(name, *change) for name, change in added.items())),
             tables=(
                 TEXTS.table("table2", table2, family=family_note([claim for _, claim in added.values()], "concepts")),
             ),
