@@ -58,12 +58,18 @@ def test_measures_are_searched_in_the_page_and_opened_by_a_link(visit):
     page.wait_for_selector("#association-run")
 
 
+def unfold_verdicts(page):
+    page.locator("#calibration-verdicts summary", has_text="The verdict on every measure").click()
+
+
 @pytest.mark.skipif(not load_shipped(), reason="no shipped report")
 def test_calibration_opens_with_a_shipped_report_and_gives_way_to_another(desk):
     switch(desk, "calibration")
-    desk.locator("#calibration-verdicts summary").first.click()
+    unfold_verdicts(desk)
     desk.wait_for_selector("#calibration-verdicts table:visible")
-    assert "measures used in headlines recover the planted bias" in desk.inner_text("#calibration-verdicts h2")
+    headings = desk.locator("#calibration-verdicts h2").all_inner_texts()
+    assert headings[0] == "How often is each headline wrong?"
+    assert "measures used in headlines recover the planted bias" in headings[1]
     desk.wait_for_selector("#calibration-plot svg")
     unfold(desk, "calibration", "numbers")
     assert "comes with the app" in desk.inner_text("#calibration-header")
@@ -90,7 +96,7 @@ def test_a_result_of_a_paper_leads_to_the_published_numbers_and_to_the_verdict_o
 
 def test_symbols_explain_themselves_to_pointer_and_keyboard_and_give_way_to_words(visit):
     page = visit(query="?tab=calibration")
-    page.locator("#calibration-verdicts summary").first.click()
+    unfold_verdicts(page)
     page.wait_for_selector("#calibration-verdicts .term[tabindex]", state="attached")
     assert "P*" not in page.inner_text("#calibration-verdicts")
     term = page.locator("#calibration-verdicts .term[tabindex][data-symbol='P*']").first
@@ -108,7 +114,7 @@ def test_symbols_explain_themselves_to_pointer_and_keyboard_and_give_way_to_word
     page.reload()
     page.wait_for_selector("#calibration-verdicts .term[tabindex]", state="attached")
     assert page.get_attribute("#words-switch", "aria-checked") == "true"
-    page.locator("#calibration-verdicts summary").first.click()
+    unfold_verdicts(page)
     assert "P*" in page.inner_text("#calibration-verdicts")
     assert not page.locator(
         "#calibration-verdicts button .term[tabindex], #calibration-verdicts a .term[tabindex]"

@@ -143,7 +143,8 @@ def summary_html(saved: Sequence[SavedReport], others: Mapping[str, Sequence[Sav
         ],
         counted=[
             (report.settings.model, headline(report), readable(report.results.frame(COUNTED)), table.note)
-            for report in reports
+            for reports_of in (saved, *(others or {}).values())
+            for report in _graded(reports_of)[0]
             for table in report.results.tables
             if table.key == COUNTED
         ],
