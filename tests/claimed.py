@@ -66,6 +66,20 @@ def stray_numbers(report):
     return [token for token in tokens if not _is_known(token, values)]
 
 
+def stray_counts(report):
+    """Return each n of the headline that no finding or column of counts has; "no n" where an interval has none."""
+    text = headline(report).replace("\N{NO-BREAK SPACE}", " ")
+    said = {int(n.replace(",", "")) for n in re.findall(r"\bn = (\d[\d,]*)", text)}
+    known, tables = set(), []
+    for part in (report, *(part for _, part in named_parts(report))):
+        known |= {finding.estimate.n for finding in part.results.findings}
+        tables += [table.frame for table in part.results.tables]
+    numbers = (frame[name].dropna() for frame in tables for name in frame.select_dtypes("number"))
+    known |= {int(value) for column in numbers for value in column if float(value).is_integer()}
+    has_n = said or re.search(r"\bof (?:the )?\d[\d,]* \w+|\b\d+ against \d+ \w+", text, re.IGNORECASE)
+    return sorted(said - known) if has_n or "[" not in text else ["no n"]
+
+
 def _is_known(token, values):
     number = float(token.replace("−", "-").replace(",", ""))
     decimals = len(token.partition(".")[2].partition("e")[0])

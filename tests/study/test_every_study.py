@@ -28,7 +28,7 @@ from bias_core.study.plan import settle
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings, mapped
 from bias_core.world.models import CalibrationRenderer
-from tests.claimed import broken_claims, stray_numbers
+from tests.claimed import broken_claims, stray_counts, stray_numbers
 from tests.shared import RealServices
 
 N_STEPS, SCALE = 2, 1e-6
@@ -64,9 +64,9 @@ CASES = {
     "oasis-spi": Case(n_images=2, n={2}, options=IRANIAN | {"attributes": ["beard"], "n_predicted": 2, "n_samples": 1}),
     # 8 pictures in two clusters, at most 7 in one, and 1 of the text that was found.
     "oasis-stop": Case(n_images=9, n={1, 7}, up_to=True, options=STOP),
-    # (6 targets + 8 attribute prompts) x 2; an MCAS compares 2 pictures with 2 x 4 x 2; means of 3 and 6,
-    # or of fewer: a target whose poles look alike in 2 pictures has no place between them.
-    "internal-bias": Case(n_images=52, n={2 + 16, 3 * 2 + 16, 3, 6}, up_to=True),
+    # 6 targets x (16 + 8 for each pole), and 8 attribute prompts x 2; an MCAS compares 16 pictures with 2 x 4 x 2, a
+    # place 16 with 2 x 8 and 16; means of 3 and 6, or of fewer: poles that look alike have no place between them.
+    "internal-bias": Case(n_images=208, n={16 + 16, 16 + 2 * 8 + 16, 3, 6}, up_to=True),
     # 3 conditions x (6 prompts with a trigger word, 6 without) x 2; a change is that of 12 prompts.
     "tbyb-controlled": Case(n_images=72, n={24, 12}),
     # 2 of the 6 prompts of the task study, 2 pictures each.
@@ -285,6 +285,7 @@ def agrees(report):
     """Hold a headline against its report: what it claims follows from a test, and its names and numbers are there."""
     assert broken_claims(report) == []
     assert stray_numbers(report) == []
+    assert stray_counts(report) == [], headline(report)
     said, markdown = headline(report), to_markdown(report)
     for name in re.findall("“([^”]+)”", said):
         assert name in markdown.replace(said, "", 1), f"“{name}”: {said}"
@@ -293,7 +294,7 @@ def agrees(report):
     for match in re.finditer(numbers, said.replace("\N{NO-BREAK SPACE}", " ")):
         *parts, points = match.groups()
         unit = 0.5 * 10.0 ** -len(parts[0].partition(".")[2]) + 1e-9  # of the last digit
-        value, *ends = (abs(float(part.replace("−", "-").replace(",", ""))) for part in parts)
+        value, *ends = (abs(float(part.replace("−", "-").replace(",", "").replace("∞", "inf"))) for part in parts)
         scales = (100,) if points else (1, 100) if " %" in match[0] else (1,)  # tables have shares, and percentages
         for scale, triple in product(scales, ([value, *ends], [value, *ends[::-1]])):
             if np.isclose(scale * known, triple, atol=unit, rtol=0).all(axis=1).any():

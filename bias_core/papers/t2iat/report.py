@@ -16,14 +16,15 @@ def order_headline(report: StudyReport) -> str:
     order = next((finding.estimate for finding in report.results.findings if finding.key == "order"), None)
     if order is None:
         return "Too few concepts have both choices and associations to compare their order."
-    judged, n = report.results.frame("judged"), int(report.results.frame("table2")["pictures"].sum())
+    judged, pictures = report.results.frame("judged"), report.results.frame("table2")["pictures"]
     by_people = bool((judged["people"] != "").any())
     whose = "people's choices" if by_people else "the classifier's choices"
     number = format_estimate(order.value, order.low, order.high, n=order.n)
+    n = f"{pictures.min():,}" + f" to {pictures.max():,}" * (pictures.nunique() > 1)
     few = f" ({order.n} concepts are too few)" if pd.isna(order.low) else ""
     return (
         f"Associations and {whose} rank {order.n} concepts with an agreement of τ = {number}{few}; "
-        f"1 is the same order, 0 unrelated orders; n = {n:,} pictures.{'' if by_people else ' No one was asked.'}"
+        f"1 is the same order, 0 unrelated orders; n = {n} pictures of each.{'' if by_people else ' No one was asked.'}"
     )
 
 
