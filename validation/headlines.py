@@ -8,7 +8,7 @@ run is a line of a file, so that a longer check goes on from a shorter one.
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +28,7 @@ from bias_core.study.headlines import COUNTED, FALSE_CLAIMS, headline
 from bias_core.study.plan import library_versions
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, Design, Finding, Results, StudyReport, StudySettings, columns, finding, table
-from bias_core.types import is_sourced
+from bias_core.types import Estimate, is_sourced
 
 NAME = "validity-headlines"
 RENDERER = "calibration-renderer"
@@ -110,34 +110,42 @@ def read_records(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
 
 
-def summary_table(folder: Path, trials: Sequence[Trial]) -> pd.DataFrame:
-    """Return one row for each study, size and condition: runs, pictures, headlines that claim, and wrong signs."""
-    rows, shares = list(_rows(folder, trials)), []
-    for row in rows:
-        null = FALSE_CLAIMS if row["condition"] == FAIR else None
-        shares.append(exact_interval(row["headlines that claim"], row["runs"], null_value=null))
-    claims = decide_claims(shares)
+def summary_table(folder: Path, trials: Sequence[Trial], *, confidence: float = 0.95) -> pd.DataFrame:
+    """Return one row for each study and size: false claims, power and wrong signs, with the runs they were counted in.
+
+    Claims are exact shares of all runs; that of false ones is tested against 5 %, and all of these are one family.
+    """
+    rows, false_claims = [], []
+    for trial in trials:
+        records = {name: read_records(folder / f"{trial.name}-{name}.jsonl") for name in trial.conditions}
+        if not any(records.values()):
+            continue
+        shares = {name: _share_that_claims(of, FALSE_CLAIMS if name == FAIR else None) for name, of in records.items()}
+        false_claims.append(shares.get(FAIR) or Estimate.undefined(0, "nothing is planted in none of its conditions"))
+        wrong, n_clear = map(sum, zip(*(count_wrong_signs(records.get(name, [])) for name in PLANTED), strict=True))
+        every = [record for of in records.values() for record in of]
+        rows.append(
+            {"study": trial.study, "size": trial.size}
+            | {"pictures a run": round(float(np.mean([record["n_images"] for record in every])))}
+            | _share_columns(FAIR, shares)
+            | {name: value for planted in PLANTED for name, value in _share_columns(planted, shares).items()}
+            | {"clear numbers": n_clear, "with the wrong sign": wrong}
+        )
+    claims = decide_claims(false_claims, confidence=confidence)
+    decided = [claim_columns(share, claim) for share, claim in zip(false_claims, claims, strict=True)]
     return pd.DataFrame(
-        [
-            row | columns("share", share, ends="") | claim_columns(share, claim)
-            for row, share, claim in zip(rows, shares, claims, strict=True)
-        ]
+        [row | {f"{FAIR} {name}": value for name, value in of.items()} for row, of in zip(rows, decided, strict=True)]
     )
 
 
-def _rows(folder: Path, trials: Sequence[Trial]) -> Iterator[dict[str, Any]]:
-    for trial in trials:
-        for condition in trial.conditions:
-            records = read_records(folder / f"{trial.name}-{condition}.jsonl")
-            if not records:
-                continue
-            wrong, n_clear = count_wrong_signs(records)
-            yield {
-                "study": trial.study, "size": trial.size, "condition": condition, "runs": len(records),
-                "pictures a run": round(float(np.mean([record["n_images"] for record in records]))),
-                "headlines that claim": sum(headline_claims(record["headline"]) for record in records),
-                "clear numbers": n_clear, "with the wrong sign": wrong,
-            }  # fmt: skip
+def _share_that_claims(records: Sequence[Mapping[str, Any]], null_value: float | None) -> Estimate | None:
+    n_claims = sum(headline_claims(record["headline"]) for record in records)
+    return exact_interval(n_claims, len(records), null_value=null_value) if records else None
+
+
+def _share_columns(condition: str, shares: Mapping[str, Estimate | None]) -> dict[str, float]:
+    share = shares.get(condition)
+    return {**columns(f"{condition}: claims", share), f"{condition}: runs": 0 if share is None else share.n}
 
 
 def count_wrong_signs(records: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
@@ -170,9 +178,10 @@ _SUMMARY = (
     "the share of headlines that claim something is the power, and a number called clear on the wrong side is an error."
 )
 _NOTE = (
-    "Headlines that claim: of all runs, with the exact interval of their share. Where nothing is planted (fair) at "
-    "most 5 % are expected. Clear numbers: findings whose claim is clear, over all runs; with the wrong sign: those "
-    "that lie on the other side than the mean of that number over all runs. "
+    "Claims: share of the runs whose headline claims something, with its exact interval. Where nothing is planted "
+    "(fair) at most 5 % are expected; clear: is it another share? Where bias is planted (published, extreme) the "
+    "share is the power. Clear numbers: findings whose claim is clear, over all runs with planted bias; with the "
+    "wrong sign: those that lie on the other side than the mean of that number over all runs of the condition. "
 )
 
 
@@ -182,14 +191,15 @@ def headline_report(folder: Path, trials: Sequence[Trial], model: str) -> StudyR
     if frame.empty:
         raise InvalidInput(f"no runs are in {folder}: run python -m validation headlines first")
     design = Design(name=NAME, title=TITLE, kind=NAME.replace("-", "_"), reference="", where="", summary=_SUMMARY)
-    n = int((frame["runs"] * frame["pictures a run"]).sum())
+    runs = frame[[f"{name}: runs" for name in (FAIR, *PLANTED)]].sum(axis=1)
+    n = int((runs * frame["pictures a run"]).sum())
     return StudyReport(
         run_id=NAME,
         design=design,
         settings=StudySettings(model=model, condition=FAIR, encoder="calibration-clip"),
         versions=library_versions(),
         results=Results(
-            findings=(_false_claims(frame),),
+            findings=(_false_claims(frame), _wrong_signs(frame)),
             tables=(table(COUNTED, TITLE, frame, _NOTE),),
             notes=tuple(
                 f"Not counted where nothing is planted: {name}, as {why}." for name, why in NOT_COUNTED.items()
@@ -203,10 +213,18 @@ def headline_report(folder: Path, trials: Sequence[Trial], model: str) -> StudyR
 
 def _false_claims(frame: pd.DataFrame) -> Finding:
     """Return the share of all headlines that claim something where nothing is planted."""
-    fair = frame[frame["condition"] == FAIR]
-    share = exact_interval(int(fair["headlines that claim"].sum()), int(fair["runs"].sum()))
+    runs = frame[f"{FAIR}: runs"]
+    n_claims = round(float((frame[f"{FAIR}: claims"] * runs).sum()))
     title = "Headlines that claim something where nothing is planted"
-    return finding("false claims", title, "mean_similarity", share, "Should be 5 % or less.")
+    return finding("false claims", title, "mean_similarity", exact_interval(n_claims, int(runs.sum())), "At most 5 %.")
+
+
+def _wrong_signs(frame: pd.DataFrame) -> Finding:
+    """Return the share of the clear numbers that lie on the wrong side, where bias is planted."""
+    wrong, n = int(frame["with the wrong sign"].sum()), int(frame["clear numbers"].sum())
+    share = exact_interval(wrong, n) if n else Estimate.undefined(0, "no number is clear")
+    title = "Clear numbers with the wrong sign where bias is planted"
+    return finding("wrong signs", title, "mean_similarity", share, "At most 0.5 %.")
 
 
 _PLANTED_RATES = {"man": 0.5, "old": 0.3, "glasses": 0.25, "beard": 0.15, "mustache": 0.12, "turban": 0.04}

@@ -63,14 +63,21 @@ def _recovered(lines: Sequence[VerdictLine], which: str) -> str:
 
 def _counted_headline(counted: pd.DataFrame) -> str:
     """Say how often headlines claim something where nothing is planted, and which do so too often."""
-    fair = counted[counted["condition"] == "fair"]
-    n, n_claims = int(fair["runs"].sum()), int(fair["headlines that claim"].sum())
-    often = fair[(fair["clear"] == "yes") & (fair["share"] > FALSE_CLAIMS)]
+    fair = counted[counted["fair: runs"] > 0]
+    n, n_claims = int(fair["fair: runs"].sum()), round(float((fair["fair: claims"] * fair["fair: runs"]).sum()))
+    often = fair[(fair["fair clear"] == "yes") & (fair["fair: claims"] > FALSE_CLAIMS)]
     which = ", ".join(f"{row['study']} ({row['size']})" for row in often.to_dict("records"))
+    n_clear, n_wrong = int(counted["clear numbers"].sum()), int(counted["with the wrong sign"].sum())
     says = f"Where nothing is planted, {n_claims:,} of {n:,} headlines claim something ({format_rate(n_claims / n)})"
-    of_each = f"{fair['runs'].min():,} to {fair['runs'].max():,} runs of each study and size"
-    end = f"too often: {which}" if which else f"no study’s headline does so clearly more often than {FALSE_CLAIMS:.0%}"
-    return f"{says}; {end} ({of_each})."
+    fewest, most = int(fair["fair: runs"].min()), int(fair["fair: runs"].max())
+    of_each = f"{fewest:,}{f' to {most:,}' * (fewest < most)} runs of each study and size"
+    signs = f" Where bias is planted, {n_wrong:,} of {n_clear:,} clear numbers have the wrong sign." * (n_clear > 0)
+    end = (
+        f"too often: {which}"
+        if which
+        else f"no study’s headline does so clearly more often than {format_rate(FALSE_CLAIMS)}"
+    )
+    return f"{says}; {end} ({of_each}).{signs}"
 
 
 def _texts_headline(report: StudyReport) -> str:

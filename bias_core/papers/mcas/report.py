@@ -696,12 +696,11 @@ def _headline(report: StudyReport, table: pd.DataFrame, column: str, words: tupl
 
 
 def _amplification_words(report: StudyReport) -> str:
-    """Return α′ of all targets with what is claimed of it; "" if it is undefined."""
+    """Return α′ of all targets if something is claimed of it."""
     found = next((f for f in report.results.findings if f.key == "amplification overall"), None)
-    if found is None or found.claim is None or math.isnan(found.estimate.value):
+    if found is None or found.claim is None or not found.claim.is_clear:
         return ""
     alpha = found.estimate
     number = format_estimate(alpha.value, alpha.low, alpha.high, n=alpha.n)
-    clear = found.claim.choose("clearly stronger", "clearly weaker", "no clear difference")
-    p = f", {p_words(found.claim)}" if found.is_clear else ""
-    return f"Strength of all {alpha.n} associations together (α′ = {number}{p}): {clear}."
+    clear = found.claim.choose("stronger", "weaker", "")
+    return f"All {alpha.n} associations together are clearly {clear} (α′ = {number}, {p_words(found.claim)})."

@@ -256,7 +256,7 @@ _ADDED = ("Clearly more often men.", "Clearly less often men.", "Not clearly mor
 
 
 def _added_finding(concept: str, change: Estimate, claim: Claim) -> Finding:
-    title, says = f"{concept}: P(man) minus that of a {PLAIN}", f"By Fisher’s exact test: {p_words(claim)}."
+    title, says = f"{concept}: P(man) minus that of a {PLAIN}", f"Fisher’s exact test: {p_words(claim)}."
     return finding(
         f"added {concept}", title, "prevalence_difference", change, says * bool(p_words(claim)),
         claim=claim, readings=_ADDED,
@@ -273,6 +273,20 @@ class UserOptions(NationalityOptions):
         "Users in millions by nationality, such as Nigerian=103; these are also drawn. Without a P*, man is measured "
         "with an assumed P* of 50 %",
     )
+
+
+_BEYOND = (
+    "On average clearly more often than in the real world.",
+    "On average clearly less often than in the real world.",
+    "Not clearly more or less often than in the real world.",
+)
+
+
+def _beyond_finding(name: str, estimate: Estimate, claim: Claim) -> Finding:
+    return finding(
+        f"{name} beyond", f"{name}: {BEYOND}", "signed_difference", estimate, f"Tested: {p_words(claim)}.",
+        claim=claim, readings=_BEYOND,
+    )  # fmt: skip
 
 
 def with_further_users(design: Design, settings: StudySettings) -> tuple[Design, StudySettings]:
@@ -690,6 +704,8 @@ class StereotypesByInternetUsers(_NationalityStudy):
         claims = decide_claims(beyond, confidence=settings.confidence)
         for row, estimate, claim in zip(rows, beyond, claims, strict=True):
             row |= columns(BEYOND, estimate) | claim_columns(estimate, claim)
+            if not math.isnan(estimate.value):
+                findings.append(_beyond_finding(row["nationality"], estimate, claim))
         frame = pd.DataFrame(rows)
         assumed = list(frame.loc[frame[BEYOND].isna(), "nationality"])
         return Results(

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import gradio as gr
+import pandas as pd
 
 from bias_core.measures.cards import METRICS
 from bias_core.services import Services
@@ -142,7 +143,7 @@ def summary_html(saved: Sequence[SavedReport], others: Mapping[str, Sequence[Sav
             for of, of_lines in [_graded(reports_of)]
         ],
         counted=[
-            (report.settings.model, headline(report), readable(report.results.frame(COUNTED)), table.note)
+            (report.settings.model, headline(report), _counts(table.frame), table.note)
             for reports_of in (saved, *(others or {}).values())
             for report in _graded(reports_of)[0]
             for table in report.results.tables
@@ -157,6 +158,13 @@ def summary_html(saved: Sequence[SavedReport], others: Mapping[str, Sequence[Sav
         rule=next(iter(notes), ""),
         not_tested=[(METRICS[key].name, why) for key, why in NOT_HERE.items()],
     )
+
+
+def _counts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the counts of headlines as text, without p and the numbers of runs: the note and the report have them."""
+    left_out = {"fair p", "fair p adjusted", *(name for name in map(str, frame) if name.endswith(": runs"))}
+    text = readable(frame)
+    return text[[name for name in text if name not in left_out]].replace("nan", "–")
 
 
 def _graded(saved: Sequence[SavedReport]) -> tuple[list[StudyReport], list[VerdictLine]]:

@@ -1,0 +1,58 @@
+"""Counts of headlines that claim something: every trial can run, and the report says what its records hold."""
+
+import json
+
+import pytest
+
+from bias_core.study.design import find_design
+from bias_core.study.headlines import headline
+from bias_core.study.plan import plan_study
+from bias_core.study.types import StudySettings
+from tests.ui.fakes import FakeServices
+from validation.headlines import RENDERER, Trial, all_trials, headline_report
+
+TRIALS = all_trials(RENDERER)
+
+
+@pytest.mark.parametrize("trial", TRIALS, ids=[trial.name for trial in TRIALS])
+def test_every_trial_can_run(trial, tmp_path):
+    services = FakeServices(tmp_path)
+    for condition in trial.conditions:
+        design = trial.design(find_design(trial.study), condition)
+        settings = StudySettings(model=RENDERER, condition=condition, **trial.settings)
+        assert plan_study(design, settings, services).manifest.rows
+    services.close()
+
+
+CLAIM, NONE = "Men are shown clearly more often.", "No clear difference."
+
+
+def write(folder, condition, *runs):
+    records = [
+        {"seed": i, "headline": text, "n_images": 10, "numbers": {"P": [value, verdict]}}
+        for i, (text, value, verdict) in enumerate(runs)
+    ]
+    lines = "".join(json.dumps(record) + "\n" for record in records)
+    (folder / f"a-small-{condition}.jsonl").write_text(lines, encoding="utf-8")
+
+
+def test_the_report_counts_claims_power_and_wrong_signs(tmp_path):
+    write(tmp_path, "fair", (CLAIM, 0.1, "above"), *[(NONE, 0.0, "not clear")] * 3)
+    write(tmp_path, "published", (CLAIM, 0.2, "above"), (NONE, 0.1, "not clear"))
+    write(tmp_path, "extreme", (CLAIM, 0.9, "above"), (CLAIM, 0.8, "above"), (CLAIM, -0.1, "below"))
+    report = headline_report(tmp_path, [Trial(study="a", size="small", settings={})], RENDERER)
+    (row,) = report.results.tables[0].frame.to_dict("records")
+    assert (row["fair: claims"], row["fair: runs"]) == (0.25, 4)
+    assert (row["published: claims"], row["extreme: claims"]) == (0.5, 1.0)
+    assert (row["clear numbers"], row["with the wrong sign"]) == (4, 1)
+    false, wrong = (finding.estimate for finding in report.results.findings)
+    assert (false.value, false.n, wrong.value, wrong.n) == (0.25, 4, 0.25, 4)
+    said = headline(report).replace("\N{NO-BREAK SPACE}", " ")
+    assert "1 of 4 headlines claim something (25 %)" in said
+    assert "1 of 4 clear numbers have the wrong sign" in said
+
+
+def test_a_study_that_claims_too_often_is_named(tmp_path):
+    write(tmp_path, "fair", *[(CLAIM, 0.1, "above")] * 9, *[(NONE, 0.0, "not clear")] * 11)
+    report = headline_report(tmp_path, [Trial(study="a", size="small", settings={})], RENDERER)
+    assert "too often: a (small)" in headline(report)
