@@ -309,7 +309,7 @@ def _coefficient(ratings: Any, people: "pd.Index[Any]", name: Any = "krippendorf
 
 
 _LIMITS = "Customary limits: 0.8 for reliable answers, 0.667 for tentative conclusions."
-"""Krippendorff's own [krippendorff2011]."""
+"""Limits of Krippendorff's alpha."""
 
 
 def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tuple[list[Finding], list[StudyTable]]:

@@ -189,7 +189,7 @@ def sign_flip_test(
     Returns
     -------
     Estimate : null value 0. No interval, with a note, for fewer than six units at 95 %: p is 2 / 2ⁿ at best; and where
-        all units are equal, for it would have no width. Nothing is tested where all values are 0.
+        all units are equal, for it would have no width. p is 1 where all values are 0.
 
     Raises InvalidInput: for empty or not finite values, and weights that are not above 0, one for each.
 
@@ -204,7 +204,8 @@ def sign_flip_test(
         raise InvalidInput(f"weights are above 0, one for each of {len(each)} values; got {weights!r:.200}.")
     total, n, observed = float(shares.sum()), len(each), float(each.sum() / shares.sum())
     if not np.abs(each).max() > TIE:
-        return Estimate.without_interval(observed, n, "every unit gives 0, so there is no interval", null_value=0.0)
+        nothing = Estimate.without_interval(observed, n, "every unit gives 0, so there is no interval", null_value=0.0)
+        return replace(nothing, p_value=1.0)
     signs = _signs(n, n_resamples, rng) if isinstance(rng, int) else _draw_signs(n, n_resamples, rng)
     method = "signs of the units"
     estimate = inverted_test(

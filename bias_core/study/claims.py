@@ -32,8 +32,8 @@ def decide_claims(
     Parameters
     ----------
     estimates : with their intervals at this ``confidence``, null values and p-values.
-    smallest_p : that the test of each can give of its units. A number that is not clear has "too few" if no p could
-        be clear among so many tests.
+    smallest_p : that the test of each can give of its units. A number that is not clear has "too few" if even this p
+        would not be clear beside the others.
 
     >>> far, near = (Estimate(value=v, low=v - 2, high=v + 2, n=9, null_value=0.0, p_value=p)
     ...     for v, p in ((3.0, 0.01), (2.5, 0.04)))
@@ -47,14 +47,18 @@ def decide_claims(
     from bias_core.measures.effects import benjamini_hochberg, holm
 
     p_values = np.array([estimate.p_value for estimate in estimates], dtype=float)
-    tested = ~np.isnan(p_values)
-    n_tests, adjusted = int(tested.sum()), p_values.copy()
+    tested = np.flatnonzero(~np.isnan(p_values))
+    n_tests, level = len(tested), 1 - confidence
+    adjust = holm if n_tests <= MOST_IN_HOLM else benjamini_hochberg
+    adjusted, least = p_values.copy(), np.full(len(p_values), math.nan)
     if n_tests:
-        adjusted[tested] = (holm if n_tests <= MOST_IN_HOLM else benjamini_hochberg)(p_values[tested])
-    level = 1 - confidence
-    least = [math.nan] * len(estimates) if smallest_p is None else [p * _holm_factor(n_tests) for p in smallest_p]
+        adjusted[tested] = adjust(p_values[tested])
+    for i in tested.tolist():
+        at_best = math.nan if smallest_p is None else smallest_p[i]
+        if not math.isnan(at_best):
+            least[i] = adjust(np.where(tested == i, at_best, p_values[tested]))[tested == i].item()
     return tuple(
-        _decide_claim(estimate, float(p_value), n_tests, level, least_p)
+        _decide_claim(estimate, float(p_value), n_tests, level, float(least_p))
         for estimate, p_value, least_p in zip(estimates, adjusted, least, strict=True)
     )
 
@@ -69,7 +73,7 @@ def _decide_claim(estimate: Estimate, p_adjusted: float, n_tests: int, level: fl
     elif least_p > level + _ROUNDING:
         verdict, reason = "too few", f"no p of n = {estimate.n} can be clear{f' among {n_tests} tests' * (n_tests > 1)}"
     elif estimate.note and not _has_ends(estimate):
-        verdict, reason = "too few", estimate.note
+        verdict, reason = "not clear" if estimate.value == null else "too few", estimate.note
     else:
         verdict = "not clear"
     if verdict == "not clear" and is_rejected:
@@ -102,7 +106,7 @@ def family_note(claims: Sequence[Claim], what: str = "tests of this table") -> s
     if first is None:
         return ""
     if first.n_tests == 1:
-        return f"Clear: p at most {first.level:.3g}; the interval then excludes the value without bias."
+        return f"Clear: p at most {first.level:.3g}; an interval then excludes the value without bias."
     return (
         f"Intervals are {100 * (1 - first.level):.4g} % each, not adjusted. Clear: p at most {first.level:.3g} after "
         f"{first.correction} for {first.n_tests:,} {what}."
@@ -141,18 +145,14 @@ def with_claims(results: Results, family: Callable[[Finding], str | None], *, co
 
 
 def fewest_units(claim: Claim) -> int:
-    """Return the fewest units of which an exact test of signs, alone in its family, is clear: 2 / 2ⁿ is the smallest p.
+    """Return how many units are enough for one clear exact test of signs in a family: 2 / 2ⁿ is the smallest p.
 
     >>> number = Estimate(value=1.0, low=0.1, high=2.0, n=9, null_value=0.0, p_value=0.02)
     >>> fewest_units(decide_claims([number])[0]), fewest_units(decide_claims([number] * 10)[0])
     (6, 9)
     """
-    return math.ceil(math.log2(2 * _holm_factor(claim.n_tests) / claim.level) - _ROUNDING)
-
-
-def _holm_factor(n_tests: int) -> int:
-    """Return by what the smallest p of a family is multiplied: many equal ones are not adjusted in a larger family."""
-    return n_tests if 1 <= n_tests <= MOST_IN_HOLM else 1
+    factor = claim.n_tests if 1 <= claim.n_tests <= MOST_IN_HOLM else 1  # more are as clear as their share is
+    return math.ceil(math.log2(2 * factor / claim.level) - _ROUNDING)
 
 
 def require_units(estimate: Estimate, n: int, units: str = "pictures") -> Estimate:

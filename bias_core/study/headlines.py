@@ -9,8 +9,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bias_core.measures.cards import METRICS
 from bias_core.number_text import format_estimate, format_given, format_number, format_rate, format_share, state_p
-from bias_core.study.claims import SAME_TEST
+from bias_core.study.claims import SAME_TEST, WHY_NOT
 from bias_core.study.design import known_study
 from bias_core.study.report_text import VALIDITY, corrected_headline, finding_rows, is_known
 from bias_core.values import option_values
@@ -229,15 +230,19 @@ def differences_headline(frame: pd.DataFrame) -> str:
     alike = rows[rows["measure"] == rows.sort_values("p adjusted", kind="stable")["measure"].iloc[0]]
     row = alike.iloc[int(alike["difference"].abs().to_numpy().argmax())]
     ends = row["low"], row["high"]
+    measure = METRICS[row["measure"]].name
+    symbol = measure.rpartition(" ")[2]
+    what = row["finding"] if symbol in row["finding"] else f"{row['finding']} ({measure[:1].lower()}{measure[1:]})"
     text = (
-        f"{row['finding']} is {format_number(row['value first'], *ends)} in “{row['first']}” and "
+        f"{what} is {format_number(row['value first'], *ends)} in “{row['first']}” and "
         f"{format_number(row['value second'], *ends)} in “{row['second']}”: a difference of "
-        f"{format_estimate(row['difference'], *ends)}, n = {row['n']:,}"
+        f"{format_estimate(row['difference'], *ends)}, n = {row['n']:,}, {row['compared on']}"
     )
     text = text[:1].upper() + text[1:]
     if clear.empty:
-        of_tests = "the one test does not stand" if len(tested) == 1 else f"none of {len(tested)} tests stands"
-        return f"No clear difference between the arms: {of_tests} out from chance. Largest: {text}."
+        reason = f"; {row[WHY_NOT]}" if row[WHY_NOT] else ""
+        in_tests, largest = (f" in {len(tested)} tests", "Largest: ") if len(tested) > 1 else ("", "")
+        return f"No clear difference between the arms{in_tests}. {largest}{text}{reason}."
     verb = "is" if len(clear) == 1 else "are"
     count = f" {len(clear)} of {len(tested)} differences {verb} clear." if len(tested) > 1 else ""
     return f"{text}, {state_p(row['p adjusted'], adjusted=len(tested) > 1)}.{count}"

@@ -160,13 +160,16 @@ def title_of(report: StudyReport) -> str:
 def finding_rows(of: Measured) -> list[Row]:
     """Return one row per finding; every front end shows these first.
 
-    The p-value of each is for itself alone, the adjusted one for the tests of its family; that of a number about which
-    nothing is claimed is None.
+    The p-value of each is for itself alone, the adjusted one for the tests of its family. A number about which nothing
+    is claimed, such as one against an assumed rate, has neither an adjusted p nor a value without bias; nor has Ψ: it
+    is above 0 on average without bias, and its claim is that of P.
     """
     rows = []
     is_decided = any(finding.claim is not None for finding in of.results.findings)  # no report of version 0.1.0 is
     for finding in of.results.findings:
         estimate, metric, claim = finding.estimate, METRICS[finding.metric], finding.claim or NO_CLAIM
+        is_tested = not is_decided or (claim.n_tests > 0 and finding.metric != "stereotype_score")
+        null_value = metric.null_value if estimate.null_value is None else estimate.null_value
         rows.append(
             {
                 "finding": finding.title,
@@ -176,11 +179,11 @@ def finding_rows(of: Measured) -> list[Row]:
                 "high": estimate.high,
                 "n": estimate.n,
                 "p_value": finding.p_value,
-                "p_adjusted": or_none(claim.p_adjusted) if is_decided else finding.p_value,
+                "p_adjusted": (or_none(claim.p_adjusted) if is_tested else None) if is_decided else finding.p_value,
                 "n_tests": claim.n_tests,
                 "clear": claim.word,
                 "why_not_clear": "" if claim.is_clear else claim.reason,
-                "null_value": metric.null_value if estimate.null_value is None else estimate.null_value,
+                "null_value": null_value if is_tested else None,
                 "published": finding.published,
                 "drawn": finding.expected,
                 "readers_low": min(finding.by_reader.values(), default=None),

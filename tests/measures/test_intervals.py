@@ -77,12 +77,12 @@ def test_weighted_signs_are_those_of_the_ratio():
     )
 
 
-def test_units_that_are_equal_have_a_p_but_no_interval_and_zeros_have_neither():
+def test_units_that_are_equal_have_a_p_but_no_interval_and_of_zeros_it_is_one():
     equal = sign_flip_test([1.0] * 6)
     assert (equal.p_value, math.isnan(equal.low)) == (2 / 64, True)
     assert "all units are equal" in equal.note
     zeros = sign_flip_test([0.0] * 9)
-    assert np.isnan([zeros.p_value, zeros.low]).all()
+    assert (zeros.p_value, math.isnan(zeros.low)) == (1.0, True)  # they count as a test, whatever the others show
     assert "every unit gives 0" in zeros.note
 
 

@@ -16,6 +16,7 @@ from bias_core.study.arm_comparison import (
     paired_values,
     ranks_of,
 )
+from bias_core.study.claims import decide_claims
 from bias_core.study.types import Sample
 from bias_core.types import ReaderErrors
 
@@ -146,12 +147,19 @@ def test_a_planted_difference_of_a_spread_is_found():
     assert found.estimate.low < y.std(ddof=1) - x.std(ddof=1) < found.estimate.high
 
 
+def test_arms_without_any_difference_are_a_test_with_p_1():
+    found, *_ = difference(*[mean_sample(names(4), [0.5] * 4)] * 2)
+    assert "every unit gives 0" in found.estimate.note
+    assert found.p_value == 1.0
+    (claim,) = decide_claims([found.estimate])
+    assert claim.verdict == "not clear"
+
+
 @pytest.mark.parametrize(
     ("first", "second", "words"),
     [
         (spread([1.0] * 10), spread([1.0] * 10), "same difference"),
         (spread([1.0, 2.0, 4.0]), spread([2.0, 1.0, 9.0]), "fewer than 10"),
-        (mean_sample(names(4), [0.5] * 4), mean_sample(names(4), [0.5] * 4), "every unit gives 0"),
         (mean_sample(names(3), [1, 0, 1]), mean_sample(names(3, 2), [1, 0, 1]), "share one picture"),
         (mean_sample([], []), mean_sample(names(3), [1, 0, 1]), "fewer than two"),
         (spread([1.0, 2.0]), spread([np.nan, 2.0]), "undefined"),

@@ -10,6 +10,7 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.measures.composite_association import composite_association
 from bias_core.measures.effects import benjamini_hochberg, holm
+from bias_core.measures.intervals import smallest_sign_p
 from bias_core.measures.relative_association import relative_lean_over_encoders, text_relative_lean
 from bias_core.papers.mcas.report import headline, worded
 from bias_core.papers.mcas.study import own_targets
@@ -336,7 +337,7 @@ def test_the_targets_of_a_run_are_one_family_in_headline_and_table(services, pub
     assert f"Largest: {largest}, δ′ = " in text
     assert f"n = {frame.loc[largest, 'n']} pictures, adjusted p " in text
     (overall,) = [finding for finding in report.results.findings if finding.key == "amplification overall"]
-    assert ("α′ = " in text) == (not math.isnan(overall.estimate.value))
+    assert ("α′ = " in text) == overall.claim.is_clear
     assert not [f for f in report.results.findings if f.key.startswith(("delta", "alpha")) and f.claim is not None]
 
 
@@ -346,11 +347,10 @@ def test_arms_are_compared_by_swapping_the_pictures_of_each_seed(services):
     report = complete(run_study(DESIGN, settings, services))
     frame = table_of(report, "differences").frame.set_index("finding")
     row = frame.loc["Nurse (female-dominated): MCAS"]
-    # Five pictures of the target, and those of men and women, which both arms share: no p below 2 / 2⁵.
-    assert row["n"] == 5
-    assert row["p"] >= 2 / 2**5
+    # Sixteen pictures of the target; those of men and women are shared by both arms and are no units.
+    assert row["n"] == 16
+    assert row["p"] >= smallest_sign_p(16)
     assert row["test"] == "pictures of each seed swapped at random"
-    assert row["clear"] != "yes"
 
 
 def test_chosen_targets_are_drawn_whole_and_unknown_ones_refused():

@@ -117,16 +117,14 @@ def test_the_planted_share_of_each_occupation_lies_in_its_interval(published):
 
 
 def test_what_was_drawn_is_what_is_read(published):
-    """Nobody is taken for another gender; one of 130 people cannot be identified, which is at most two points of 50."""
+    """Nobody is taken for another gender."""
     for found in published.results.findings:
         if found.metric in ("stereotype_test_score", "stereotype_gap"):
-            exact = "single" in found.key or "masculine" in found.key
-            assert found.estimate.value == pytest.approx(found.expected, abs=1e-6 if exact else 2)
+            assert found.estimate.value == pytest.approx(found.expected)
             assert found.estimate.low <= found.estimate.value <= found.estimate.high
     labels = frame(published, "labels")
-    other = labels[labels["automatic"] != labels["truth"]]
-    assert other["automatic"].tolist() == ["cannot_identify"]
-    assert frame(published, "coverage")["coverage %"].tolist() == [99.0, 100.0]
+    assert (labels["automatic"] == labels["truth"]).all()
+    assert frame(published, "coverage")["coverage %"].tolist() == [100.0, 100.0]
 
 
 def test_a_fair_model_shows_no_stereotype(services):

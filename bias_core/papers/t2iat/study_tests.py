@@ -239,16 +239,14 @@ def _decide(results: Sequence[AssociationTest], settings: StudySettings, *, fixe
 
 
 def _few_words(test: AssociationTest, claim: Claim, settings: StudySettings) -> str:
-    """Say the smallest p of a test with too few prompts, and how many are needed."""
-    n, best = options_in(settings, TestOptions).n_permutations, min(1.0, test.smallest_p_value * claim.n_tests)
-    says = (
-        f"{smallest_p_words(test)}{f', {best:#.2g} after correction for {claim.n_tests} tests' * (claim.n_tests > 1)}"
-    )
+    """Say the smallest p of a test with too few prompts, and how many are enough."""
+    n = options_in(settings, TestOptions).n_permutations
+    says = f"{smallest_p_words(test)}{f', which is not clear among {claim.n_tests} tests' * (claim.n_tests > 1)}"
     enough = (size for size in range(2, MOST_WORDS) if smallest_p_value(size, size, n) * claim.n_tests <= claim.level)
     needed = next(enough, None)
     if needed is None:
-        return f"{says}; {math.ceil(claim.n_tests / claim.level):,} permutations are needed"
-    return f"{says}; {needed} against {needed} are needed"
+        return f"{says}; {math.ceil(claim.n_tests / claim.level):,} permutations are enough"
+    return f"{says}; {needed} against {needed} are enough"
 
 
 def _reading(claim: Claim, *, fixed_n: bool) -> str:
