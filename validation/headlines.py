@@ -6,6 +6,7 @@ run is a line of a file, so that a longer check goes on from a shorter one.
 """
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -151,24 +152,31 @@ def _share_columns(condition: str, shares: Mapping[str, Estimate | None]) -> dic
 def count_wrong_signs(records: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
     """Return how many clear numbers lie on the other side than the mean of that number over all runs, and all clear.
 
-    >>> runs = [{"numbers": {"P": [0.2, "above"]}}, {"numbers": {"P": [0.1, "not clear"]}},
-    ...         {"numbers": {"P": [-0.1, "below"]}}]
+    Numbers whose mean lies within two standard errors of no bias have no sign and are left out.
+
+    >>> runs = [{"numbers": {"P": [value, verdict]}} for value, verdict in
+    ...         ((0.3, "above"), (0.2, "above"), (0.3, "not clear"), (0.2, "above"), (-0.1, "below"))]
     >>> count_wrong_signs(runs)
-    (1, 2)
+    (1, 4)
     """
     values: dict[str, list[float]] = {}
     for record in records:
         for key, (value, _) in record["numbers"].items():
             values.setdefault(key, []).append(value)
-    means = {key: float(np.mean(each)) for key, each in values.items()}
-    signs = {"above": 1, "below": -1}
+    truths = {key: _known_sign(each) for key, each in values.items()}
     clear = [
-        (key, signs[verdict])
+        truths[key] * (1 if verdict == "above" else -1)
         for record in records
         for key, (_, verdict) in record["numbers"].items()
-        if verdict in signs
+        if verdict in ("above", "below") and truths[key]
     ]
-    return sum(sign * means[key] < 0 for key, sign in clear), len(clear)
+    return clear.count(-1), len(clear)
+
+
+def _known_sign(values: Sequence[float]) -> int:
+    """Return 1 or -1 if the mean lies more than two standard errors above or below 0; else 0."""
+    mean, error = float(np.mean(values)), float(np.std(values)) / math.sqrt(max(1, len(values) - 1))
+    return 0 if len(values) < 2 or abs(mean) <= 2 * error else int(math.copysign(1, mean))
 
 
 TITLE = "How often each headline is wrong"
@@ -181,7 +189,8 @@ _NOTE = (
     "Claims: share of the runs whose headline claims something, with its exact interval. Where nothing is planted "
     "(fair) at most 5 % are expected; clear: is it another share? Where bias is planted (published, extreme) the "
     "share is the power. Clear numbers: findings whose claim is clear, over all runs with planted bias; with the "
-    "wrong sign: those that lie on the other side than the mean of that number over all runs of the condition. "
+    "wrong sign: those that lie on the other side than the mean of that number over all runs of the condition. Numbers "
+    "whose mean is within two standard errors of no bias have no sign and are left out. "
 )
 
 

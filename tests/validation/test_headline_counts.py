@@ -38,18 +38,18 @@ def write(folder, condition, *runs):
 
 def test_the_report_counts_claims_power_and_wrong_signs(tmp_path):
     write(tmp_path, "fair", (CLAIM, 0.1, "above"), *[(NONE, 0.0, "not clear")] * 3)
-    write(tmp_path, "published", (CLAIM, 0.2, "above"), (NONE, 0.1, "not clear"))
-    write(tmp_path, "extreme", (CLAIM, 0.9, "above"), (CLAIM, 0.8, "above"), (CLAIM, -0.1, "below"))
+    write(tmp_path, "published", (CLAIM, 0.1, "above"), (NONE, -0.1, "not clear"))  # no sign
+    write(tmp_path, "extreme", *[(CLAIM, 0.9, "above"), (CLAIM, 0.8, "above")] * 3, (CLAIM, -0.1, "below"))
     report = headline_report(tmp_path, [Trial(study="a", size="small", settings={})], RENDERER)
     (row,) = report.results.tables[0].frame.to_dict("records")
     assert (row["fair: claims"], row["fair: runs"]) == (0.25, 4)
     assert (row["published: claims"], row["extreme: claims"]) == (0.5, 1.0)
-    assert (row["clear numbers"], row["with the wrong sign"]) == (4, 1)
+    assert (row["clear numbers"], row["with the wrong sign"]) == (7, 1)
     false, wrong = (finding.estimate for finding in report.results.findings)
-    assert (false.value, false.n, wrong.value, wrong.n) == (0.25, 4, 0.25, 4)
+    assert (false.value, false.n, wrong.value, wrong.n) == (0.25, 4, 1 / 7, 7)
     said = headline(report).replace("\N{NO-BREAK SPACE}", " ")
     assert "1 of 4 headlines claim something (25 %)" in said
-    assert "1 of 4 clear numbers have the wrong sign" in said
+    assert "1 of 7 clear numbers have the wrong sign" in said
 
 
 def test_a_study_that_claims_too_often_is_named(tmp_path):
