@@ -357,7 +357,7 @@ def prompts_headline(shares: Mapping[str, Mapping[str, Estimate]]) -> str:
     of = f"The highest and the lowest share of {len(cells)} prompts: " if len(cells) > _MOST_LISTED else ""
     (first, share), *others = [cells[0], cells[-1]] if of else cells
     rest = [f"in {_share_words(share)} of “{cell}”" for cell, share in others]
-    return f"{of}“{name}” is seen in {', '.join([f'{_share_words(share)} pictures of “{first}”', *rest])}."
+    return f"{of}“{name}” is seen in {', '.join([f'{_share_words(share)} of “{first}”', *rest])}."
 
 
 def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> str:
@@ -368,29 +368,32 @@ def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> 
     compared = [score for score in measured if score.attribute.has_source]
     if not compared:
         first, *others = measured
-        shares = [f"“{score.attribute.name}” in {_share_words(score.prevalence)} pictures" for score in others]
-        shares = [f"{_share_words(first.prevalence)} pictures", *shares]
+        shares = [f"“{score.attribute.name}” in {_share_words(score.prevalence)}" for score in others]
+        shares = [_share_words(first.prevalence), *shares]
         return f"“{first.attribute.name}” is seen in {listed(shares)}. {_NO_SOURCE}"
     claims = share_claims(compared, confidence)
     clear = [(score, claim) for score, claim in zip(compared, claims, strict=True) if claim.is_clear]
     lead, claim = max(clear or zip(compared, claims, strict=True), key=lambda pair: _departure(pair[0]))
     some = len(compared) < len(attributes)
-    kind = "attribute with a sourced rate" if some else "attribute"
+    kind, rate = "attribute", " with a sourced rate" * some
     reference = format_rate(lead.attribute.reference)
-    share = f"“{lead.attribute.name}” is seen in {_share_words(lead.prevalence)} pictures"
+    share = f"“{lead.attribute.name}” is seen in {_share_words(lead.prevalence)}"
     if not clear:
         is_far = len(compared) > 1 and format_rate(lead.prevalence.value) != reference
         reason = f" Not clear: {claim.reason}." if claim.reason else ""
         farthest = "Farthest: " if is_far else ""
-        return f"No {kind} differs clearly from the real-world rate. {farthest}{share}, against {reference}.{reason}"
+        return (
+            f"No {kind}{rate} differs clearly from the real-world rate. {farthest}{share}, against {reference}.{reason}"
+        )
     verb = "differs clearly from its" if len(clear) == 1 else "differ clearly from their"
-    rest = f" {len(clear)} of {len(compared)} {kind}s {verb} real-world rate." if len(compared) > 1 else ""
+    rest = f" {len(clear)} of {len(compared)} {kind}s{rate} {verb} real-world rate." if len(compared) > 1 else ""
     beyond = claim.choose("more than", "less than", "")
     return f"{share}, {beyond} the real-world rate of {reference} ({p_words(claim)}).{rest}"
 
 
 def _share_words(share: Estimate) -> str:
-    return f"{format_share(share.value, share.low, share.high, n=share.n)} of {share.n}"
+    number = format_share(share.value, share.low, share.high, n=share.n)
+    return f"{number} of {share.n} picture{'s' * (share.n != 1)}"
 
 
 def arms_headline(report: StudyReport) -> str:

@@ -274,7 +274,7 @@ def _p_of_t(distance: float, variance: float, freedom: float) -> float:
 
 MINIMUM_TEXTS = 0.05
 """|r_T| below which α' is not formed: a twentieth of the way from the middle to a pole."""
-_OTHER_SIDE = "the pictures' association is 0, or opposite to the words': see δ′"
+_OTHER_SIDE = "the pictures' association is 0, or opposite to that of the words; see δ′"
 
 
 def log_amplification(pictures: float, texts: float, *, minimum_texts: float = MINIMUM_TEXTS) -> float:

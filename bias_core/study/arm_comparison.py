@@ -7,8 +7,9 @@ comparison; the helpers before it (tables, marks and ranks over arms) serve the 
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations, compress
 from typing import Any
 
@@ -408,7 +409,7 @@ def ranks_of(numbers: Numbers, *, confidence: float = 0.95) -> tuple[Rank, ...]:
     observed = low = high = np.full(len(values), math.nan)
     if np.isfinite(values).all() and min(numbers.n) >= 2:
         observed = scipy.stats.rankdata(-values.round(12))
-    if len(numbers.drawn) >= _FEWEST_RESAMPLES:
+    if len(numbers.drawn) >= _FEWEST_RESAMPLES and min(numbers.n) >= FEWEST_RESAMPLED:
         resampled = scipy.stats.rankdata(-numbers.drawn.round(12), axis=1)
         ends = [(1 - confidence) / 2, (1 + confidence) / 2]
         low, high = np.quantile(resampled, ends, axis=0, method="closest_observation")
@@ -552,14 +553,14 @@ def compare_arms(study: Study, settings: StudySettings, arms: Sequence[ArmReport
     lines = {key: [findings[key] for findings in by_key] for key in keys}
     sampled = {key: line for key, line in lines.items() if len(_samples(line)) == len(line)}
     compared = _differences(sampled, arms, settings)
-    ranked = _ranked(sampled.values(), arms, settings)
+    ranked = _ranked(sampled, arms, settings, compared)
     own = study.compare(settings, arms)
     ranks_table = table(
         "ranks",
         "Ranks of the arms",
         ranked,
-        "Rank 1 is the arm with the largest number. The ranks in brackets occur in resamples of the pictures; none are "
-        "given if an arm has fewer than two comparable pictures.",
+        "Rank 1 is the arm with the largest number. The ranks in brackets are those that the clear differences leave "
+        "open.",
     )
     differences_table = table(
         "differences",
@@ -732,13 +733,25 @@ def _at_equal_n(line: Sequence[Finding], seed: int) -> list[float]:
     return [number_at(sample, np.arange(len(sample.units)), n, rng) for sample in samples]
 
 
-def _ranked(lines: Iterable[Sequence[Finding]], arms: Sequence[ArmReport], settings: StudySettings) -> pd.DataFrame:
-    return pd.DataFrame(
-        {"finding": line[0].title, "arm": arm.name, **asdict(rank)}
-        for line in lines
-        for numbers in [numbers_together(_samples(line), depends_on_n=line[0].depends_on_n, seed=settings.seed)]
-        for arm, rank in zip(arms, ranks_of(numbers, confidence=settings.confidence), strict=True)
-    )
+def _ranked(
+    lines: Lines, arms: Sequence[ArmReport], settings: StudySettings, compared: Sequence[ArmDifference]
+) -> pd.DataFrame:
+    """Return the rank of each arm by each number, between those above which and below which it clearly lies."""
+    larger = [
+        (line.number.key, *(line.between if line.claim.verdict == "below" else line.between[::-1]))
+        for line in compared
+        if line.claim.is_clear
+    ]
+    n_below = Counter((key, arm) for key, arm, _ in larger)
+    n_above = Counter((key, arm) for key, _, arm in larger)
+    rows = []
+    for key, line in lines.items():
+        numbers = numbers_together(_samples(line), depends_on_n=line[0].depends_on_n, seed=settings.seed)
+        for arm, rank in zip(arms, ranks_of(numbers, confidence=settings.confidence), strict=True):
+            ends = {"low": min(rank.rank, 1.0 + n_above[key, arm.name])}
+            ends |= {"high": max(rank.rank, float(len(arms) - n_below[key, arm.name]))}
+            rows.append({"finding": line[0].title, "arm": arm.name, "value": rank.value, "rank": rank.rank, **ends})
+    return pd.DataFrame(rows)
 
 
 def interval_figures(lines: Lines, arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
@@ -765,7 +778,7 @@ def _rank_figure(ranked: pd.DataFrame) -> StudyFigure:
     column_names = ["finding", "arm", "rank", "low", "high"]
     marks = ranked[column_names].dropna(subset="rank", ignore_index=True) if len(ranked) else ranked
     marks = marks.rename(columns={"finding": "name", "arm": "group", "rank": "value"})
-    caption = "Bars: ranks in resamples of the pictures. If bars overlap, the order is not settled."
+    caption = "Bars: ranks that the clear differences leave open. If bars overlap, the order is not settled."
     axes = {"x": "rank; 1 is the largest number", "whole": True}
     return figure("pairs", "arms-ranks", "Ranks of the arms", marks, caption, **axes)
 

@@ -224,7 +224,7 @@ def test_ranks_are_sure_where_arms_lie_apart_and_not_where_they_overlap():
 
 
 def test_equal_arms_share_a_rank_and_undefined_ones_have_none():
-    ones = mean_sample(names(9), [1] * 9)
+    ones = mean_sample(names(10), [1] * 10)
     assert [(r.rank, r.low, r.high) for r in ranks_of(numbers_together([ones, ones]))] == [(1.5, 1.5, 1.5)] * 2
     undefined = numbers_together([spread([1.0, np.nan]), spread([1.0, 2.0])])
     assert all(math.isnan(rank.rank) for rank in ranks_of(undefined))
@@ -233,4 +233,4 @@ def test_equal_arms_share_a_rank_and_undefined_ones_have_none():
         numbers = numbers_together(arms, depends_on_n=True)
         assert math.isnan(numbers.values[0])
         assert all(math.isnan(rank.rank) for rank in ranks_of(numbers))
-    assert math.isnan(number_at(ones, np.arange(9), 0, np.random.default_rng(0)))
+    assert math.isnan(number_at(ones, np.arange(10), 0, np.random.default_rng(0)))

@@ -152,7 +152,7 @@ def test_three_models_are_placed_and_ranked_as_by_hand():
     frame = results.tables[0].frame.set_index("arm")
     assert frame["distance"].tolist() == pytest.approx([0, math.sqrt(2), math.sqrt(0.5)])
     assert frame["rank"].tolist() == [3, 1, 2]
-    assert frame[["rank low", "rank high"]].to_numpy().tolist() == [[3, 3], [1, 1], [2, 2]]
+    assert np.isnan(frame[["rank low", "rank high"]].to_numpy(float)).all()  # of fewer than ten pictures
     assert "M_G, blank" in results.tables[0].note
     ranked = compare_datasets(StudySettings(), arms).tables[0].frame
     assert ranked["arm"].tolist() == ["b", "c", "a"]

@@ -7,7 +7,7 @@ amplification α′ come first, then the paper's MCAS, δ and α.
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import compress, product
 from typing import Any, Literal
 
@@ -243,6 +243,7 @@ def places_of(
     difference = relative_lean_difference_estimate(pictures, texts, confidence=confidence)
     units = [list(frame.loc[part, "unit"]) for part in parts]
     n = int(parts[0].sum())
+    pictures, difference = replace(pictures, n=n), replace(difference, n=n)  # as the headline counts: of the target
     return Places(
         pictures=pictures,
         texts=texts,
@@ -691,7 +692,8 @@ def _headline(report: StudyReport, table: pd.DataFrame, column: str, words: tupl
     named = [clear.loc[sign * clear[column] > 0, "target"].tolist() for sign in (1, -1)]
     sides = [f"{listed(names)} {to} {side}" for side, names in zip(called, named, strict=True) if names]
     n_rest = len(table) - len(clear)
-    rest = f"; no clear direction for the other {n_rest} of {len(table)}" if n_rest else ""
+    others = "the other one" if n_rest == 1 else f"the other {n_rest}"
+    rest = f"; no clear direction for {others} of {len(table)}" if n_rest else ""
     return f"{what} clearly {verb} {', and '.join(sides)}{rest}. {says}"
 
 

@@ -24,7 +24,7 @@ def order_headline(report: StudyReport) -> str:
     few = f" ({order.n} concepts are too few)" if pd.isna(order.low) else ""
     return (
         f"Associations and {whose} rank {order.n} concepts with an agreement of τ = {number}{few}; "
-        f"1 is the same order, 0 unrelated orders; n = {n} pictures of each.{'' if by_people else ' No one was asked.'}"
+        f"1 is the same order, 0 unrelated orders; n = {n} picture{'s' * (n != '1')} of each.{'' if by_people else ' No one was asked.'}"
     )
 
 
