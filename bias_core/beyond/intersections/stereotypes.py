@@ -140,10 +140,8 @@ def link_sentence(clear: str, unclear: str, text: str, link: Interaction, claim:
     ends = as_ratio(link).value, as_ratio(link).low, as_ratio(link).high
     value, low, high = (f"{float(f'{end:.2g}'):g}" if math.isfinite(end) else format_number(end) for end in ends)
     has_ends = link.estimate.low > -_LARGEST and link.estimate.high < _LARGEST  # else the value is only one that fits
-    ratio, numbers = (
-        f"{value} [{low}, {high}]" if has_ends else f"[{low}, {high}]",
-        f"n = {link.estimate.n:,}, {p_words(claim)}",
-    )
+    ratio = f"{value} [{low}, {high}]" if has_ends else f"[{low}, {high}]"
+    numbers = f"n = {link.estimate.n:,}, {p_words(claim)}"
     says = f"{text.format(ratio)} ({numbers})" if "{}" in text else f"{text} (odds ratio {ratio}, {numbers})"
     reason = f" Not clear: {claim.reason}." if claim.reason else ""
     return f"{claim.choose(clear, clear, unclear)}: {says}.{reason}"

@@ -21,10 +21,11 @@ def order_headline(report: StudyReport) -> str:
     whose = "people's choices" if by_people else "the classifier's choices"
     number = format_estimate(order.value, order.low, order.high, n=order.n)
     n = f"{pictures.min():,}" + f" to {pictures.max():,}" * (pictures.nunique() > 1)
+    n += " pictures" if pictures.max() > 1 else " picture"
     few = f" ({order.n} concepts are too few)" if pd.isna(order.low) else ""
     return (
         f"Associations and {whose} rank {order.n} concepts with an agreement of τ = {number}{few}; "
-        f"1 is the same order, 0 unrelated orders; n = {n} picture{'s' * (n != '1')} of each.{'' if by_people else ' No one was asked.'}"
+        f"1 is the same order, 0 unrelated orders; n = {n} of each.{'' if by_people else ' No one was asked.'}"
     )
 
 
