@@ -1,5 +1,6 @@
 """Tables on the command line can be read at any width."""
 
+from dataclasses import replace
 from itertools import product
 
 import pandas as pd
@@ -11,8 +12,10 @@ from bias_core.app.cli import app, common
 from bias_core.app.cli.common import console
 from bias_core.app.cli.reports import show_study_report
 from bias_core.measures.propagation import spi_band
+from bias_core.study.claims import decide_findings
 from bias_core.study.design import find_design, list_designs
-from bias_core.study.types import Results, StudyReport, StudySettings, StudyTable, columns
+from bias_core.study.types import Results, StudyReport, StudySettings, StudyTable, columns, finding
+from bias_core.types import Estimate
 
 
 @pytest.fixture
@@ -95,3 +98,16 @@ def test_what_fits_is_printed_whole_and_nothing_is_broken_or_cut(at_width):
     assert "-0.12 to 0.34" in said
     assert said.count("x") >= 40  # folded
     assert "…" not in said
+
+
+def test_first_numbers_keep_their_names_n_and_interval_at_any_width(at_width):
+    share = Estimate(value=0.9, low=0.69, high=0.99, n=20, null_value=0.5, p_value=0.001)
+    found = finding("a", "Iranian, traditional clothes: P", "attribute_prevalence", share, published=0.98, expected=0.9)
+    report = replace(spi_report(), results=Results(findings=decide_findings([found], lambda _: "a", confidence=0.95)))
+    for width in (60, 80, 120):
+        at_width(width)
+        with console.capture() as caught:
+            show_study_report(report)
+        said = caught.get()
+        assert "Iranian, traditional" in said
+        assert "0.90 [0.69, 0.99]     │ 20" in said

@@ -168,7 +168,7 @@ def finding_rows(of: Measured) -> list[Row]:
     is_decided = any(finding.claim is not None for finding in of.results.findings)  # no report of version 0.1.0 is
     for finding in of.results.findings:
         estimate, metric, claim = finding.estimate, METRICS[finding.metric], finding.claim or NO_CLAIM
-        is_tested = not is_decided or (claim.n_tests > 0 and finding.metric != "stereotype_score")
+        is_tested = not is_decided or (claim.verdict != "not tested" and finding.metric != "stereotype_score")
         null_value = metric.null_value if estimate.null_value is None else estimate.null_value
         rows.append(
             {
@@ -181,7 +181,7 @@ def finding_rows(of: Measured) -> list[Row]:
                 "p_value": finding.p_value,
                 "p_adjusted": (or_none(claim.p_adjusted) if is_tested else None) if is_decided else finding.p_value,
                 "n_tests": claim.n_tests,
-                "clear": claim.word,
+                "clear": claim.word if is_tested else "",
                 "why_not_clear": "" if claim.is_clear else claim.reason,
                 "null_value": null_value if is_tested else None,
                 "published": finding.published,

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -13,11 +14,12 @@ from bias_core.explore.options import explore_settings
 from bias_core.explore.report import arms_headline
 from bias_core.measures.sequential import share_interval
 from bias_core.papers.oasis.report import BEYOND, stereotypes_headline, users_headline
-from bias_core.study.claims import decide_claims, with_claims
+from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT, decide_claims, with_claims
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
-from bias_core.study.headlines import headline, numbers_headline
+from bias_core.study.headlines import differences_headline, headline, numbers_headline
+from bias_core.study.report_text import finding_rows
 from bias_core.study.run import complete, run_study
 from bias_core.study.study import Study
 from bias_core.study.types import Arm, Design, Finding, Results, StudyReport, StudySettings, table
@@ -146,6 +148,44 @@ def test_of_nationalities_and_internet_users_only_sourced_rates_are_compared():
     rows = [{"nationality": "Iranian", "users": 73.0, "mean Ψ": 0.4, BEYOND: -0.1, **ends, "n": 40, "clear": "no"}]
     text = users_headline(own("oasis-internet-users", "figure3", rows))
     assert "Iranian −0.10 [−0.20, +0.00] (73 million, n = 40)." in text
+
+
+def number(p_value, value=2.0):
+    return Estimate(value=value, low=value - 1.5, high=value + 1.5, n=9, null_value=0.0, p_value=p_value)
+
+
+def test_too_few_is_said_where_no_p_could_be_clear_beside_the_others():
+    alone = decide_claims([number(0.03), number(0.5), number(0.6)], smallest_p=[0.02] * 3)
+    assert [claim.verdict for claim in alone] == ["too few"] * 3
+    beside = decide_claims([number(0.03), number(1e-6), number(1e-6)], smallest_p=[0.02, 1e-9, 1e-9])
+    assert [claim.verdict for claim in beside] == ["above"] * 3  # Holm: 0.03 is the last of three
+
+
+def test_without_a_clear_difference_of_arms_the_reason_is_given():
+    rows = [
+        {
+            "finding": "Roses, Wasps", "measure": "differential_association", "first": "plain", "second": "fair",
+            "value first": 0.04, "value second": 0.28, "difference": 0.24, "low": 0.1, "high": 0.41, "n": 10,
+            "p": 0.008, "p adjusted": p_adjusted, "clear": "no", "compared on": "same prompts", SAME_TEST: "",
+            WHY_NOT: reason,
+        }
+        for p_adjusted, reason in ((0.06, "its interval excludes 0, but among 8 tests this is no rarity"), (0.9, ""))
+    ]  # fmt: skip
+    text = differences_headline(pd.DataFrame(rows))
+    assert text == (
+        "No clear difference between the arms in 2 tests. Largest: Roses, Wasps (differential association S) is 0.04 "
+        "in “plain” and 0.28 in “fair”: a difference of 0.24 [0.10, 0.41], n = 10, same prompts; its interval excludes "
+        "0, but among 8 tests this is no rarity."
+    )
+
+
+def test_no_value_without_bias_is_given_where_nothing_is_claimed():
+    share = Estimate(value=0.9, low=0.8, high=1.0, n=9, null_value=0.5)
+    decided = [
+        Finding(key="a", title="a: P", metric="attribute_prevalence", estimate=share, claim=NO_CLAIM),
+        Finding(key="b", title="b", metric="association_beyond_even_mix", estimate=number(0.01), claim=NO_CLAIM),
+    ]
+    assert [row["null_value"] for row in finding_rows(own("explore", "x", [], decided))] == [None, None]
 
 
 def test_a_study_without_a_headline_of_its_own_compares_with_no_p_star():

@@ -294,7 +294,8 @@ def fits(table: Table) -> bool:
     """Fold long cells of a table; say whether it is as narrow as the terminal then."""
     for column in table.columns:  # rich narrows the widest column that may wrap
         column.overflow = "fold"
-        column.no_wrap = max(map(cell_len, [str(column.header), *map(str, column.cells)])) <= _SHORT
+        longest = max(map(cell_len, [str(column.header), *map(str, column.cells)]))
+        column.no_wrap, column.min_width = longest <= _SHORT, min(longest, _SHORT)
     return Measurement.get(console, console.options.update(max_width=10_000), table).minimum <= console.width
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FORMS_HELP = "html, md, card (a section for a model card), json, every_eval_ever (records of that program) or zip."
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, as its report and `runs` show it.")]
 _MOST_LINES = 15  # in the table of first numbers
-_OPTIONAL = ("p", "drawn", "published")  # columns dropped one by one until the table fits
+_OPTIONAL = ("drawn", "published", "p", "p adjusted")  # columns dropped one by one until the table fits
 
 
 def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool = False, quiet: bool = False) -> None:
@@ -106,7 +106,7 @@ def _show_first_numbers(report: StudyReport) -> int:
     frame = frame.drop(columns=["measure", "interval", BETWEEN_CLASSIFIERS, "reads"], errors="ignore")
     interval = f"value [{100 * report.settings.confidence:g} % interval]"
     frame = frame.rename(columns={"null": null_words(report), "value": interval})
-    for column in _OPTIONAL:
+    for column in (*_OPTIONAL, null_words(report), "clear"):
         if not fits(table_of(frame)):
             frame = frame.drop(columns=column, errors="ignore")
     for n in range(min(len(frame), _MOST_LINES), 0, -1):
