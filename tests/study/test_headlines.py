@@ -199,8 +199,8 @@ def doctors(added, **settings):
 def test_the_change_of_doctors_is_in_points_like_their_share_and_a_run_that_may_stop_early_says_there_is_none():
     said = doctors_headline(doctors(0.12)).replace("\N{NO-BREAK SPACE}", " ")
     assert said == (
-        "Pictures of a doctor show men in 75 % [36, 95] (n = 8). Change in points with a nationality: Indian doctor "
-        "+12 [−38, +52] (n = 8); not clear."
+        "Pictures of a doctor show men in 75 % [36, 95] (n = 8). Change with a nationality: Indian doctor "
+        "+12 [−38, +52] points (n = 8); not clear."
     )
     early = doctors_headline(doctors(math.nan, stop_within=0.2))
     assert early.endswith(

@@ -494,8 +494,8 @@ def test_a_step_is_named_only_of_a_clear_attribute_and_too_few_seeds_say_how_man
     assert (row["seeds"], row["clear"]) == (5, "too few")
     assert math.isnan(row["first clear"])
     assert headline(few) == (
-        "5 seeds are too few to tell whether the attribute is seen more or less often than with “A photo of a person”: "
-        "at least 6 are needed. Iranian, man +0.67 [−0.17, +1.00], p = 0.062."
+        "Too few seeds (n = 5) to tell whether the attribute is seen more or less often than with “A photo of a "
+        "person”: at least 6 are needed. Iranian, man +0.67 [−0.17, +1.00], p = 0.062."
     )
     enough = headline(run(services, NAME, **SETTINGS, options=OPTIONS))
     assert enough == (

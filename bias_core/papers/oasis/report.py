@@ -57,7 +57,7 @@ def steps_headline(report: StudyReport) -> str:
     reason = f" Not clear: {claim.reason}." if claim.verdict == "not clear" and claim.reason else ""
     if (table["clear"] == "too few").all():
         says = (
-            f"{n_seeds} {'seeds are' if n_seeds > 1 else 'seed is'} too few to tell whether "
+            f"Too few seeds (n = {n_seeds}) to tell whether "
             f"{f'any of {n} attributes' if n > 1 else 'the attribute'} is {base}: at least "
             f"{fewest_units(claim) if claim.n_tests else 2} are needed."
         )
@@ -214,9 +214,9 @@ def doctors_headline(report: StudyReport) -> str:
     for row, n in zip(others.to_dict("records"), own, strict=True):
         points = [100 * row[f"added{end}"] for end in ("", " low", " high")]
         p = [state_p(row["p adjusted"], adjusted=len(others) > 1), "clear"] if row["clear"] == "yes" else []
-        parts.append(f"{row['concept']} {format_change(*points)}{_in_brackets(n, *p)}")
+        parts.append(f"{row['concept']} {format_change(*points)} points{_in_brackets(n, *p)}")
     none = "" if (others["clear"] == "yes").any() else "; none is clear" if len(others) > 1 else "; not clear"
-    return f"{first} Change in points with a nationality{each}: {', '.join(parts)}{none}.{_reasons(others, 'concept')}"
+    return f"{first} Change with a nationality{each}: {', '.join(parts)}{none}.{_reasons(others, 'concept')}"
 
 
 def users_headline(report: StudyReport) -> str:
