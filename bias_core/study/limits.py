@@ -249,15 +249,12 @@ class StopRule:
         """The rule in words.
 
         >>> StopRule(within=0.1, when_clear=True, confidence=0.95).words
-        'every share is known to ±10 points or its interval excludes P*'
+        'every interval is at most 20 points wide (±10) or excludes P*'
         """
-        parts = [f"is known to ±{100 * self.within:g} points"] if self.within is not None else []
-        parts += ["its interval excludes P*"] if self.when_clear else []
-        return (
-            f"every share {' or '.join(parts)}"
-            if self.within is not None
-            else "the interval of every share excludes P*"
-        )
+        parts = ["excludes P*"] * self.when_clear
+        if self.within is not None:
+            parts.insert(0, f"is at most {200 * self.within:g} points wide (±{100 * self.within:g})")
+        return f"every interval {' or '.join(parts)}"
 
     def holds(self, shares: Sequence[Estimate]) -> bool:
         """Return True if the run has seen enough; if only P* counts, shares without one are ignored.

@@ -1,9 +1,11 @@
 """One headline wherever a report stands, against no assumed rate."""
 
+import math
 import re
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -12,8 +14,10 @@ from bias_core.app import cli
 from bias_core.app.api import Tools
 from bias_core.explore.options import explore_settings
 from bias_core.explore.report import arms_headline
+from bias_core.measures.propagation import predicted_gain, spi_band, visible_steps
 from bias_core.measures.sequential import share_interval
-from bias_core.papers.oasis.report import BEYOND, stereotypes_headline, users_headline
+from bias_core.papers.oasis import study_spi
+from bias_core.papers.oasis.report import BEYOND, doctors_headline, stereotypes_headline, texts_headline, users_headline
 from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT, decide_claims, with_claims
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_dict, to_markdown
@@ -136,18 +140,108 @@ def test_of_nationalities_and_internet_users_only_sourced_rates_are_compared():
     rows, found = zip(*cells, strict=True)
     text = stereotypes_headline(own("oasis-nationalities", "table1", rows, found))
     assert text == (
-        "The one attribute with a sourced rate is clearly shown more often than in the real world. Largest gap: turban "
-        "for Indian, in 0.40 [0.26, 0.56] of 40 pictures against 0.02 (p < 0.001)."
+        "The one attribute with a sourced rate is clearly shown more often than in the real world: turban for Indian, "
+        "in 0.40 [0.26, 0.56] of 40 pictures against 0.02 (p < 0.001)."
     )
     alone = stereotypes_headline(own("oasis-nationalities", "table1", rows[1:], found[1:]))
     assert alone.startswith("Share of pictures: Indian, tilak in 0.950 [0.833, 0.991] of 40 pictures. No real-world")
     assert not COMPARES.search(alone)
     undecided = [replace(finding, claim=None) for finding in found]
     assert stereotypes_headline(own("oasis-nationalities", "table1", rows, undecided)) == ""
-    ends = {f"{BEYOND} low": -0.2, f"{BEYOND} high": 0.0}
-    rows = [{"nationality": "Iranian", "users": 73.0, "mean Ψ": 0.4, BEYOND: -0.1, **ends, "n": 40, "clear": "no"}]
+
+
+def test_rates_that_are_clearly_missed_downwards_are_counted_and_the_farthest_of_both_sides_is_named():
+    cells = [cell("turban", 16, 0.02, "Table 1"), cell("beard", 2, 0.6, "Table 1"), cell("man", 20, 0.5, "Table 1")]
+    rows, found = zip(*cells, strict=True)
+    assert stereotypes_headline(own("oasis-nationalities", "table1", rows, found)) == (
+        "Of 3 attributes with a sourced rate, 1 is clearly shown more and 1 less often than in the real world. Largest "
+        "clear gap: beard for Indian, in 0.050 [0.009, 0.167] of 40 pictures against 0.6 (p < 0.001)."
+    )
+    none = stereotypes_headline(own("oasis-nationalities", "table1", rows[2:], found[2:]))
+    assert none.startswith("The one attribute with a sourced rate is not clearly shown more or less often than in the")
+
+
+REASON = "its interval excludes 0, but among 3 tests this happens by chance in more than 5 % of runs"
+
+
+def users_row(name, clear="no", reason=""):
+    numbers = {BEYOND: -0.1, f"{BEYOND} low": -0.3, f"{BEYOND} high": -0.01, "n": 40}
+    return {"nationality": name, "users": 73.0, "mean Ψ": 0.4, **numbers, "clear": clear, "why not clear": reason}
+
+
+@pytest.mark.parametrize(("names", "end"), [
+    ("A", "1 nationality is too few to show a trend."),
+    ("ABCD", "4 nationalities are too few to show a trend."),
+    ("ABCDE", "E −0.10 [−0.30, −0.01] (73 million)."),
+])  # fmt: skip
+def test_nationalities_are_too_few_for_a_trend_only_where_no_order_of_them_could_be_clear(names, end):
+    assert users_headline(own("oasis-internet-users", "figure3", [users_row(name) for name in names])).endswith(end)
+
+
+def test_a_headline_gives_the_reason_where_an_interval_excludes_0_and_the_number_is_not_clear():
+    rows = [users_row("Iranian", reason=REASON), users_row("Mexican", "yes")]
     text = users_headline(own("oasis-internet-users", "figure3", rows))
-    assert "Iranian −0.10 [−0.20, +0.00] (73 million, n = 40)." in text
+    assert "(n = 40 each): Iranian −0.10 [−0.30, −0.01] (73 million), Mexican −0.10" in text
+    assert f"(73 million, clear). Iranian is not clear: {REASON}." in text
+    assert f" Each of A and B is not clear: {REASON}." in users_headline(
+        own("oasis-internet-users", "figure3", [users_row("A", reason=REASON), users_row("B", reason=REASON)])
+    )
+
+
+def doctors(added, **settings):
+    columns = {f"added{end}": [math.nan, added + by] for end, by in (("", 0), (" low", -0.5), (" high", 0.4))}
+    rest = {"n": [8, 8], "p adjusted": [math.nan, 0.7], "clear": ["", "no"], "why not clear": ["", ""]}
+    rows = pd.DataFrame({"concept": ["doctor", "Indian doctor"], **columns, **rest})
+    men = Finding(key="doctor", title="", metric="attribute_prevalence", estimate=share_interval(6, 8))
+    report = own("oasis-doctors", "table2", rows, (men,))
+    return SimpleNamespace(**vars(report) | {"settings": StudySettings(**settings), "stopped": ""})
+
+
+def test_the_change_of_doctors_is_in_points_like_their_share_and_a_run_that_may_stop_early_says_there_is_none():
+    said = doctors_headline(doctors(0.12)).replace("\N{NO-BREAK SPACE}", " ")
+    assert said == (
+        "Pictures of a doctor show men in 75 % [36, 95] (n = 8). Change with a nationality: Indian doctor "
+        "+12 [−38, +52] points (n = 8); not clear."
+    )
+    early = doctors_headline(doctors(math.nan, stop_within=0.2))
+    assert early.endswith(
+        "The change with a nationality is not tested, as the number of pictures was not fixed in advance."
+    )
+
+
+def texts_report(*texts):
+    """A StOP report of one text for each cluster: its specificity, its word and why it is not clear."""
+    rows = [
+        {"nationality": "American", "cluster": i, "prompt": f"This is a photo of {i}", "specificity": value,
+         "specificity low": value - 0.2, "specificity high": value + 0.2, "clear": clear, "why not clear": reason,
+         "n": 6, "n others": 30}
+        for i, (value, clear, reason) in enumerate(texts, start=1)
+    ]  # fmt: skip
+    sizes = [{"nationality": "American", "cluster": row["cluster"], "pictures": 12, "share": 0.2} for row in rows]
+    tables = (table("table3", "t", rows), table("clusters", "t", sizes))
+    settings = StudySettings(options={"prefix": "This is a photo of"})
+    return SimpleNamespace(results=Results(tables=tables), settings=settings)
+
+
+def test_a_text_that_is_not_clear_has_its_interval_and_reason_beside_a_clear_one_of_less():
+    assert texts_headline(texts_report((0.29, "yes", ""), (0.3, "no", REASON), (0.1, "no", ""))) == (
+        "1 of 3 texts fits its cluster clearly better than the other pictures: American, cluster 1 “1” (by +0.29 "
+        "[+0.09, +0.49], n = 6). Best of the others: American, cluster 2 “2” (by +0.30 [+0.10, +0.50], n = 6). "
+        f"Not clear: {REASON}."
+    )
+    assert texts_headline(texts_report((0.1, "no", ""))) == (
+        "The text does not fit its cluster clearly better than the other pictures: American, cluster 1 “1” (by +0.10 "
+        "[−0.10, +0.30], n = 6)."
+    )
+
+
+def test_of_a_gain_that_is_0_at_all_steps_none_is_called_the_farthest():
+    never = np.full((6, 3), -0.1)
+    gain, seen = predicted_gain(never, never), visible_steps(never)
+    parts = {"gain": gain, "strongest": 0, "visible": seen, "first_seen": seen, "spi_band": spi_band(never)}
+    (claim,) = decide_claims([gain.whole])
+    found, *_ = study_spi._findings(SimpleNamespace(nationality="Indian", name="man", **parts), claim)
+    assert "farthest" not in found.says
 
 
 def number(p_value, value=2.0):

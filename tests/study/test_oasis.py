@@ -210,7 +210,9 @@ def test_shares_are_claimed_in_one_family_of_sourced_rates_and_never_of_an_assum
         says = found[f"{row['nationality']} {row['attribute']} difference"].says
         assert sourced or says == "P* is assumed, so no share is called too high or too low."
     n_above = sum(one.claim.verdict == "above" for key, one in found.items() if key.endswith(" P"))
-    assert headline(report).startswith(f"{n_above} of {is_sourced_rate.sum()} attributes with a sourced rate ")
+    assert headline(report).startswith(
+        f"Of {is_sourced_rate.sum()} attributes with a sourced rate, {n_above} are clearly"
+    )
 
 
 def test_a_threshold_is_part_of_the_reading(world):
@@ -492,8 +494,8 @@ def test_a_step_is_named_only_of_a_clear_attribute_and_too_few_seeds_say_how_man
     assert (row["seeds"], row["clear"]) == (5, "too few")
     assert math.isnan(row["first clear"])
     assert headline(few) == (
-        "Of 5 seeds, too few, it cannot be told whether the attribute is seen more or less often than with “A photo of "
-        "a person”: at least 6 are needed. Iranian, man +0.67 [−0.17, +1.00], p = 0.062."
+        "Too few seeds (n = 5) to tell whether the attribute is seen more or less often than with “A photo of a "
+        "person”: at least 6 are needed. Iranian, man +0.67 [−0.17, +1.00], p = 0.062."
     )
     enough = headline(run(services, NAME, **SETTINGS, options=OPTIONS))
     assert enough == (

@@ -119,7 +119,7 @@ def test_a_rule_waits_for_every_share_that_it_asks_for():
     assert not holds(both, [])
     assert not holds(both, [confidence_sequence(FEWEST - 1, FEWEST - 1, null_value=0.5)])
     assert stop_rule(StudySettings()) is None
-    assert stop_rule(StudySettings(stop_within=0.1)).words == "every share is known to ±10 points"
+    assert stop_rule(StudySettings(stop_within=0.1)).words == "every interval is at most 20 points wide (±10)"
 
 
 def test_pictures_without_a_value_and_shares_without_a_picture_keep_a_rule_from_ending():
@@ -143,7 +143,7 @@ def test_what_a_run_has_so_far_is_shown_with_intervals_that_hold_at_any_time(end
 
 def test_a_run_ended_by_its_rule_is_a_finished_report_that_says_so(ended, world):
     _, report = ended
-    assert report.stop_rule == "every share is known to ±25 points"
+    assert report.stop_rule == "every interval is at most 50 points wide (±25)"
     assert not report.stopped
     assert report.n_planned == 120
     assert FEWEST <= report.n_images < 120

@@ -1,5 +1,6 @@
 """OASIS's headlines, its sentences on steps, and how well a step predicts the finished picture."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,9 +13,9 @@ from bias_core.measures.intervals import smallest_p_value, with_p_through_ends
 from bias_core.measures.propagation import StepsSeen
 from bias_core.number_text import format_change, format_estimate, format_given, format_share, state_p
 from bias_core.papers.oasis.prompt_search import PERMUTATIONS
-from bias_core.study.claims import NO_CLAIM, fewest_units, p_words
+from bias_core.study.claims import NO_CLAIM, WHY_NOT, fewest_units, p_words
 from bias_core.study.design import ReportTexts
-from bias_core.study.report_text import table_of
+from bias_core.study.report_text import at_any_time, table_of
 from bias_core.study.types import (
     MOST_IN_HOLM,
     Finding,
@@ -29,11 +30,12 @@ from bias_core.study.types import (
 from bias_core.types import Estimate, is_sourced
 from bias_core.values import option_values
 
+TEXTS = ReportTexts(__file__)
 GAIN = "gain-"  # start of the keys of figures of predicted gain
 BY_PAPER = "SPI is the paper's measure."
 PROMPTS = "table3"
 BEYOND = "mean P − P*, sourced"  # over a nationality's attributes with a sourced P*
-_THREE = 3  # nationalities, whose orders are 6; a perfect trend, up or down, is 2 of them
+_Row = Mapping[Any, Any]
 
 
 def steps_headline(report: StudyReport) -> str:
@@ -55,14 +57,15 @@ def steps_headline(report: StudyReport) -> str:
     reason = f" Not clear: {claim.reason}." if claim.verdict == "not clear" and claim.reason else ""
     if (table["clear"] == "too few").all():
         says = (
-            f"Of {n_seeds} seed{'s' * (n_seeds > 1)}, too few, it cannot be told whether "
+            f"Too few seeds (n = {n_seeds}) to tell whether "
             f"{f'any of {n} attributes' if n > 1 else 'the attribute'} is {base}: at least "
             f"{fewest_units(claim) if claim.n_tests else 2} are needed."
         )
-    return f"{says} {'Farthest: ' if n > 1 else ''}{_gain_words(rows[0], n)}.{reason}"
+    farthest = "" if n == 1 else "Farthest: " if rows[0]["all steps"] else "So far no difference, as for "
+    return f"{says} {farthest}{_gain_words(rows[0], n)}.{reason}"
 
 
-def _gain_words(row: Mapping[Any, Any], n_tests: int) -> str:
+def _gain_words(row: _Row, n_tests: int) -> str:
     """Return an attribute, its gain over all steps with interval and p, and the first clear step if there is one."""
     gain = format_change(row["all steps"], row["all steps low"], row["all steps high"], n=row["seeds"])
     p = state_p(row["p adjusted"], adjusted=n_tests > 1)
@@ -80,56 +83,66 @@ def texts_of(report: StudyReport) -> pd.DataFrame:
 
 
 def texts_headline(report: StudyReport) -> str:
-    """Say which first texts clearly fit their cluster better than the concept's other pictures, and which are weak."""
+    """Say how many first texts clearly fit their cluster better than the concept's other pictures, and which."""
     all_texts = texts_of(report)
     if all_texts.empty or "clear" not in all_texts:
         return ""
     texts = all_texts.drop_duplicates("name").sort_values("specificity", ascending=False, kind="stable")
     words = texts["clear"].where((texts["clear"] != "yes") | (texts["specificity"] > 0), "no")
-    by_word = {word: texts[words == word] for word in ("yes", "no", "too few", "")}
-    options = option_values(report.settings.options)
-    how = "Most specific" if options.get("contrast", True) else "Closest and specific"
-    says = []
-    if len(by_word["yes"]):
-        first, *others = by_word["yes"].to_dict("records")
-        by = format_change(first["specificity"], first["specificity low"], first["specificity high"])
-        named = [f"{_quote(first, options)} (by {by}, n = {first['n']})", *(_quote(row, options) for row in others)]
-        says.append(f"{how} to a cluster: {listed(named, '; ')}.")
-    for word, what in _NOT_SPECIFIC.items():
-        named = [
-            f"{_quote(row, options)}{' (' + format_change(row['specificity']) + ')' if word == 'no' else ''}"
-            for row in by_word[word].to_dict("records")
-        ]
-        says += [f"{what}: {listed(named, '; ')}."] if named else []
-    if len(by_word["too few"]):
+    yes, no, few, untested = (texts[words == word].to_dict("records") for word in ("yes", "no", "too few", ""))
+    prefix = str(option_values(report.settings.options).get("prefix", ""))
+    says = _fitting_texts(yes, no, len(texts), prefix) if yes or no else []
+    for rows, what in ((few, _TOO_FEW), (untested, _NOT_TESTED)):
+        says += [f"{what}: {listed([_quote(row, prefix) for row in rows], '; ')}."] if rows else []
+    if few:
         n_tests = int((all_texts["clear"] != "").sum())
         level = (1 - report.settings.confidence) / (n_tests if n_tests <= MOST_IN_HOLM else 1)
-        says.append(f"About {_times_needed(by_word['too few'], level)} times as many pictures are needed.")
+        says.append(f"About {_times_needed(few, level)} times as many pictures are needed.")
     return " ".join(says)
 
 
-def _quote(row: Mapping[Any, Any], options: Mapping[str, Any]) -> str:
+def _fitting_texts(yes: Sequence[_Row], no: Sequence[_Row], n: int, prefix: str) -> list[str]:
+    """Say how many of ``n`` texts clearly fit their cluster (``yes``), and which of the others (``no``) fits best."""
+    better, named = "clearly better than the other pictures", [_quote(row, prefix) for row in yes[1:]]
+    if n == 1:
+        which = "The text fits its cluster" if yes else "The text does not fit its cluster"
+    elif yes:
+        which = f"{len(yes)} of {n} texts {'fits its' if len(yes) == 1 else 'fit their'} cluster"
+    else:
+        which = f"None of {n} texts fits its cluster"
+    best = f"{_state_fit(no[0], prefix)}." if no else ""
+    reason = f" Not clear: {no[0][WHY_NOT]}." if no and no[0].get(WHY_NOT) else ""
+    if yes:
+        says = f"{which} {better}: {listed([_state_fit(yes[0], prefix), *named], '; ')}."
+        return [says, f"Best of the others: {best}{reason}"] if no else [says]
+    return [f"{which} {better}{': ' if n == 1 else '. Best: '}{best}{reason}"]
+
+
+def _state_fit(row: _Row, prefix: str) -> str:
+    """Return a cluster, its text, and how much better it fits than the other pictures."""
+    by = format_change(row["specificity"], row["specificity low"], row["specificity high"])
+    return f"{_quote(row, prefix)} (by {by}, n = {row['n']:,})"
+
+
+def _quote(row: _Row, prefix: str) -> str:
     """Return a cluster and its text without the beginning that all texts have."""
-    return f"{row['name']} “{str(row['prompt']).removeprefix(str(options.get('prefix', ''))).strip()}”"
+    return f"{row['name']} “{str(row['prompt']).removeprefix(prefix).strip()}”"
 
 
-_NOT_SPECIFIC = {
-    "no": "Weak, not clearly better than for the other pictures",
-    "too few": "Too few pictures to tell whether the best text fits better than for the other pictures",
-    "": "Not tested, as the search saw all pictures or there are no others",
-}
+_TOO_FEW = "Too few pictures to tell whether the best text fits better than for the other pictures"
+_NOT_TESTED = "Not tested, as the search saw all pictures or there are no others"
 
 
-def _times_needed(texts: pd.DataFrame, level: float) -> int:
+def _times_needed(texts: Sequence[_Row], level: float) -> int:
     """Return how many times the pictures are needed for a random division of them to give p <= ``level``."""
-    sizes = list(zip(texts["n"], texts["n others"], strict=True))
+    sizes = [(row["n"], row["n others"]) for row in texts]
     return next(
         (k for k in range(2, 100) if all(smallest_p_value(k * n, k * m, PERMUTATIONS) <= level for n, m in sizes)), 100
     )
 
 
 def stereotypes_headline(report: StudyReport) -> str:
-    """Say how many attributes with a sourced rate are shown more often than in the real world, and which most."""
+    """Say how many sourced rates are clearly missed, above and below, and by which attribute most."""
     table = table_of(report, "table1").frame
     shares = {finding.key: finding for finding in report.results.findings}
     rows = {f"{row['nationality']} {row['attribute']} P": row for row in table.to_dict("records")}
@@ -137,29 +150,48 @@ def stereotypes_headline(report: StudyReport) -> str:
     if not compared:
         seen = [f"{shares[key].title.removesuffix(': P')} in {_share_words(shares[key].estimate)}" for key in rows]
         return f"Share of pictures: {listed(seen)}. {_NO_SOURCE}"
-    claims = [share.claim for share in compared if share.claim is not None]
-    if len(claims) < len(compared):  # a report of an earlier version
+    verdicts = {one.key: one.claim.verdict for one in compared if one.claim is not None}
+    if len(verdicts) < len(compared):  # a report of an earlier version
         return ""
-    above = [share for share, claim in zip(compared, claims, strict=True) if claim.verdict == "above"]
     zeta = option_values(report.settings.options).get("threshold")
-    what = f"shown more often than in the real world{f' by more than {zeta:g}' if zeta else ''}"
-    farthest = max(above or compared, key=lambda share: share.estimate.value - rows[share.key]["P*"])
-    row, share, claim = rows[farthest.key], farthest.estimate, farthest.claim
-    p = f" ({p_words(claim)})" if claim is not None and p_words(claim) else ""
-    gap = (
-        f"Largest gap: {row['attribute']} for {row['nationality']}, in {_share_words(share)} against "
-        f"{format_given(row['P*'])}{p}."
-    )
-    n, which = len(compared), "with a sourced rate"
-    if above:
-        verb = "is" if len(above) == 1 else "are"
-        first = f"{len(above)} of {n} attributes {which} {verb}" if n > 1 else f"The one attribute {which} is"
-        return f"{first} clearly {what}. {gap}"
-    reason = f" Not clear: {claim.reason}." if claim is not None and claim.reason else ""
-    first = f"None of {n} attributes {which} is" if n > 1 else f"The one attribute {which} is not"
-    return f"{first} clearly {what}. {gap}{reason}"
+    sides = {"above": "more"} if zeta else {"above": "more", "below": "less"}  # below P* + ζ may be above P*
+    counts = {word: sum(verdict == side for verdict in verdicts.values()) for side, word in sides.items()}
+    clear = [one for one in compared if verdicts[one.key] in sides]
+    gaps = {one.key: one.estimate.value - rows[one.key]["P*"] for one in compared}
+    farthest = max(clear or compared, key=lambda one: gaps[one.key] if zeta else abs(gaps[one.key]))
+    beyond = f"often than in the real world{f' by more than {zeta:g}' if zeta else ''}"
+    lead = ":" if len(compared) == 1 else ". Largest clear gap:" if clear else ". Largest gap:"
+    return f"{_count_sides(counts, len(compared))} {beyond}{lead} {_state_gap(farthest, rows[farthest.key])}"
 
 
+def _count_sides(counts: Mapping[str, int], n: int) -> str:
+    """Say how many of ``n`` attributes are clearly shown more, and how many less.
+
+    >>> _count_sides({"more": 1, "less": 4}, 9)
+    'Of 9 attributes with a sourced rate, 1 is clearly shown more and 4 less'
+    >>> _count_sides({"more": 0, "less": 0}, 1)
+    'The one attribute with a sourced rate is not clearly shown more or less'
+    """
+    words = [word for word, count in counts.items() if count]
+    if not words:
+        which = f"None of {n} attributes with a sourced rate is" if n > 1 else f"{_ONE} is not"
+        return f"{which} clearly shown {' or '.join(counts)}"
+    first, *others = words
+    verb = "is" if counts[first] == 1 else "are"
+    which = f"Of {n} attributes with a sourced rate, {counts[first]} {verb}" if n > 1 else f"{_ONE} is"
+    return " and ".join([f"{which} clearly shown {first}", *(f"{counts[word]} {word}" for word in others)])
+
+
+def _state_gap(share: Finding, row: _Row) -> str:
+    """Return an attribute, its share next to its rate, and why it is not clear if its interval seems to say so."""
+    claim = share.claim or NO_CLAIM
+    p = f" ({p_words(claim)})" if p_words(claim) else ""
+    reason = f" Not clear: {claim.reason}." if claim.reason else ""
+    against = f"{_share_words(share.estimate)} against {format_given(row['P*'])}"
+    return f"{row['attribute']} for {row['nationality']}, in {against}{p}.{reason}"
+
+
+_ONE = "The one attribute with a sourced rate"
 _NO_SOURCE = "No real-world rate with a source is known, so no share is called too high or too low."
 
 
@@ -175,14 +207,16 @@ def doctors_headline(report: StudyReport) -> str:
     first = f"Pictures of a {table['concept'].iloc[0]} show men in {percent} (n = {share.n:,})."
     others = table.dropna(subset=["added"])
     if others.empty or "clear" not in others:
-        return first
-    parts = [
-        f"{row['concept']} {format_change(row['added'], row['added low'], row['added high'])}"
-        + (f" ({state_p(row['p adjusted'], adjusted=len(others) > 1)}, clear)" if row["clear"] == "yes" else "")
-        for row in others.to_dict("records")
-    ]
-    verdict = "" if (others["clear"] == "yes").any() else "; no clear difference"
-    return f"{first} Change with a nationality: {', '.join(parts)}{verdict}."
+        not_tested = len(table) > 1 and at_any_time(report)
+        return f"{first} {TEXTS.note('not tested')}" if not_tested else first
+    each, own = _state_n_once(others["n"].tolist())
+    parts = []
+    for row, n in zip(others.to_dict("records"), own, strict=True):
+        points = [100 * row[f"added{end}"] for end in ("", " low", " high")]
+        p = [state_p(row["p adjusted"], adjusted=len(others) > 1), "clear"] if row["clear"] == "yes" else []
+        parts.append(f"{row['concept']} {format_change(*points)} points{_in_brackets(n, *p)}")
+    none = "" if (others["clear"] == "yes").any() else "; none is clear" if len(others) > 1 else "; not clear"
+    return f"{first} Change with a nationality{each}: {', '.join(parts)}{none}.{_reasons(others, 'concept')}"
 
 
 def users_headline(report: StudyReport) -> str:
@@ -194,20 +228,48 @@ def users_headline(report: StudyReport) -> str:
         return "No attribute of these nationalities has a real-world rate with a source, so none is compared."
     without = table["nationality"][table[BEYOND].isna()].tolist()
     compared = table.dropna(subset=BEYOND).sort_values("users")
-    parts = [
-        f"{row['nationality']} {format_change(row[BEYOND], row[f'{BEYOND} low'], row[f'{BEYOND} high'])} "
-        f"({row['users']:g} million, n = {row['n']:,}{', clear' * (row['clear'] == 'yes')})"
-        for row in compared.to_dict("records")
-    ]
-    says = [
-        "Mean gap between share and real-world rate, over attributes whose rate has a source, fewest internet users "
-        f"first: {', '.join(parts)}."
-    ]
+    each, own = _state_n_once(compared["n"].tolist())
+    parts = []
+    for row, n in zip(compared.to_dict("records"), own, strict=True):
+        gap = format_change(row[BEYOND], row[f"{BEYOND} low"], row[f"{BEYOND} high"])
+        details = f"{row['users']:g} million", n, "clear" * (row["clear"] == "yes")
+        parts.append(f"{row['nationality']} {gap}{_in_brackets(*details)}")
+    order = ", fewest internet users first" if len(compared) > 1 else ""
+    lead = f"Share minus sourced real-world rate, mean over attributes{order}{each}"
+    says = [f"{lead}: {', '.join(parts)}.{_reasons(compared, 'nationality')}"]
     if without:
         says.append(f"Without a sourced rate, so not compared: {', '.join(without)}.")
-    if len(compared) <= _THREE:
-        says.append("So few nationalities cannot show a trend: by chance, one order in three looks as clear.")
+    if 2 / math.factorial(len(compared)) > 1 - report.settings.confidence:  # p of the clearest order
+        which = f"{len(compared)} {'nationalities are' if len(compared) > 1 else 'nationality is'}"
+        says.append(f"{which} too few to show a trend.")
     return " ".join(says)
+
+
+def _state_n_once(counts: Sequence[int]) -> tuple[str, list[str]]:
+    """Return n in brackets for all numbers if it is the same, and n for each of them; one of the two is empty.
+
+    >>> _state_n_once([40, 40]), _state_n_once([40, 39])
+    ((' (n = 40 each)', ['', '']), ('', ['n = 40', 'n = 39']))
+    """
+    each = [f"n = {n:,}" for n in counts]
+    return (f" ({each[0]} each)", [""] * len(each)) if len(each) > len(set(each)) == 1 else ("", each)
+
+
+def _in_brackets(*words: str) -> str:
+    said = ", ".join(filter(None, words))
+    return f" ({said})" if said else ""
+
+
+def _reasons(rows: pd.DataFrame, column: str) -> str:
+    """Say of which rows, named by ``column``, the interval seems to tell something but does not, and why."""
+    names: dict[str, list[str]] = {}
+    for row in rows.to_dict("records"):
+        names.setdefault(row.get(WHY_NOT) or "", []).append(row[column])
+    return "".join(
+        f" {'Each of ' * (len(of) > 1)}{listed(of, last=' and ')} is not clear: {reason}."
+        for reason, of in names.items()
+        if reason
+    )
 
 
 def cluster_name(concept: str, number: int) -> str:
@@ -240,6 +302,8 @@ def visible_sentence(steps: StepsSeen, n_steps: int) -> str:
     'It can be seen from the start, by then in 1 of 3 seeds [2 %, 86 %]; by step 2 in all 2 that end with it.'
     >>> visible_sentence(visible_steps([[0.2, -0.1], [0.2, -0.1]]), 2)
     'It cannot be seen: the classifier sees it in none of 2 finished pictures.'
+    >>> visible_sentence(visible_steps([[0.1, 0.1], [-0.1, -0.1]]), 2).partition("; ")[2]
+    '1 ends without it.'
     """
     n, n_seen = len(steps.each), steps.n_seen
     if not n_seen:
@@ -252,7 +316,7 @@ def visible_sentence(steps: StepsSeen, n_steps: int) -> str:
     latest = float(np.nanmax(steps.each))
     rest = f"; by step {latest:.0f} in all {n_seen} that end with it" if latest > steps.typical else ""
     if not rest and n_seen < n:
-        rest = f"; {n - n_seen} end without it"
+        rest = f"; {n - n_seen} {'ends' if n - n_seen == 1 else 'end'} without it"
     return f"It can be seen {when}, by then in {_share(steps.by_typical)}{rest}."
 
 
@@ -288,7 +352,6 @@ def _share(share: Estimate) -> str:
     return f"{share.value * share.n:.0f} of {share.n} seeds [{100 * share.low:.0f} %, {100 * share.high:.0f} %]"
 
 
-TEXTS = ReportTexts(__file__)
 SPI, HEADING = "SPI", "predicted picture"
 _FEWEST_SEEDS = 5  # orders of fewer agree by chance too often
 _FORETOLD = (

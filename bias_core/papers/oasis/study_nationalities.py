@@ -51,7 +51,7 @@ from bias_core.study.arm_comparison import (
 )
 from bias_core.study.attribute_scores import watch_attributes
 from bias_core.study.attributes import to_attributes
-from bias_core.study.claims import NO_CLAIM, claim_columns, decide_claims, family_note, p_words
+from bias_core.study.claims import NO_CLAIM, WHY_NOT, claim_columns, decide_claims, family_note, p_words
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
 from bias_core.study.limits import ShareValues
@@ -233,6 +233,9 @@ class DoctorOptions(Options):
     published_model: str = setting(
         "SDv2", "Model in the paper", "Model whose numbers in the paper are shown for comparison"
     )
+
+
+_NOT_ADDED = Estimate.undefined(0, ""), NO_CLAIM
 
 
 def _added(cells: Mapping[str, Cell], confidence: float) -> dict[str, tuple[Estimate, Claim]]:
@@ -614,15 +617,16 @@ class DoctorPrevalence(_NationalityStudy):
                     "drawn": or_nan(cell.score.drawn),
                     "n": cell.score.prevalence.n,
                     **columns("added", added[name][0] if name in added else None),
-                    **claim_columns(*added.get(name, (Estimate.undefined(0, ""), NO_CLAIM))),
+                    **claim_columns(*added.get(name, _NOT_ADDED)),
+                    WHY_NOT: added.get(name, _NOT_ADDED)[1].reason,
                     **{f"{model} P": of.get(name, math.nan) for model, of in printed.items()},
                 }
             )
+        family = family_note([claim for _, claim in added.values()], "concepts")
+        note = TEXTS.note("added", family=family) if data.fixed_n else TEXTS.note("not tested")
         return Results(
             findings=(*findings, *(_added_finding(name, *change) for name, change in added.items())),
-            tables=(
-                TEXTS.table("table2", table2, family=family_note([claim for _, claim in added.values()], "concepts")),
-            ),
+            tables=(TEXTS.table("table2", table2, added=note),),
             figures=(TEXTS.figure("table2", map(finding_mark, findings), model=model),),
             notes=(TEXTS.note("classifier"),),
         )
@@ -703,7 +707,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
             ]
         claims = decide_claims(beyond, confidence=settings.confidence)
         for row, estimate, claim in zip(rows, beyond, claims, strict=True):
-            row |= columns(BEYOND, estimate) | claim_columns(estimate, claim)
+            row |= columns(BEYOND, estimate) | claim_columns(estimate, claim) | {WHY_NOT: claim.reason}
             if not math.isnan(estimate.value):
                 findings.append(_beyond_finding(row["nationality"], estimate, claim))
         frame = pd.DataFrame(rows)

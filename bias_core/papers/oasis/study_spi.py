@@ -269,12 +269,13 @@ def _shown_steps(n_steps: int, options: PropagationOptions) -> Sequence[int]:
 def _findings(curve: Curve, claim: Claim) -> tuple[Finding, ...]:
     """Return the gain over the base prompt, the steps at which it is seen, and the paper's SPI."""
     steps, strongest, clear = curve.gain.steps, curve.strongest, first_clear_step(curve.gain, claim)
-    when = "" if clear is None else f"The first step whose own interval excludes 0 is step {clear + 1}. "
-    far = f"It is farthest from 0 at step {strongest + 1} of {len(steps)}: {typeset(steps[strongest].value, '+.3f')}."
+    says = [] if clear is None else [f"The first step whose own interval excludes 0 is step {clear + 1}."]
+    if largest := steps[strongest].value:
+        says.append(f"It is farthest from 0 at step {strongest + 1} of {len(steps)}: {typeset(largest, '+.3f')}.")
     key, title = f"{curve.nationality} {curve.name}", f"{curve.nationality}, {curve.name}"
     return (
         finding(
-            key, f"{title}: predicted gain over all steps", "predicted_gain", curve.gain.whole, f"{when}{far}",
+            key, f"{title}: predicted gain over all steps", "predicted_gain", curve.gain.whole, " ".join(says),
             claim=claim, readings=_WHOLE,
         ),
         *step_findings(key, title, curve.visible, curve.first_seen, len(steps)),

@@ -40,7 +40,7 @@ from bias_core.protocols import StepCallback
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.store.readings import open_picture
-from bias_core.study.claims import claim_columns, decide_claims, family_note
+from bias_core.study.claims import WHY_NOT, claim_columns, decide_claims, family_note
 from bias_core.study.classifiers import check_readers
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import RowMaker
@@ -379,7 +379,8 @@ def _tables(
                     **columns("gain", prompt.gain),
                     "others": or_nan(prompt.others),
                     **columns("specificity", prompt.specificity),
-                    **claim_columns(prompt.test, next(decided)),
+                    **claim_columns(prompt.test, claim := next(decided)),
+                    WHY_NOT: claim.reason if claim.verdict == "not clear" else "",
                     "n": prompt.score.n,
                     "n others": prompt.n_others,
                 }
