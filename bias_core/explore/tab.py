@@ -276,7 +276,7 @@ def how_many(exploration: Exploration) -> str:
     needed = images_needed(_HALF_WIDTH, confidence=exploration.settings.confidence)
     n = len(exploration.scored_numbers)
     if n >= needed:
-        return f"With {n} scored pictures, every share is known to ±10 points or better."
+        return f"With {n} scored pictures, every interval is at most 20 points wide (±10)."
     return f"{needed} scored pictures would give every share to ±10 points; this run has {n}."
 
 

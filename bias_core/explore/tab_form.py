@@ -345,7 +345,7 @@ class ExploreForm(StudyTab):
         one = _DECLARED["stop_within"]
         self._add(
             "stop_within", gr.Textbox, value=one.shown(one.default), label=f"{one.label}, points", max_lines=1,
-            info="10: stop once every share is known to ±10 points; empty: draw all pictures",
+            info="10: stop once every interval is at most 20 points wide (±10); empty: draw all pictures",
         )  # fmt: skip
         info = "Stop once every share is that precise, or clearly differs from its real-world rate"
         self._add("stop_when_clear", gr.Checkbox, info=info)
