@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.measures.agreement import agreement_estimate
+from bias_core.measures.intervals import smallest_sign_p
 from bias_core.measures.paired_stereotype import (
     ANDROGYNOUS,
     NOT_TWO_PEOPLE,
@@ -32,6 +34,7 @@ from bias_core.study.claims import (
     decide_findings,
     family_note,
     fewest_units,
+    largest,
     p_words,
 )
 from bias_core.study.corrected import kappa_finding
@@ -41,6 +44,7 @@ from bias_core.study.limits import ShareValues, stop_rule
 from bias_core.study.report_text import table_of
 from bias_core.study.types import (
     ArmReport,
+    Claim,
     Finding,
     Results,
     Sample,
@@ -149,7 +153,7 @@ def numbers_in_words(finding: Finding, units: str, *, is_share: bool = False, me
     if claim.is_clear:
         without = f"; {number.note}" if math.isnan(number.low) and number.note else ""
         return f"{words}, {p_words(claim)}{meaning}{without}"
-    if claim.n_tests and number.n < (needed := fewest_units(claim)):
+    if claim.verdict == "too few" and number.n < (needed := fewest_units(claim)):
         return f"{words}{meaning}: too few, at least {needed} are needed"
     return f"{words}{meaning}; {claim.reason}" if claim.reason else f"{words}{meaning}"
 
@@ -162,22 +166,33 @@ def _why_not(report: StudyReport) -> str:
         return "the people in pictures of two have no labels"
     failed = people["answer"] == NOT_TWO_PEOPLE
     split = people.get(RATERS_SPLIT, failed).astype(bool) & ~failed
-    kinds = {
-        "raters are split on {}": split,
-        "{} cannot be identified": ~split & ~failed,
-        "{} are in pictures that do not show the people asked for": failed,
-    }
-    parts = [text.format("all" if some.all() else f"{int(some.sum()):,}") for text, some in kinds.items() if some.any()]
-    return f"of the {len(people):,} people in pictures of two, {', '.join(parts)}"
+    everyone = f"{len(people):,} people in pictures of two"
+    kinds = (
+        (split, "raters are split on all {}", "raters are split on {:,}"),
+        (~split & ~failed, "none of the {} can be identified", "{:,} cannot be identified"),
+        (
+            failed,
+            "no picture of two shows the people asked for",
+            "{:,} are in pictures that do not show the people asked for",
+        ),
+    )
+    parts = []
+    for some, of_all, of_some in kinds:
+        if some.all():
+            return of_all.format(everyone)
+        if some.any():
+            parts.append(of_some.format(int(some.sum())))
+    return f"of the {everyone}, {', '.join(parts)}"
 
 
 def seen_headline(report: StudyReport) -> str:
-    """Say the attribute with the clearest link to the stereotype; "" if none was measured."""
-    tests = [test for test in report.results.findings if test.key.startswith(FURTHER)]
-    if not tests:
+    """Say the largest link of an attribute with the stereotype, of the clear ones if any; "" if none was measured."""
+    test = largest([test for test in report.results.findings if test.key.startswith(FURTHER)])
+    if test is None:
         return ""
-    clear = [(test.claim.p_adjusted, test.says) for test in tests if test.claim is not None and test.claim.is_clear]
-    return f" {min(clear)[1]}" if clear else " Matching the stereotype does not clearly depend on further attributes."
+    if math.isnan(test.estimate.value):
+        return f" Whether the stereotype depends on a further attribute is unknown: {test.estimate.note}."
+    return f" {test.says}"
 
 
 _EFFECTS = {
@@ -354,11 +369,33 @@ def scores_by_group(
     return findings
 
 
+def decide_by_family(findings: Sequence[Finding], settings: StudySettings) -> tuple[Finding, ...]:
+    """Return findings with their claims, family by family; "too few" where no p of so few units can be clear."""
+    families: dict[str, list[Finding]] = {}
+    for one in findings:
+        if one.claim is None and (name := family_of(one)) is not None:
+            families.setdefault(name, []).append(one)
+    claims: dict[str, Claim] = {}
+    for members in families.values():
+        decided = decide_claims(
+            [one.estimate for one in members],
+            confidence=settings.confidence,
+            smallest_p=[smallest_sign_p(one.estimate.n) if one.metric in _OF_SIGNS else math.nan for one in members],
+        )
+        claims |= {one.key: claim for one, claim in zip(members, decided, strict=True)}
+    findings = [replace(one, claim=claims.get(one.key, one.claim)) for one in findings]
+    return decide_findings(findings, family_of, confidence=settings.confidence)
+
+
+_OF_SIGNS = ("stereotype_test_score", "order_effect")
+"""Measures whose tests can give no p below that of equal signs of all units."""
+
+
 def decided_scores(
     key: str, findings: Sequence[Finding], settings: StudySettings
 ) -> tuple[tuple[Finding, ...], StudyTable]:
     """Return scores and gaps with their claims, which are one family, and their table."""
-    decided = decide_findings(findings, family_of, confidence=settings.confidence)
+    decided = decide_by_family(findings, settings)
     claims = [finding.claim or NO_CLAIM for finding in decided]
     rows = [
         row | claim_columns(finding.estimate, claim) | {WHY_NOT: claim.reason}
@@ -375,18 +412,21 @@ def with_claims_of(
     ``number`` begins the names of the interval's columns, ``p`` is the column with its p-value.
     """
     ends = [f"{number} {end}".strip() for end in ("low", "high")]
+    value_column, n_column = _COLUMNS[number]
+    numbers = frame[[value_column, *ends, p]].assign(n=frame[n_column].fillna(0) if n_column else 0)
     estimates = [
-        Estimate(value=value, low=low, high=high, n=0, null_value=0.0, p_value=p_value)
-        for value, low, high, p_value in frame[[_VALUES.get(number, number), *ends, p]].itertuples(index=False)
+        Estimate(value=value, low=low, high=high, n=int(n), null_value=0.0, p_value=p_value)
+        for value, low, high, p_value, n in numbers.itertuples(index=False)
     ]
-    claims = decide_claims(estimates, confidence=settings.confidence)
+    smallest = [smallest_sign_p(one.n) if n_column else math.nan for one in estimates]
+    claims = decide_claims(estimates, confidence=settings.confidence, smallest_p=smallest)
     columns = [claim_columns(estimate, claim) for estimate, claim in zip(estimates, claims, strict=True)]
     frame = frame.drop(columns=p).reset_index(drop=True)
     return frame.join(pd.DataFrame(columns, index=frame.index)), family_note(claims)
 
 
-_VALUES = {"": "STS", PAIRED: f"STS {PAIRED}"}
-"""Columns of the numbers whose ends are not named after them."""
+_COLUMNS = {"": ("STS", "pictures"), PAIRED: (f"STS {PAIRED}", f"n {PAIRED}"), "gap": ("gap", "")}
+"""Columns with the value of each number and with its pictures; a gap has those of two settings."""
 
 
 def micro_scores(people: pd.DataFrame, by: Sequence[str], settings: StudySettings) -> pd.DataFrame:

@@ -22,6 +22,7 @@ from bias_core.papers.pst.report import (
     agreement,
     compare_tests,
     coverage_table,
+    decide_by_family,
     decided_scores,
     family_of,
     gap_finding,
@@ -41,7 +42,6 @@ from bias_core.papers.pst.report import (
 )
 from bias_core.prompts import fix_articles
 from bias_core.study.answers import check_words
-from bias_core.study.claims import decide_findings
 from bias_core.study.classifiers import READ_BY, Reader
 from bias_core.study.corrected import decide_report
 from bias_core.study.design import extensions, read_table, study_of
@@ -149,7 +149,7 @@ class PairedStudy(Study):
         kappas, agreements = agreement(labelled, settings)
         by_run = [runs_table(labelled, settings, self.design.data["overall"][self.runs])] if self.runs else []
         shared = (coverage_table(labelled, settings), *agreements, *raters, *by_run, labels_table(people))
-        findings = decide_findings((*own.findings, *kappas), self.family, confidence=settings.confidence)
+        findings = decide_by_family((*own.findings, *kappas), settings)
         return Results(
             findings=findings,
             tables=(*own.tables, *shared),

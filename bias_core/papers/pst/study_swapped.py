@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import pandas as pd
@@ -9,10 +10,10 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.measures.paired_stereotype import GENDERS, OrderEffect, order_effect
 from bias_core.papers.pst.labelling import LabellingOptions
-from bias_core.papers.pst.report import PAIRED, in_setting, swapped_headline
+from bias_core.papers.pst.report import PAIRED, decide_by_family, in_setting, swapped_headline
 from bias_core.papers.pst.study import PairedStudy
 from bias_core.study.arm_comparison import mean_sample
-from bias_core.study.claims import decide_findings, family_note
+from bias_core.study.claims import family_note
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
 from bias_core.study.types import (
@@ -111,14 +112,17 @@ def pictures_of_pairs(people: pd.DataFrame, label: str) -> pd.DataFrame:
 
 
 def _effect(pictures: pd.DataFrame, key: str, settings: StudySettings) -> OrderEffect:
-    """Return one effect, from the seeds with scores in both orders."""
+    """Return one effect, from the seeds with scores in both orders; one that is 0 in every seed has p = 1."""
     differences = differences_by_seed(pictures, key)
     if differences.empty:
         nothing = Estimate.undefined(0, "no seed shows every order", null_value=0.0)
         return OrderEffect(estimate=nothing)
     first, second = differences.to_numpy().T
     how: dict[str, Any] = {"confidence": settings.confidence, "rng": settings.seed}
-    return order_effect(first, second, sign=SIGNS.get(key, -1), **how)
+    effect = order_effect(first, second, sign=SIGNS.get(key, -1), **how)
+    if math.isnan(effect.p_value):
+        return replace(effect, estimate=replace(effect.estimate, p_value=1.0))
+    return effect
 
 
 SIGNS: Mapping[str, Literal[1, -1]] = {"role": 1}
@@ -194,7 +198,7 @@ class SwappedPairs(PairedStudy):
         effects = {key: _effect(pictures, key, settings) for key in _TITLES}
         recorded = {key: _effect(truths, key, settings) for key in effects} if truths is not None else {}
         found = [_finding(key, test, recorded.get(key), _sample(pictures, key)) for key, test in effects.items()]
-        findings = decide_findings(found, self.family, confidence=settings.confidence)
+        findings = decide_by_family(found, settings)
         rows = [
             {"pair": pair, **columns(_TITLES[key][0], _points(_effect(own, key, settings).estimate))} | {"effect": key}
             for pair, own in pictures.groupby("pair", sort=False)
