@@ -1,7 +1,7 @@
 """PST: paired tests of occupations, roles of power, words that ask for fairness, and the user's own identities."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, product, takewhile
 from typing import Any, ClassVar
@@ -115,6 +115,10 @@ class PairedStudy(Study):
         people = yield from labelling.label_people(everyone, self.design, settings, data)
         data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
         return self._scored(settings, people)
+
+    def count_taken(self, settings: StudySettings, frame: pd.DataFrame) -> Mapping[str, Collection[int]]:
+        """Return how many pictures of an identity alone there are."""
+        return {"single_images": in_setting(frame, SINGLE).groupby("prompt").size().tolist()}
 
     def has_readings(self, settings: StudySettings) -> bool:
         """Return True if a classifier labels the people."""
