@@ -828,10 +828,13 @@ def exact_p_value(n_positive: int, n: int, null_value: float) -> float:
         k, null = n - k, 1 - null
     tail = _at_least(k, n, null)
     j = min(k, int(scipy.stats.binom.ppf(tail, n, null))) - 1
-    j += _at_most(j + 1, n, null) <= tail and j + 1 < k
+    j += _at_most(j + 1, n, null) <= tail * (1 + _TIE) and j + 1 < k
     if j < 0:
         return tail
     return min(1.0, max(tail + _at_most(j, n, null), 2 * _at_least(k, n, _equal_tails(j, k, n))))
+
+
+_TIE = 1e-9  # relative: probabilities of both tails that differ by rounding are equal
 
 
 def _counts(n_positive: float, n: float) -> tuple[int, int]:

@@ -6,7 +6,7 @@ Before a run, :func:`replication_estimate` estimates what it draws and how long 
 import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -139,13 +139,15 @@ def _protocol_rows(items: Mapping[str, ProtocolItem], plan: StudyPlan, data: Stu
     labelled = ["people"] if plan.study.takes_labels else []
     for name in dict.fromkeys([*_OF_EVERY_PAPER, *readers, *labelled, *items]):
         item = items.get(name, ProtocolItem(says=NOT_PRINTED))
-        here, is_met = _here(name, item, plan, data)
+        here, is_met = _here(name, declared, item, plan, data)
         status = (MET if is_met and not item.here else DIFFERS) if item.is_printed else NOT_PRINTED
         here = ": ".join(filter(None, (item.here, here)))
         yield _protocol_row(_TITLES[name] if name in _TITLES else declared[name].label, item.words, here, status)
 
 
-def _here(name: str, item: ProtocolItem, plan: StudyPlan, data: StudyData) -> tuple[str, bool]:
+def _here(
+    name: str, declared: Mapping[str, Setting], item: ProtocolItem, plan: StudyPlan, data: StudyData
+) -> tuple[str, bool]:
     """Return the value of an item in this run, in words, and True if it is the paper's."""
     settings, rows = plan.settings, plan.manifest.rows
     if name in _OF_DRAWING and settings.images:
@@ -158,8 +160,7 @@ def _here(name: str, item: ProtocolItem, plan: StudyPlan, data: StudyData) -> tu
         n = f"{len(finished):,} of {n_prompts:,} prompt{'' if n_prompts == 1 else 's'}"
         return n, len(finished) == item.value
     if name == "images_per_prompt":
-        counts = sorted(_numbers_of_shots(plan))
-        return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))), counts == [item.value]
+        return _range_words(counts := _numbers_of_shots(plan)), counts == {item.value}
     if name == "revision":
         return plan.manifest.versions.get("model_revision") or "not known", False
     if name == "seed":
@@ -170,12 +171,33 @@ def _here(name: str, item: ProtocolItem, plan: StudyPlan, data: StudyData) -> tu
     if name == "people":
         by_people = bool(settings.labels) or getattr(settings.options, "labeller", "") == "people"
         return ("people" if by_people else "a classifier"), by_people
+    return _of_setting(declared[name], item, plan, data)
+
+
+def _of_setting(one: Setting, item: ProtocolItem, plan: StudyPlan, data: StudyData) -> tuple[str, bool]:
+    """Return the value of a setting or option in words, or the number of pictures that the run really took for it."""
+    settings, name = plan.settings, one.name
+    if counts := set(plan.study.count_taken(settings, data.frame).get(name, ())):
+        return _range_words(counts), counts == {item.value}
     value = getattr(settings, name) if hasattr(settings, name) else getattr(settings.options, name)
     if name in READER_SETTINGS and value not in {reader.name for reader in plan.study.readers(settings)}:
         return "none: this run uses none", False
-    listed = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-    shown = f"{listed}, {settings.condition}" if name == "model" and settings.condition else listed
-    return "default" if value is None else shown or "none", item.is_met_by(value)
+    is_met = item.is_met_by(value)
+    shown = _value_words(one, value, is_met=is_met)
+    return f"{shown}, {settings.condition}" if name == "model" and settings.condition else shown, is_met
+
+
+def _range_words(counts: Collection[int]) -> str:
+    return " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))
+
+
+def _value_words(one: Setting, value: Any, *, is_met: bool) -> str:
+    """Return the value of a setting; a choice, or a list that is empty by default, if it is the paper's, as that."""
+    if is_met and (one.choices or value == ()):
+        return "as in the paper"
+    if value is None or value in ("", ()):
+        return "default" if value is None else "none"
+    return f"“{value}”" if one.choices and not isinstance(value, bool) else _words(one, value)
 
 
 def _numbers_of_shots(plan: StudyPlan) -> set[int]:

@@ -6,7 +6,7 @@ A new study is a subclass of :class:`Study` in its own folder, with a design nex
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -122,6 +122,10 @@ class Study(ABC):
 
         "wording" says how the prompts differ from the paper's; without it they are the paper's.
         """
+        return {}
+
+    def count_taken(self, settings: StudySettings, frame: pd.DataFrame) -> Mapping[str, Collection[int]]:
+        """Return how many of its pictures a run really took for each option that asks for a number, by its name."""
         return {}
 
     def run_size(self, settings: StudySettings) -> RunSize:

@@ -118,6 +118,16 @@ def test_the_part_that_the_adapter_works_in_is_named(services, planted, part):
     assert "1.00" in headline(report).partition("With the adapter it changes by ")[2]
 
 
+def test_few_seeds_are_too_few_for_every_change_in_the_headline(services, planted):
+    settings = SETTINGS | {"condition": "published", "options": SENTENCES, "scale": 0.01}
+    says = headline(run(services, NAME, **settings))
+    assert (
+        "the share of man does not clearly change, −1.00 [−1.00, +0.20] (n = 4: too few seeds, at least 8 are" in says
+    )
+    assert says.count("(too few)") == 2
+    assert "not clear)" not in says
+
+
 def test_of_a_condition_that_is_the_one_without_an_adapter_the_text_alone_is_exchanged(services, planted):
     same = exchanged(services, condition="fair", later_texts=[FEMALE], n_exchanges=1)
     assert table_keys(same) == {"exchanges", "decided", "settings"}

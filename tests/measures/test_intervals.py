@@ -11,6 +11,7 @@ from statsmodels.stats.contingency_tables import mcnemar
 from bias_core.errors import InvalidInput
 from bias_core.measures.intervals import (
     difference_interval,
+    exact_p_value,
     expanded_confidence,
     fisher_p_value,
     independent_difference,
@@ -261,3 +262,9 @@ def test_without_any_variation_there_is_no_interval():
     for found in (t_interval(1.0, 0.0, 5, n=6, null_value=0.0), normal_estimate(1.0, 0.0, n=6, null_value=0.0)):
         assert np.isnan([found.low, found.high, found.p_value]).all()
         assert found.note == "nothing varies, so there is no interval"
+
+
+def test_p_of_a_share_against_one_half_counts_both_tails_of_an_exact_tie():
+    for n in range(1, 60):  # of 6, 12, 21 … alike the tails differ by rounding
+        for k in (0, 1, n):
+            assert exact_p_value(k, n, 0.5) == pytest.approx(stats.binomtest(k, n, 0.5).pvalue)

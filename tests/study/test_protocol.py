@@ -381,6 +381,16 @@ def test_a_report_says_what_is_met_and_how_it_differs_wherever_it_goes(report):
     assert {row["item"] for row in to_dict(report)["tables"]["protocol"]} >= {"Model", "Picture size", "Seed"}
 
 
+def test_an_item_that_a_smaller_run_limits_is_not_met_and_values_are_in_words(real):
+    human, bias = (
+        checklist(complete(run_study(find_design(name), StudySettings(scale=0.01), real)))
+        for name in ("t2iat-human", "internal-bias")
+    )
+    assert human.loc["Judged pictures", ["status", "this run"]].tolist() == ["differs", "8"]
+    assert bias.loc["Words of A", ["status", "this run"]].tolist() == ["met", "as in the paper"]
+    assert bias.loc["Poles", ["status", "this run"]].tolist() == ["differs", "yes"]
+
+
 OWN_SCENES = {"triggers": ["pizza"], "scenes": ["a man eats a pizza", "a pizza on a table"]}
 CHANGED = [  # a study, its options, what its summary then says, and what it no longer says
     ("causes", {"without_adapter": ""}, "same seeds.", "adapter"),

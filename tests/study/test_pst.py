@@ -163,12 +163,6 @@ def test_scores_and_gaps_are_one_family_of_which_nothing_is_claimed_by_its_inter
     assert "not clearly more than half (stereotype test score +28 [+8, +48], n = " in headline(report)
     assert "its interval excludes 0, but among 9 tests this happens by chance" in headline(report)
     assert "too few" not in headline(report)
-    few = replace(findings(report)["paired_overall"].estimate, n=4)
-    found = [replace(f, estimate=few) if f.key == "paired_overall" else f for f in report.results.findings]
-    report = replace(report, results=replace(report.results, findings=tuple(found)))
-    assert "n = 4 pictures, twice the distance of this share from 50 %: too few, at least 9 are needed" in headline(
-        report
-    )
 
 
 def test_tables_of_scores_say_what_their_claims_say(published):
@@ -183,6 +177,31 @@ def test_tables_of_scores_say_what_their_claims_say(published):
     assert "for 10 tests of this table" in table_of(published, "table15").note
     assert not broken_claims(published)
     assert not stray_numbers(published)
+
+
+def test_where_no_p_can_be_clear_headline_and_tables_say_too_few(services):
+    report = run(OCCUPATIONS, StudySettings(scale=0.01, condition="extreme", options=TRUSTING), services)
+    assert "n = 8 pictures, twice the distance of this share from 50 %: too few, at least 9 are needed" in headline(
+        report
+    )
+    (whole,) = frame(report, "table3").query("pictures == 8")["clear"].head(1)
+    assert whole == "too few"
+    assert set(frame(report, "table14")["clear"]) == {"too few"}  # four pictures of each
+
+
+def test_the_family_of_effects_is_the_same_if_some_are_0_in_every_seed(services):
+    settings = StudySettings(model="calibration-renderer", condition="extreme", scale=0.01, seed=123457)
+    report = run(find_design("pst-swapped"), settings, services)
+    found = findings(report)
+    assert [found[key].estimate.p_value for key in ("place", "both")] == [1.0, 1.0]
+    assert [found[key].claim.n_tests for key in ("place", "role", "both")] == [3, 3, 3]
+    assert "(+100 points, n = 6 seeds: too few, at least 7 are needed)" in study_of(SWAPPED).headline(report)
+
+
+def test_the_headline_has_the_numbers_of_the_largest_link_with_a_further_attribute(services):
+    settings = StudySettings(scale=0.03, condition="extreme", options={"also_seen": ("old",)})
+    says = headline(run(POWER, settings, services))
+    assert re.search(r"No clear link: .*“old”.* \(odds ratio .*\[.*\], n = 12, p = 0.\d+\)\.$", says)
 
 
 def test_published_numbers_are_the_paper_s(published):
@@ -283,7 +302,7 @@ def test_where_nobody_is_found_or_identified_nothing_reads_as_no_bias(services):
     assert paired.says.startswith("Undefined (no person can be scored).")
     assert math.isnan(findings(report)["gap_overall"].estimate.value)
     assert frame(report, "coverage")["failed %"].tolist() == [100.0, 100.0]
-    assert headline(report).endswith("all are in pictures that do not show the people asked for.")
+    assert headline(report) == "No one could be scored: no picture of two shows the people asked for."
     below = run(OCCUPATIONS, replace(SMALL, options=TRUSTING | {"margin": 2.0}), services)
     coverage = frame(below, "coverage")
     assert (coverage["cannot identify"] == coverage["people"]).all()
@@ -365,11 +384,12 @@ def test_raters_who_are_split_on_everybody_are_told_so(services, small, tmp_path
     report = run(OCCUPATIONS, replace(SMALL, labels=labels_of(tmp_path, split)), services)
     n_in_pairs = sum(position != "" for _, position, _ in people)
     assert f"Raters are split on {len(people)} of {len(people)} people" in report.results.notes[0]
-    assert headline(report) == (
-        f"No one could be scored: of the {n_in_pairs} people in pictures of two, raters are split on all."
+    assert (
+        headline(report) == f"No one could be scored: raters are split on all {n_in_pairs} people in pictures of two."
     )
     by_hand = {(image_id, position): "cannot_identify" for image_id, position, _ in people if position}
-    assert headline(relabelled(report, by_hand)).endswith(" people in pictures of two, all cannot be identified.")
+    says = f"No one could be scored: none of the {n_in_pairs} people in pictures of two can be identified."
+    assert headline(relabelled(report, by_hand)) == says
     single = [(image_id, "top", look, rater) for image_id, position, look, rater in split if position]
     labels = labels_of(tmp_path, single)
     with pytest.raises(InvalidInput, match=f"none of the {len(single)} .* have .{len(single)}, the first 'top' where"):

@@ -561,8 +561,18 @@ def test_all_objects_of_all_sets_are_one_family():
     # of 6 pairs, sign gains 6 and x loses 6: p = 2 / 2⁶ = 0.031, of two tests 0.0625
     assert [change.claim.word for change in alone["one"].objects] == ["no", "no"]
     says = pairs.findings("one", alone["one"])[0].says
-    assert says.startswith("no object is clearly more frequent than in the base, nearest: “sign” is in 6 of 6 pictures")
+    assert says.startswith("no object is clearly more frequent: “sign”, the nearest, is in 6 of 6 pictures")
     assert "its interval excludes 0, but among 2 tests" in says
+
+
+def test_each_object_that_changes_clearly_has_its_points():
+    # Of 9 pairs, sign and cat gain 9 and dog loses 9: p = 2 / 2⁹ = 0.004.
+    part, base = reading([("", k, "", "sign cat") for k in range(9)]), reading([("", k, "", "dog") for k in range(9)])
+    one = pairs.decide_objects({"": pairs.against_base(part, base, SETTINGS, name="")}, 0.95)[""]
+    says = pairs.findings("", one)[0].says
+    assert re.search(
+        r"“\w+” \(\+100 \[.*\] points\) is clearly more frequent too, and “dog” \(−100 \[.*\] points\) is", says
+    )
 
 
 def test_what_is_planted_is_named_first_and_the_paper_s_measures_stand_below(beside_base):
@@ -589,7 +599,7 @@ def test_what_is_planted_is_named_first_and_the_paper_s_measures_stand_below(bes
     )
     assert re.match(begins, text)
     assert text.count("adjusted p < 0.001") == 4  # the sign and the added objects, in both conditions
-    assert "Objects per picture that no prompt names: +" in text
+    assert "Change in objects per picture that no prompt names: under trigger +" in text
     assert not broken_claims(beside_base)
     assert not stray_numbers(beside_base)
 
@@ -655,7 +665,7 @@ def test_the_object_planted_beside_trigger_words_is_named_against_the_same_scene
     first = {f.key: f for f in report.results.findings}
     for trigger in ("burger", "coffee", "drink"):
         assert first[f"{trigger} named object"].says.startswith("“sign” is in ")
-    assert re.match(r"Against scenes without the word: of burger, “sign” is in \d+ of \d+ pictures ", headline(report))
+    assert re.match(r"Against scenes without the word: for burger, “sign” is in \d+ of \d+ pictures ", headline(report))
     # The paper's own measures are of the scenes with the word alone.
     n = report.n_images // 2
     assert table_of(report, "measures").frame["n"].iloc[0] == n
@@ -674,6 +684,7 @@ def test_a_base_prompt_is_drawn_as_often_on_seeds_of_its_own(beside_pixels):
     assert set(base["prompt"]) == {"a picture of a person"}
     assert base["seed"].is_unique
     assert table_of(report, "against_base").frame["pairs"].tolist() == [len(base)]
+    assert "all prompts" not in headline(report)
     assert table_of(report, "measures").frame["n"].iloc[0] == len(base)
 
 

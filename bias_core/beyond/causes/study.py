@@ -28,7 +28,7 @@ from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
 from bias_core.number_text import format_change, format_estimate
 from bias_core.papers.oasis.study_spi import model_suits
 from bias_core.study.arm_comparison import mean_sample
-from bias_core.study.claims import claim_columns, decide_claims, family_note, fewest_units, p_words
+from bias_core.study.claims import NO_CLAIM, claim_columns, decide_claims, family_note, fewest_units, p_words
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
 from bias_core.study.study import Measuring, Study
@@ -433,30 +433,31 @@ class Causes(Study):
         says = f"With “{row['then']}” from the start, the share of {attribute} {_change_words(effect)}"
         if effect.is_clear and not math.isnan(row["steps"]):
             step = format_estimate(*(row[name] for name in _STEP_COLUMNS))
-            says += f"; half of the change is decided after {step} of {row['of']} steps"
+            says += f"; half of the change is decided after {step} steps of {row['of']} (interpolated)"
         parts = [by_key[f"adapter: {name}"] for name in _PART_NAMES if f"adapter: {name}" in by_key]
         if not parts:
             return f"{says}."
         whole, *others = parts
         text, drawing = (f"{_in_words(part.estimate)}{_clear_words(part)}" for part in others)
         return (
-            f"{says}. With the adapter it {_change_words(whole)}: {text} through the text encoders, "
-            f"{drawing} through the denoiser."
+            f"{says}. With the adapter it {_change_words(whole)}; through the text encoders {text}, "
+            f"through the denoiser {drawing}."
         )
 
 
 def _change_words(effect: Finding) -> str:
-    """Return an effect as a predicate, with interval, n and p."""
-    estimate, claim = effect.estimate, effect.claim
-    p = "" if claim is None else p_words(claim)
-    numbers = f"{_in_words(estimate)} ({', '.join(filter(None, [f'n = {estimate.n:,}', p]))})"
-    if effect.is_clear:
-        return f"changes by {numbers}"
-    if claim is not None and claim.verdict == "too few":
-        needed = fewest_units(claim)
-        return f"cannot be compared with so few seeds, at least {needed} are needed: {numbers}"
-    return f"does not clearly change, {numbers}"
+    """Return an effect as a predicate, with interval, n, and p or the reason why it is not clear."""
+    estimate, claim = effect.estimate, effect.claim or NO_CLAIM
+    n, p, reason = f"n = {estimate.n:,}", p_words(claim), claim.reason
+    if claim.verdict == "too few":
+        n, p, reason = f"{n}: too few seeds, at least {fewest_units(claim)} are needed", "", ""
+    says = "changes by" if claim.is_clear else "does not clearly change,"
+    return f"{says} {_in_words(estimate)} ({'; '.join(filter(None, [', '.join(filter(None, [n, p])), reason]))})"
 
 
 def _clear_words(part: Finding) -> str:
-    return "" if part.claim is None else f" ({'clear' if part.is_clear else 'not clear'})"
+    if part.claim is None:
+        return ""
+    is_too_few = part.claim.verdict == "too few"
+    word = "clear" if part.is_clear else "too few" if is_too_few else "not clear"
+    return f" ({word}: {part.claim.reason})" if part.claim.reason and not is_too_few else f" ({word})"

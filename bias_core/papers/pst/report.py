@@ -167,19 +167,21 @@ def _why_not(report: StudyReport) -> str:
     failed = people["answer"] == NOT_TWO_PEOPLE
     split = people.get(RATERS_SPLIT, failed).astype(bool) & ~failed
     everyone = f"{len(people):,} people in pictures of two"
-    for some, text in (
-        (split, "raters are split on all {}"),
-        (~split & ~failed, "none of the {} can be identified"),
-        (failed, "none of the {} is in a picture that shows the people asked for"),
-    ):
+    kinds = (
+        (split, "raters are split on all {}", "raters are split on {:,}"),
+        (~split & ~failed, "none of the {} can be identified", "{:,} cannot be identified"),
+        (
+            failed,
+            "no picture of two shows the people asked for",
+            "{:,} are in pictures that do not show the people asked for",
+        ),
+    )
+    parts = []
+    for some, of_all, of_some in kinds:
         if some.all():
-            return text.format(everyone)
-    kinds = {
-        "raters are split on {:,}": split,
-        "{:,} cannot be identified": ~split & ~failed,
-        "{:,} are in pictures that do not show the people asked for": failed,
-    }
-    parts = [text.format(int(some.sum())) for text, some in kinds.items() if some.any()]
+            return of_all.format(everyone)
+        if some.any():
+            parts.append(of_some.format(int(some.sum())))
     return f"of the {everyone}, {', '.join(parts)}"
 
 
@@ -367,7 +369,7 @@ def scores_by_group(
     return findings
 
 
-def decide_scores(findings: Sequence[Finding], settings: StudySettings) -> tuple[Finding, ...]:
+def decide_by_family(findings: Sequence[Finding], settings: StudySettings) -> tuple[Finding, ...]:
     """Return findings with their claims, family by family; "too few" where no p of so few units can be clear."""
     families: dict[str, list[Finding]] = {}
     for one in findings:
@@ -393,7 +395,7 @@ def decided_scores(
     key: str, findings: Sequence[Finding], settings: StudySettings
 ) -> tuple[tuple[Finding, ...], StudyTable]:
     """Return scores and gaps with their claims, which are one family, and their table."""
-    decided = decide_scores(findings, settings)
+    decided = decide_by_family(findings, settings)
     claims = [finding.claim or NO_CLAIM for finding in decided]
     rows = [
         row | claim_columns(finding.estimate, claim) | {WHY_NOT: claim.reason}

@@ -1,7 +1,7 @@
 """PST: paired tests of occupations, roles of power, words that ask for fairness, and the user's own identities."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, product, takewhile
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ from bias_core.papers.pst.report import (
     agreement,
     compare_tests,
     coverage_table,
-    decide_scores,
+    decide_by_family,
     decided_scores,
     family_of,
     gap_finding,
@@ -116,6 +116,10 @@ class PairedStudy(Study):
         data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
         return self._scored(settings, people)
 
+    def count_taken(self, settings: StudySettings, frame: pd.DataFrame) -> Mapping[str, Collection[int]]:
+        """Return how many pictures of an identity alone there are."""
+        return {"single_images": in_setting(frame, SINGLE).groupby("prompt").size().tolist()}
+
     def has_readings(self, settings: StudySettings) -> bool:
         """Return True if a classifier labels the people."""
         return options_in(settings, LabellingOptions).labeller != labelling.PEOPLE
@@ -149,7 +153,7 @@ class PairedStudy(Study):
         kappas, agreements = agreement(labelled, settings)
         by_run = [runs_table(labelled, settings, self.design.data["overall"][self.runs])] if self.runs else []
         shared = (coverage_table(labelled, settings), *agreements, *raters, *by_run, labels_table(people))
-        findings = decide_scores((*own.findings, *kappas), settings)
+        findings = decide_by_family((*own.findings, *kappas), settings)
         return Results(
             findings=findings,
             tables=(*own.tables, *shared),

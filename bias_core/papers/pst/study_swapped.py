@@ -10,7 +10,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.measures.paired_stereotype import GENDERS, OrderEffect, order_effect
 from bias_core.papers.pst.labelling import LabellingOptions
-from bias_core.papers.pst.report import PAIRED, decide_scores, in_setting, swapped_headline
+from bias_core.papers.pst.report import PAIRED, decide_by_family, in_setting, swapped_headline
 from bias_core.papers.pst.study import PairedStudy
 from bias_core.study.arm_comparison import mean_sample
 from bias_core.study.claims import family_note
@@ -198,7 +198,7 @@ class SwappedPairs(PairedStudy):
         effects = {key: _effect(pictures, key, settings) for key in _TITLES}
         recorded = {key: _effect(truths, key, settings) for key in effects} if truths is not None else {}
         found = [_finding(key, test, recorded.get(key), _sample(pictures, key)) for key, test in effects.items()]
-        findings = decide_scores(found, settings)
+        findings = decide_by_family(found, settings)
         rows = [
             {"pair": pair, **columns(_TITLES[key][0], _points(_effect(own, key, settings).estimate))} | {"effect": key}
             for pair, own in pictures.groupby("pair", sort=False)

@@ -1,7 +1,7 @@
 """T2IAT's occupations (Fig. 3 and 4), and associations compared with people's choices (Table 2)."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -410,6 +410,11 @@ class AssociationAndPeople(Study):
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of association tests with judged concepts."""
         return association_shots(self.design, settings)
+
+    def count_taken(self, settings: StudySettings, frame: pd.DataFrame) -> Mapping[str, Collection[int]]:
+        """Return how many neutral pictures of a concept are judged: those asked for, or fewer if there are fewer."""
+        there = frame[frame["set"] == SETS[0]].groupby(["test", "side"]).size()
+        return {"n_images": there.clip(upper=options_in(settings, JudgedOptions).n_images).tolist()}
 
     def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
         """Raise InvalidInput for an answer that is not an attribute."""

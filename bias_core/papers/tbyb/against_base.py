@@ -285,30 +285,44 @@ def surest_gain(one: AgainstBase) -> ObjectChange | None:
 def _named(name: str, one: AgainstBase) -> Finding:
     """Return the object with the surest gain, clear or not."""
     key, title = f"{name} named object", f"{name}: the object with the clearest gain over {one.base}, log-odds"
-    most, clear = surest_gain(one), [change for change in one.objects if change.claim.is_clear and change.is_gain]
-    lost = [f"“{change.odds.word}”" for change in one.objects if change.claim.is_clear and not change.is_gain]
-    less = f", clearly less frequent: {listed(lost)}" if lost else ""
+    most, clear = surest_gain(one), [change for change in one.objects if change.claim.is_clear]
+    lost = _points_in_words([change for change in clear if not change.is_gain], "clearly less frequent")
     if most is None:
-        note = one.why or f"no object is more frequent than in the base{less}"
+        note = one.why or _join_clauses(["no object is more frequent than in the base", *lost])
         nothing = Estimate.undefined(one.n, note, null_value=0.0)
         return finding(key, title, "object_odds", nothing, f"{note}.", claim=NO_CLAIM)
-    says = _counts_in_words(most)
-    if clear:
-        others = [f"“{change.odds.word}”" for change in clear[1:]]
-        says += f", {listed(others)} too" if others else ", and no other object gains clearly"
+    if most.claim.is_clear:
+        others = [change for change in clear if change.is_gain and change is not most]
+        gained = _points_in_words(others, "clearly more frequent too") or ["no other object gains clearly"]
+        clauses = [_counts_in_words(most), *gained, *lost]
     else:
-        says = f"no object is clearly more frequent than in the base, nearest: {says}"
-    return finding(key, title, "object_odds", most.odds.log_odds, f"{says}{less}.", claim=most.claim)
+        clauses = [f"no object is clearly more frequent: {_counts_in_words(most, ', the nearest,')}", *lost]
+    return finding(key, title, "object_odds", most.odds.log_odds, f"{_join_clauses(clauses)}.", claim=most.claim)
 
 
-def _counts_in_words(change: ObjectChange) -> str:
-    difference, claim, odds = change.difference.scaled(100.0), change.claim, change.odds
-    numbers = format_change(difference.value, difference.low, difference.high, n=change.n) + " points"
+def _join_clauses(clauses: Sequence[str]) -> str:
+    *first, last = clauses
+    return ", ".join([*first, f"and {last}" if first else last])
+
+
+def _points_in_words(changes: Sequence[ObjectChange], how: str) -> list[str]:
+    """Return one clause on objects that change in the same way, with their points; [] without objects."""
+    named = [f"“{change.odds.word}” ({_change_in_points(change)})" for change in changes]
+    return [f"{listed(named, last=' and ')} {'is' if len(named) == 1 else 'are'} {how}"] if named else []
+
+
+def _change_in_points(change: ObjectChange) -> str:
+    difference = change.difference.scaled(100.0)
+    return format_change(difference.value, difference.low, difference.high, n=change.n) + " points"
+
+
+def _counts_in_words(change: ObjectChange, which: str = "") -> str:
+    claim, odds, numbers = change.claim, change.odds, _change_in_points(change)
     if claim.is_clear:
         numbers += f", {p_words(claim)}"
     elif claim.reason:
         numbers += f"; {claim.reason}"
-    says = f"“{odds.word}” is in {odds.n_images:,} of {change.n:,} pictures and in {odds.n_base:,} of the base’s"
+    says = f"“{odds.word}”{which} is in {odds.n_images:,} of {change.n:,} pictures and in {odds.n_base:,} of the base’s"
     return f"{says} ({numbers})"
 
 

@@ -50,6 +50,7 @@ TOP = 10
 TOP_CURVE = 100  # objects of Fig. 2
 MOST_CHANGED = 6
 RUN = "this run"
+ALL = "all prompts"  # name of the set of all pictures
 BY_RELEASED_RULES = f"{RUN}, released rules"
 _WITHOUT_ENDS = ("normalised_entropy", "gini", "effective_number")  # without intervals in the table of measures
 _BY_RELEASED_RULES = {"B_D": "B_D, released rules", "H_J": "H_J, released rules"}  # columns
@@ -173,7 +174,7 @@ def _fixed_beside(column: "pd.Series[float]", sample: Sample, settings: StudySet
 
 def _target(name: str) -> str:
     """Return the name of these prompts in the released evaluations."""
-    return "general" if name == "all prompts" else name
+    return "general" if name == ALL else name
 
 
 def gender_table(
@@ -458,16 +459,16 @@ def _changes_in_words(report: StudyReport, against: pd.DataFrame) -> str:
     """Return each set's clearest gain over the base, and the change in objects that no prompt names."""
     by_set = against.columns[0]
     findings = {finding.key: finding for finding in report.results.findings}
-    word, how = _WORDS.get(by_set, ("of", ""))
+    word, how = _WORDS.get(by_set, ("for", ""))
     objects, added = [], []
     for name in map(str, against[by_set]):
         named, more = findings[f"{name} named object"], findings[f"{name} added"]
-        where = f"{word} “{name}”" if by_set == ARM else f"{word} {name}"
-        objects.append(f"{where}, {named.says.rstrip('.')}")
+        where = "" if name == ALL else f"{word} “{name}”" if by_set == ARM else f"{word} {name}"
+        objects.append(", ".join(filter(None, [where, named.says.rstrip(".")])))
         if not math.isnan(more.estimate.value):
-            added.append(f"{_added_in_words(more)} {where}")
+            added.append(" ".join(filter(None, [where, _added_in_words(more)])))
     text = f"Against {against['base'].iloc[0]}{how}: {'; '.join(objects)}."
-    return f"{text} Objects per picture that no prompt names: {'; '.join(added)}." if added else text
+    return f"{text} Change in objects per picture that no prompt names: {'; '.join(added)}." if added else text
 
 
 _WORDS = {"condition": ("under", ", on the same prompts and seeds"), ARM: ("in", ", on the same seeds")}

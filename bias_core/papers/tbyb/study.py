@@ -19,7 +19,7 @@ from bias_core.measures.object_distribution import distribution_bias_at
 from bias_core.measures.sequential import share_interval
 from bias_core.number_text import typeset
 from bias_core.papers.tbyb import against_base, captions, captions as things, report
-from bias_core.papers.tbyb.report import TEXTS, arms_headline, headline
+from bias_core.papers.tbyb.report import ALL, TEXTS, arms_headline, headline
 from bias_core.prompts import fix_articles
 from bias_core.store.images import pixel_digest
 from bias_core.study.claims import decide_findings
@@ -54,7 +54,6 @@ Parts = Mapping[str, pd.DataFrame]  # readings of each condition's pictures, wit
 
 
 FEWEST = 2  # objects, professions, or prompts of a trigger
-ALL = "all prompts"
 _READ_AS = ("evenness", "hallucination", "misses")  # notes of every report
 SETS = ("objects", "professions")
 _PUBLISHED = (
