@@ -284,7 +284,7 @@ def test_an_example_opens_in_the_tab_of_its_study_and_says_that_it_is_one(tab, v
 def test_two_finished_runs_are_compared_and_a_hole_in_the_choice_is_said(tab, visitor):
     name = "science-and-arts"
     shown = tab.on_compare(visitor, name, [name])
-    title = "Eight association tests"
+    title = "Association tests"
     assert [arm.name for arm in shown[tab.parts["report"]].arms] == [title, f"{title}, again"]
     assert "Differences between the arms" in shown[tab.parts["findings"]]
     assert "choose a baseline and at least one run" in tab.on_compare(visitor, name, [])[tab.parts["status"]]

@@ -546,8 +546,19 @@ def _summary(
         ("mean_mcas", "composite_association", mean_lean, _CANCEL.format(sides.called[0]) * (group == "overall")),
         ("alpha", "bias_amplification", alpha, _alpha_says(summary.n_undefined, n_doubtful, printed.get("misprint"))),
     )
+    a, b = sides.called
+    leaning = (f"Closer to {a} on average.", f"Closer to {b} on average.", "No clear direction.")
     return row, repaired + [
-        finding(f"{key} {group}", f"{name}, mean {SIGNS[key]}", metric, mean, says, published=published, sample=sample)
+        finding(
+            f"{key} {group}",
+            f"{name}, mean {SIGNS[key]}",
+            metric,
+            mean,
+            says,
+            published=published,
+            sample=sample,
+            readings=leaning if key == "mean_mcas" else (),
+        )
         for key, metric, mean, says in parts
         for published in [printed.get(f"{key}_mean", [None])[0]]
         for sample in [mean_sample([member.keyword for member in members], values[key], of="targets")]
