@@ -347,7 +347,7 @@ def prompts_headline(shares: Mapping[str, Mapping[str, Estimate]]) -> str:
 
     >>> half, all_ = (Estimate(value=p, low=p - 0.1, high=p, n=10) for p in (0.5, 1.0))
     >>> print(prompts_headline({"hat": {"a nurse": half, "a cook": all_}}).replace(chr(160), " "))
-    “hat” is seen in 100 % [90, 100] of 10 pictures of “a cook”, in 50 % [40, 50] of 10 of “a nurse”.
+    “hat” is seen in 100 % [90, 100] of 10 pictures of “a cook”, in 50 % [40, 50] of 10 pictures of “a nurse”.
     """
     measured = {name: {c: one for c, one in of.items() if not math.isnan(one.value)} for name, of in shares.items()}
     by_name = {name: sorted(of.items(), key=lambda one: -one[1].value) for name, of in measured.items() if of}

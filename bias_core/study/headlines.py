@@ -236,8 +236,9 @@ def differences_headline(frame: pd.DataFrame) -> str:
     text = (
         f"{what} is {format_number(row['value first'], *ends)} in “{row['first']}” and "
         f"{format_number(row['value second'], *ends)} in “{row['second']}”: a difference of "
-        f"{format_estimate(row['difference'], *ends)}, n = {row['n']:,}, {row['compared on']}"
+        f"{format_estimate(row['difference'], *ends)}, n = {row['n']:,}"
     )
+    text += f", {row['compared on']}" if row.get("compared on") else ""
     text = text[:1].upper() + text[1:]
     if clear.empty:
         reason = f"; {row[WHY_NOT]}" if row[WHY_NOT] else ""

@@ -552,10 +552,10 @@ def test_a_place_that_is_planted_is_found_and_the_people_are_not_blamed():
     assert blamed <= 8  # 5 % of 60, and three standard errors
 
 
-def test_where_all_seeds_are_equal_there_is_no_interval_and_no_test():
+def test_where_all_seeds_are_equal_there_is_no_interval():
     effect = order_effect([0, 0, 0], [0, 0, 0])
     assert effect.estimate.value == 0
-    assert np.isnan([effect.estimate.low, effect.p_value]).all()
+    assert (np.isnan(effect.estimate.low), effect.p_value) == (True, 1.0)
     always = order_effect([1] * 7, [-1] * 7)
     assert (always.p_value, math.isnan(always.estimate.low)) == (2 / 2**7, True)
 

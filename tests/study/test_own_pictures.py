@@ -81,7 +81,8 @@ def test_what_is_planted_is_found_per_prompt_and_every_picture_has_its_reading_a
     assert list(frame["n"]) == [12, 12, 7, 7, 20, 20]
     assert finding_rows(report)[0]["finding"] == f"dark skin, {DARK}: P"
     pooled, said = "“dark skin” is seen in .* of 20 pictures", headline(report).replace("\N{NO-BREAK SPACE}", " ")
-    ends = rf"^“dark skin” is seen in .* of 12 pictures of “{DARK}”, in .* of 7 of “{LIGHT}”\. Pooled over prompts: "
+    ends = rf"^“dark skin” is seen in .* of 12 pictures of “{DARK}”, in .* of 7 pictures of “{LIGHT}”\. Pooled over "
+    ends += "prompts: "
     assert re.match(ends + pooled, said), said
     shares = next(figure.data for figure in report.results.figures if figure.key == "shares")
     assert list(shares["group"].unique()) == [DARK, LIGHT, "pooled over prompts"]

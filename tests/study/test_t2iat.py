@@ -311,7 +311,7 @@ def test_people_s_answers_decide_by_majority_and_are_compared_with_the_reader(se
     assert findings(report)["kappa"].estimate.value < 0.5
     assert (frame(report, "judged")["people"] != "").all()
     assert "judged by people" in report.results.notes[1]
-    assert headline(report).startswith("Associations and choices rank 8 concepts")
+    assert headline(report).startswith("Associations and people's choices rank 8 concepts")
     saved = open_report(judged.run_id, services).report
     later = corrected(saved, read_answers(settings.labels), services)
     assert repr(later.results.findings) == repr(report.results.findings)

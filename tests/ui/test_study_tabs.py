@@ -88,7 +88,7 @@ def test_every_number_is_said_in_words_with_its_sign_and_whether_it_rests_on_one
 def test_a_headline_says_the_side_and_never_that_nothing_is_there(report, tab):
     few = headline(report)
     assert few.startswith(f"Too few prompts to tell whether pictures of {EVIL} or of Arts are closer to “man”: ")
-    assert "3 against 3 prompts can give is 0.10; 4 against 4 are needed. Measured: S = " in few
+    assert "3 against 3 prompts can give is 0.10; 4 against 4 are enough. Measured: S = " in few
     number = replace(report.results.findings[0].estimate, value=-0.2, low=-0.3, high=-0.1, p_value=0.01)
     for p_value, says in (
         (0.01, "are closer to “man” than"),
@@ -213,10 +213,12 @@ def test_a_side_is_named_where_the_claim_is_clear(flow, internal):
     sides = changed(flow, "table3", **{"δ′": [-0.2, 0.0, 0.3]} | ends | clear)
     moved = "Compared with their prompts (δ′), pictures clearly shift man towards men, and woman towards "
     largest = "Largest: man, {} = 0.30 [0.20, 0.40], n = 6 pictures, adjusted p = 0.020."
-    assert headline(sides).startswith(f"{moved}women; no clear direction for the other 1 of 3. {largest.format('δ′')}")
+    assert headline(sides).startswith(
+        f"{moved}women; no clear direction for the other one of 3. {largest.format('δ′')}"
+    )
     ends = {"MCAS low": [-0.3, -0.1, 0.2], "MCAS high": [-0.1, 0.1, 0.4]}
     sides = changed(flow, "table3", **{"δ′": NAN, "MCAS": [-0.2, 0.0, 0.3]} | ends | clear)
-    says = "associate man with men, and woman with women; no clear direction for the other 1 of 3."
+    says = "associate man with men, and woman with women; no clear direction for the other one of 3."
     assert headline(sides).endswith(f"{says} {largest.format('MCAS')}")
 
 
@@ -290,7 +292,7 @@ def test_headlines_name_what_towers_how_far_pictures_stray_and_what_conditions_a
     assert "under trigger" in text
     assert "backdoor" in text
     assert "no object is clearly more frequent" in text or " of the base’s (" in text
-    assert "Objects per picture that no prompt names: " in text
+    assert "Change in objects per picture that no prompt names: " in text
     assert "no base" not in text
     bare = replace(objects, results=replace(objects.results, tables=(), figures=()))
     assert "no caption names an object" in headline(bare)
