@@ -538,7 +538,7 @@ def test_pairs_whose_prompts_differ_in_an_object_do_not_count_in_its_n():
     named = pairs.findings("set", one)[0]
     # 2 / 2⁷ = 0.016
     assert named.says.startswith("“cup” is in 7 of 7 pictures and in 0 of the base’s (+100 ")
-    assert named.says.endswith(" points, p = 0.016), and no other object gains clearly.")
+    assert named.says.endswith(" points, p = 0.016).")
 
 
 def test_objects_that_change_in_too_few_pairs_are_no_tests():
@@ -570,9 +570,8 @@ def test_each_object_that_changes_clearly_has_its_points():
     part, base = reading([("", k, "", "sign cat") for k in range(9)]), reading([("", k, "", "dog") for k in range(9)])
     one = pairs.decide_objects({"": pairs.against_base(part, base, SETTINGS, name="")}, 0.95)[""]
     says = pairs.findings("", one)[0].says
-    assert re.search(
-        r"“\w+” \(\+100 \[.*\] points\) is clearly more frequent too, and “dog” \(−100 \[.*\] points\) is", says
-    )
+    more, less = r"Clearly more frequent: “\w+” \(\+100 \[.*\] points\)\.", r"Clearly less frequent: “dog” \(−100 \["
+    assert re.search(f"{more} {less}", says)
 
 
 def test_what_is_planted_is_named_first_and_the_paper_s_measures_stand_below(beside_base):
@@ -580,7 +579,7 @@ def test_what_is_planted_is_named_first_and_the_paper_s_measures_stand_below(bes
     for condition in ("trigger", "backdoor"):
         named = first[f"{condition} named object"]
         assert named.says.startswith("“sign” is in ")
-        assert named.says.endswith("no other object gains clearly.")
+        assert "Clearly" not in named.says  # no other object changes
         assert named.p_value < 0.001
         assert named.estimate.low > 1
         assert named.estimate.high == math.inf  # fair never shows a sign
@@ -665,7 +664,9 @@ def test_the_object_planted_beside_trigger_words_is_named_against_the_same_scene
     first = {f.key: f for f in report.results.findings}
     for trigger in ("burger", "coffee", "drink"):
         assert first[f"{trigger} named object"].says.startswith("“sign” is in ")
-    assert re.match(r"Against scenes without the word: for burger, “sign” is in \d+ of \d+ pictures ", headline(report))
+    assert re.match(r"Against scenes without the word: for \w+, “sign” is in \d+ of \d+ pictures ", headline(report))
+    assert " too. Objects per picture that no prompt names: for " in headline(report)
+    assert len(headline(report)) < 330
     # The paper's own measures are of the scenes with the word alone.
     n = report.n_images // 2
     assert table_of(report, "measures").frame["n"].iloc[0] == n

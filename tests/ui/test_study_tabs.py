@@ -288,11 +288,8 @@ def test_headlines_name_what_towers_how_far_pictures_stray_and_what_conditions_a
     assert re.search(r"\d+ of 16 captions name a gender: \d+\N{NO-BREAK SPACE}% \[\d+, \d+\] of them men", text)
     assert text.endswith("Without a baseline this does not show bias.")
     text = headline(controlled)
-    assert text.startswith("Against fair, on the same prompts and seeds: under trigger, ")
-    assert "under trigger" in text
-    assert "backdoor" in text
+    assert text.startswith("Against fair, on the same prompts and seeds: under ")
     assert "no object is clearly more frequent" in text or " of the base’s (" in text
-    assert "Change in objects per picture that no prompt names: " in text
     assert "no base" not in text
     bare = replace(objects, results=replace(objects.results, tables=(), figures=()))
     assert "no caption names an object" in headline(bare)

@@ -286,29 +286,23 @@ def _named(name: str, one: AgainstBase) -> Finding:
     """Return the object with the surest gain, clear or not."""
     key, title = f"{name} named object", f"{name}: the object with the clearest gain over {one.base}, log-odds"
     most, clear = surest_gain(one), [change for change in one.objects if change.claim.is_clear]
-    lost = _points_in_words([change for change in clear if not change.is_gain], "clearly less frequent")
+    lost = _points_in_words("less", [change for change in clear if not change.is_gain])
     if most is None:
-        note = one.why or _join_clauses(["no object is more frequent than in the base", *lost])
+        note = one.why or "no object is more frequent than in the base"
         nothing = Estimate.undefined(one.n, note, null_value=0.0)
-        return finding(key, title, "object_odds", nothing, f"{note}.", claim=NO_CLAIM)
+        return finding(key, title, "object_odds", nothing, f"{note}.{lost}", claim=NO_CLAIM)
     if most.claim.is_clear:
         others = [change for change in clear if change.is_gain and change is not most]
-        gained = _points_in_words(others, "clearly more frequent too") or ["no other object gains clearly"]
-        clauses = [_counts_in_words(most), *gained, *lost]
+        says = f"{_counts_in_words(most)}.{_points_in_words('more', others)}"
     else:
-        clauses = [f"no object is clearly more frequent: {_counts_in_words(most, ', the nearest,')}", *lost]
-    return finding(key, title, "object_odds", most.odds.log_odds, f"{_join_clauses(clauses)}.", claim=most.claim)
+        says = f"no object is clearly more frequent: {_counts_in_words(most, ', the nearest,')}."
+    return finding(key, title, "object_odds", most.odds.log_odds, f"{says}{lost}", claim=most.claim)
 
 
-def _join_clauses(clauses: Sequence[str]) -> str:
-    *first, last = clauses
-    return ", ".join([*first, f"and {last}" if first else last])
-
-
-def _points_in_words(changes: Sequence[ObjectChange], how: str) -> list[str]:
-    """Return one clause on objects that change in the same way, with their points; [] without objects."""
+def _points_in_words(how: str, changes: Sequence[ObjectChange]) -> str:
+    """Return a sentence on further objects that change clearly, with their points; "" without objects."""
     named = [f"“{change.odds.word}” ({_change_in_points(change)})" for change in changes]
-    return [f"{listed(named, last=' and ')} {'is' if len(named) == 1 else 'are'} {how}"] if named else []
+    return f" Clearly {how} frequent: {listed(named)}." if named else ""
 
 
 def _change_in_points(change: ObjectChange) -> str:

@@ -24,7 +24,7 @@ from bias_core.study.arm_comparison import (
     rank_columns,
     ranks_of,
 )
-from bias_core.study.claims import p_words
+from bias_core.study.claims import NO_CLAIM, largest, p_words
 from bias_core.study.design import ReportTexts
 from bias_core.study.limits import stop_rule
 from bias_core.study.types import (
@@ -38,6 +38,7 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     drawable,
+    listed,
     mark,
 )
 
@@ -456,19 +457,27 @@ def _genders_in_words(report: StudyReport, of_set: str) -> str:
 
 
 def _changes_in_words(report: StudyReport, against: pd.DataFrame) -> str:
-    """Return each set's clearest gain over the base, and the change in objects that no prompt names."""
+    """Return the clearest gain of an object over the base, the other sets with one, and clear changes in the number."""
     by_set = against.columns[0]
     findings = {finding.key: finding for finding in report.results.findings}
     word, how = _WORDS.get(by_set, ("for", ""))
-    objects, added = [], []
-    for name in map(str, against[by_set]):
-        named, more = findings[f"{name} named object"], findings[f"{name} added"]
-        where = "" if name == ALL else f"{word} “{name}”" if by_set == ARM else f"{word} {name}"
-        objects.append(", ".join(filter(None, [where, named.says.rstrip(".")])))
-        if not math.isnan(more.estimate.value):
-            added.append(" ".join(filter(None, [where, _added_in_words(more)])))
-    text = f"Against {against['base'].iloc[0]}{how}: {'; '.join(objects)}."
-    return f"{text} Change in objects per picture that no prompt names: {'; '.join(added)}." if added else text
+    where = {
+        name: "" if name == ALL else f"{word} “{name}”" if by_set == ARM else f"{word} {name}"
+        for name in map(str, against[by_set])
+    }
+    gains = {name: findings[f"{name} named object"] for name in where}
+    lead = next(name for name, gain in gains.items() if gain is largest([*gains.values()]))
+    first = ", ".join(filter(None, [where[lead], gains[lead].says.partition(". ")[0].rstrip(".")]))
+    others = [where[name] for name, gain in gains.items() if gain.is_clear and name != lead]
+    added = {findings[f"{name} added"].title: name for name in where}
+    most = largest([findings[f"{name} added"] for name in where])
+    says = [f"Against {against['base'].iloc[0]}{how}: {first}."]
+    if others:
+        says.append(f"An object gains clearly {listed(others, last=' and ')} too.")
+    if most is not None and most.is_clear:
+        place = f"{where[added[most.title]]} ".lstrip()
+        says.append(f"Objects per picture that no prompt names: {place}{_added_in_words(most)}.")
+    return " ".join(says)
 
 
 _WORDS = {"condition": ("under", ", on the same prompts and seeds"), ARM: ("in", ", on the same seeds")}
@@ -476,10 +485,6 @@ _WORDS = {"condition": ("under", ", on the same prompts and seeds"), ARM: ("in",
 
 
 def _added_in_words(change: Finding) -> str:
-    estimate, claim = change.estimate, change.claim
+    estimate = change.estimate
     numbers = format_change(estimate.value, estimate.low, estimate.high, n=estimate.n)
-    verdict = ""
-    if claim is not None:  # of an older report nothing is decided
-        unclear = f"not clear{f': {claim.reason}' if claim.reason else ''}"
-        verdict = f", {p_words(claim) if claim.is_clear else unclear}"
-    return f"{numbers} (n = {estimate.n:,} pairs{verdict})"
+    return f"{numbers} (n = {estimate.n:,} pairs, {p_words(change.claim or NO_CLAIM)})"
