@@ -594,11 +594,12 @@ def test_what_is_planted_is_named_first_and_the_paper_s_measures_stand_below(bes
     assert "The paper's measures" in table_of(beside_base, "conditions").title
     text = headline(beside_base)
     begins = (
-        r"Against fair, on the same prompts and seeds: under trigger, “sign” is in \d+ of \d+ pictures and in 0 of "
+        r"Against fair, on the same prompts and seeds: under backdoor, “sign” is in \d+ of \d+ pictures and in 0 of "
     )
     assert re.match(begins, text)
-    assert text.count("adjusted p < 0.001") == 4  # the sign and the added objects, in both conditions
-    assert "Change in objects per picture that no prompt names: under trigger +" in text
+    assert text.count("adjusted p < 0.001") == 2  # the sign and the added objects
+    assert "An object gains clearly under trigger too." in text
+    assert "Objects per picture that no prompt names: under backdoor +" in text
     assert not broken_claims(beside_base)
     assert not stray_numbers(beside_base)
 
