@@ -194,6 +194,12 @@ _NOTE = (
 )
 
 
+_NEARLY_FAIR = (
+    "This model is trained to be fair and is so only nearly: single prompts lean. Whether a claim about it is false or "
+    "true of its prompts is not told apart here."
+)
+
+
 def headline_report(folder: Path, trials: Sequence[Trial], model: str) -> StudyReport:
     """Return the runs of a model as a report; InvalidInput if there are none."""
     frame = summary_table(folder, trials)
@@ -209,9 +215,10 @@ def headline_report(folder: Path, trials: Sequence[Trial], model: str) -> StudyR
         versions=library_versions(),
         results=Results(
             findings=(_false_claims(frame), _wrong_signs(frame)),
-            tables=(table(COUNTED, TITLE, frame, _NOTE),),
-            notes=tuple(
-                f"Not counted where nothing is planted: {name}, as {why}." for name, why in NOT_COUNTED.items()
+            tables=(table(COUNTED, TITLE, frame, _NOTE if model == RENDERER else f"{_NOTE} {_NEARLY_FAIR}"),),
+            notes=(
+                *(f"Not counted where nothing is planted: {name}, as {why}." for name, why in NOT_COUNTED.items()),
+                *([_NEARLY_FAIR] if model != RENDERER else []),
             ),
         ),
         n_planned=n,
