@@ -426,7 +426,7 @@ def test_every_step_has_its_picture_its_reading_and_its_words(traced):
     assert "up to 1 of these 18 would exclude 0" in html  # 18 x 0.05
     assert "compared with “a photo of a person”" in html
     assert headline(traced).startswith("2 of 3 attributes are clearly seen more or less often than with ")
-    assert re.search(r"beard \+1.00 \[.*, adjusted p = 0.047, first at step 1 of 6", headline(traced))
+    assert re.search(r"beard \+1.00 \[.*, adjusted p = 0.047", headline(traced))
     (figure,) = [one for one in traced.results.figures if one.key == film.labels["predicted"]]
     assert film.reads == {
         str(seed): own_origins["reads"].tolist() for seed, own_origins in figure.data.groupby("row", sort=False)

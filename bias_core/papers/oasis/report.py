@@ -66,11 +66,9 @@ def steps_headline(report: StudyReport) -> str:
 
 
 def _gain_words(row: _Row, n_tests: int) -> str:
-    """Return an attribute, its gain over all steps with interval and p, and the first clear step if there is one."""
+    """Return an attribute, its gain over all steps with interval and p."""
     gain = format_change(row["all steps"], row["all steps low"], row["all steps high"], n=row["seeds"])
-    p = state_p(row["p adjusted"], adjusted=n_tests > 1)
-    when = "" if np.isnan(row["first clear"]) else f"first at step {row['first clear']:.0f} of {row['steps']}"
-    return ", ".join(filter(None, [f"{row['nationality']}, {row['attribute']} {gain}", p, when]))
+    return f"{row['nationality']}, {row['attribute']} {gain}, {state_p(row['p adjusted'], adjusted=n_tests > 1)}"
 
 
 def texts_of(report: StudyReport) -> pd.DataFrame:
