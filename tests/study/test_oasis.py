@@ -499,8 +499,8 @@ def test_a_step_is_named_only_of_a_clear_attribute_and_too_few_seeds_say_how_man
     )
     enough = headline(run(services, NAME, **SETTINGS, options=OPTIONS))
     assert enough == (
-        "The attribute is clearly seen more or less often than with “A photo of a person”, over all steps of 8 "
-        "seeds: Iranian, man +0.67 [+0.14, +0.92], p = 0.008."
+        "The attribute is clearly seen more or less often than with “A photo of a person” (n = 8 "
+        "seeds): Iranian, man +0.67 [+0.14, +0.92], p = 0.008."
     )
     assert len({finding.claim.n_tests for finding in few.results.findings if finding.metric == "predicted_gain"}) == 1
 

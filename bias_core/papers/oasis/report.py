@@ -50,7 +50,7 @@ def steps_headline(report: StudyReport) -> str:
     base = f"seen more or less often than with {listed([*bases])}"
     if clear:
         which = f"{len(clear)} of {n} attributes {'is' if len(clear) == 1 else 'are'}" if n > 1 else "The attribute is"
-        return f"{which} clearly {base}, over all steps of {n_seeds} seeds: {listed(clear, '; ')}."
+        return f"{which} clearly {base} (n = {n_seeds} seeds): {listed(clear, '; ')}."
     key = f"{rows[0]['nationality']} {rows[0]['attribute']}"
     claim = next(finding.claim for finding in report.results.findings if finding.key == key) or NO_CLAIM
     says = f"With {n_seeds} seeds, {f'none of {n} attributes is' if n > 1 else 'the attribute is not'} clearly {base}."
