@@ -122,14 +122,13 @@ def summary_table(folder: Path, trials: Sequence[Trial], *, confidence: float = 
         if not any(records.values()):
             continue
         shares = {name: _share_that_claims(of, FALSE_CLAIMS if name == FAIR else None) for name, of in records.items()}
-        false_claims.append(shares.get(FAIR) or Estimate.undefined(0, "nothing is planted in none of its conditions"))
+        false_claims.append(shares.get(FAIR) or Estimate.undefined(0, "none of its conditions is fair"))
         wrong, n_clear = map(sum, zip(*(count_wrong_signs(records.get(name, [])) for name in PLANTED), strict=True))
         every = [record for of in records.values() for record in of]
         rows.append(
             {"study": trial.study, "size": trial.size}
             | {"pictures a run": round(float(np.mean([record["n_images"] for record in every])))}
-            | _share_columns(FAIR, shares)
-            | {name: value for planted in PLANTED for name, value in _share_columns(planted, shares).items()}
+            | {column: number for name in (FAIR, *PLANTED) for column, number in _share_columns(name, shares).items()}
             | {"clear numbers": n_clear, "with the wrong sign": wrong}
         )
     claims = decide_claims(false_claims, confidence=confidence)

@@ -466,17 +466,16 @@ def _changes_in_words(report: StudyReport, against: pd.DataFrame) -> str:
         for name in map(str, against[by_set])
     }
     gains = {name: findings[f"{name} named object"] for name in where}
-    lead = next(name for name, gain in gains.items() if gain is largest([*gains.values()]))
+    added = {name: findings[f"{name} added"] for name in where}
+    lead, most = (next(name for name, one in of.items() if one is largest([*of.values()])) for of in (gains, added))
     first = ", ".join(filter(None, [where[lead], gains[lead].says.partition(". ")[0].rstrip(".")]))
     others = [where[name] for name, gain in gains.items() if gain.is_clear and name != lead]
-    added = {findings[f"{name} added"].title: name for name in where}
-    most = largest([findings[f"{name} added"] for name in where])
     says = [f"Against {against['base'].iloc[0]}{how}: {first}."]
     if others:
         says.append(f"An object gains clearly {listed(others, last=' and ')} too.")
-    if most is not None and most.is_clear:
-        place = f"{where[added[most.title]]} ".lstrip()
-        says.append(f"Objects per picture that no prompt names: {place}{_added_in_words(most)}.")
+    if added[most].is_clear:
+        change = " ".join(filter(None, [where[most], _added_in_words(added[most])]))
+        says.append(f"Objects per picture that no prompt names: {change}.")
     return " ".join(says)
 
 
