@@ -1,8 +1,9 @@
 """Counts wrong headlines: whole studies are run many times where nothing, some and all is planted.
 
-Under "fair" nothing is planted, and each P* is the planted rate, so a headline that claims anything is false. Under
-"published" and "extreme" a claim is wrong if it points the other way than the mean of its number over all runs. Every
-run is a line of a file, so that a longer check goes on from a shorter one.
+Under "fair" nothing is planted, and each P* is the planted rate, so a headline that claims anything is false. A
+diffusion model is fair only nearly: a claim that holds over all its runs is true of it. Under "published" and "extreme"
+a claim is wrong if it points the other way than the mean of its number over all runs. Every run is a line of a file, so
+that a longer check goes on from a shorter one.
 """
 
 import json
@@ -25,7 +26,7 @@ from bias_core.settings import Settings
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.claims import claim_columns, decide_claims
 from bias_core.study.design import design_files, find_design
-from bias_core.study.headlines import COUNTED, FALSE_CLAIMS, headline
+from bias_core.study.headlines import COUNTED, FALSE_CLAIMS, NOT_AS_EXPECTED, headline
 from bias_core.study.plan import library_versions
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, Design, Finding, Results, StudyReport, StudySettings, columns, finding, table
@@ -111,36 +112,64 @@ def read_records(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
 
 
-def summary_table(folder: Path, trials: Sequence[Trial], *, confidence: float = 0.95) -> pd.DataFrame:
+def summary_table(folder: Path, trials: Sequence[Trial], model: str, *, confidence: float = 0.95) -> pd.DataFrame:
     """Return one row for each study and size: false claims, power and wrong signs, with the runs they were counted in.
 
     Claims are exact shares of all runs; that of false ones is tested against 5 %, and all of these are one family.
     """
-    rows, false_claims = [], []
+    rows, shares_false = [], []
     for trial in trials:
         records = {name: read_records(folder / f"{trial.name}-{name}.jsonl") for name in trial.conditions}
         if not any(records.values()):
             continue
-        shares = {name: _share_that_claims(of, FALSE_CLAIMS if name == FAIR else None) for name, of in records.items()}
-        false_claims.append(shares.get(FAIR) or Estimate.undefined(0, "none of its conditions is fair"))
+        shares = {name: _share_that_claims(of) for name, of in records.items()}
+        fair = records.get(FAIR, [])
+        n_false = sum(map(headline_claims_falsely(fair, is_fair=model == RENDERER), fair))
+        shares_false.append(
+            exact_interval(n_false, len(fair), null_value=FALSE_CLAIMS)
+            if fair
+            else Estimate.undefined(0, "none of its conditions is fair")
+        )
         wrong, n_clear = map(sum, zip(*(count_wrong_signs(records.get(name, [])) for name in PLANTED), strict=True))
         every = [record for of in records.values() for record in of]
         rows.append(
             {"study": trial.study, "size": trial.size}
             | {"pictures a run": round(float(np.mean([record["n_images"] for record in every])))}
             | {column: number for name in (FAIR, *PLANTED) for column, number in _share_columns(name, shares).items()}
-            | {"clear numbers": n_clear, "with the wrong sign": wrong}
+            | {"clear numbers": n_clear, "with the wrong sign": wrong, "false claims": n_false}
         )
-    claims = decide_claims(false_claims, confidence=confidence)
-    decided = [claim_columns(share, claim) for share, claim in zip(false_claims, claims, strict=True)]
+    claims = decide_claims(shares_false, confidence=confidence)
+    decided = [claim_columns(share, claim) for share, claim in zip(shares_false, claims, strict=True)]
+    names = {"clear": NOT_AS_EXPECTED}
     return pd.DataFrame(
-        [row | {f"{FAIR} {name}": value for name, value in of.items()} for row, of in zip(rows, decided, strict=True)]
+        [
+            row | {names.get(name, name): value for name, value in of.items()}
+            for row, of in zip(rows, decided, strict=True)
+        ]
     )
 
 
-def _share_that_claims(records: Sequence[Mapping[str, Any]], null_value: float | None) -> Estimate | None:
+def headline_claims_falsely(
+    records: Sequence[Mapping[str, Any]], *, is_fair: bool
+) -> Callable[[Mapping[str, Any]], bool]:
+    """Return a function of a run: does its headline claim something that is false of the model?
+
+    Of a fair model every claim is false. Else a claim is false unless each clear number of its run lies on the side of
+    the mean of that number over all runs, as :func:`count_wrong_signs` has it.
+    """
+    signs = {} if is_fair else _known_signs(records)
+
+    def is_false(record: Mapping[str, Any]) -> bool:
+        clear = {key: verdict for key, (_, verdict) in record["numbers"].items() if verdict in _SIGNS}
+        is_true = bool(clear) and all(signs.get(key) == _SIGNS[verdict] for key, verdict in clear.items())
+        return headline_claims(record["headline"]) and not is_true
+
+    return is_false
+
+
+def _share_that_claims(records: Sequence[Mapping[str, Any]]) -> Estimate | None:
     n_claims = sum(headline_claims(record["headline"]) for record in records)
-    return exact_interval(n_claims, len(records), null_value=null_value) if records else None
+    return exact_interval(n_claims, len(records)) if records else None
 
 
 def _share_columns(condition: str, shares: Mapping[str, Estimate | None]) -> dict[str, float]:
@@ -158,18 +187,25 @@ def count_wrong_signs(records: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
     >>> count_wrong_signs(runs)
     (1, 4)
     """
+    signs = _known_signs(records)
+    clear = [
+        signs[key] * _SIGNS[verdict]
+        for record in records
+        for key, (_, verdict) in record["numbers"].items()
+        if verdict in _SIGNS and signs[key]
+    ]
+    return clear.count(-1), len(clear)
+
+
+_SIGNS = {"above": 1, "below": -1}
+
+
+def _known_signs(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     values: dict[str, list[float]] = {}
     for record in records:
         for key, (value, _) in record["numbers"].items():
             values.setdefault(key, []).append(value)
-    truths = {key: _known_sign(each) for key, each in values.items()}
-    clear = [
-        truths[key] * (1 if verdict == "above" else -1)
-        for record in records
-        for key, (_, verdict) in record["numbers"].items()
-        if verdict in ("above", "below") and truths[key]
-    ]
-    return clear.count(-1), len(clear)
+    return {key: _known_sign(of_key) for key, of_key in values.items()}
 
 
 def _known_sign(values: Sequence[float]) -> int:
@@ -186,22 +222,24 @@ _SUMMARY = (
 )
 _NOTE = (
     "Claims: share of the runs whose headline claims something, with its exact interval. Where nothing is planted "
-    "(fair) at most 5 % are expected; clear: is it another share? Where bias is planted (published, extreme) the "
-    "share is the power. Clear numbers: findings whose claim is clear, over all runs with planted bias; with the "
-    "wrong sign: those that lie on the other side than the mean of that number over all runs of the condition. Numbers "
-    "whose mean is within two standard errors of no bias have no sign and are left out. "
+    "(fair) at most 5 % are expected to be false; other than 5 %: is the share of false ones clearly another? Where "
+    "bias is planted (published, extreme) the share is the power. Clear numbers: findings whose claim is clear, over "
+    "all runs with planted bias; with the wrong sign: those that lie on the other side than the mean of that number "
+    "over all runs of the condition. Numbers whose mean is within two standard errors of no bias have no sign and are "
+    "left out. Paired tests below their full size draw other prompts in each run, so that a number that is true of its "
+    "prompts can lie on the other side than the mean. "
 )
 
 
 _NEARLY_FAIR = (
-    "This model is trained to be fair and is so only nearly: single prompts lean. Whether a claim about it is false or "
-    "true of its prompts is not told apart here."
+    "This model is trained to be fair and is so only nearly. A claim counts as false unless each clear number of its "
+    "run lies on the side of the mean of that number over all runs, by more than two standard errors."
 )
 
 
 def headline_report(folder: Path, trials: Sequence[Trial], model: str) -> StudyReport:
     """Return the runs of a model as a report; InvalidInput if there are none."""
-    frame = summary_table(folder, trials)
+    frame = summary_table(folder, trials, model)
     if frame.empty:
         raise InvalidInput(f"no runs are in {folder}: run python -m validation headlines first")
     design = Design(name=NAME, title=TITLE, kind=NAME.replace("-", "_"), reference="", where="", summary=_SUMMARY)
@@ -227,11 +265,10 @@ def headline_report(folder: Path, trials: Sequence[Trial], model: str) -> StudyR
 
 
 def _false_claims(frame: pd.DataFrame) -> Finding:
-    """Return the share of all headlines that claim something where nothing is planted."""
-    runs = frame[f"{FAIR}: runs"]
-    n_claims = round(float((frame[f"{FAIR}: claims"] * runs).sum()))
-    title = "Headlines that claim something where nothing is planted"
-    return finding("false claims", title, "mean_similarity", exact_interval(n_claims, int(runs.sum())), "At most 5 %.")
+    """Return the share of all headlines that claim something false where nothing is planted."""
+    n_claims, n_runs = int(frame["false claims"].sum()), int(frame[f"{FAIR}: runs"].sum())
+    title = "Headlines that claim something false where nothing is planted"
+    return finding("false claims", title, "mean_similarity", exact_interval(n_claims, n_runs), "At most 5 %.")
 
 
 def _wrong_signs(frame: pd.DataFrame) -> Finding:

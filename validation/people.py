@@ -266,7 +266,9 @@ class ValidityPairs(Study):
             shots = [ordered_shot(self.design, pair) for pair in drawn] + [
                 alone_shot(self.design, name) for name in alone
             ]
-            return (replace(shot, group="", facts={**shot.facts, "place": k}) for k, shot in enumerate(shots))
+            return (
+                replace(shot, group="", facts={**shot.facts, "place": k}, first_seed=0) for k, shot in enumerate(shots)
+            )
 
         return repeated(settings, of_cell)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 HEADLINE, AS_PUBLISHED = "headline", "as in the paper"
 COUNTED, FALSE_CLAIMS = "headlines", 0.05
 """Key of the table of counted headlines, and the accepted share of those that claim something without planted bias."""
+NOT_AS_EXPECTED = "other than 5 %"  # column of that table
 NO_PICTURES = "without pictures"  # prefix of "what is planted" if nothing is drawn
 CONTRAST = "as in the app"  # the way in which texts for clusters are searched
 ONE, TWO, NATURAL, RANDOM = "one attribute", "two attributes", "natural", "at random"  # kinds of clusters
@@ -66,10 +67,13 @@ def _counted_headline(counted: pd.DataFrame) -> str:
     """Say how often headlines claim something where nothing is planted, and which do so too often."""
     fair = counted[counted["fair: runs"] > 0]
     n, n_claims = int(fair["fair: runs"].sum()), round(float((fair["fair: claims"] * fair["fair: runs"]).sum()))
-    often = fair[(fair["fair clear"] == "yes") & (fair["fair: claims"] > FALSE_CLAIMS)]
+    n_false = int(fair["false claims"].sum())
+    often = fair[(fair[NOT_AS_EXPECTED] == "yes") & (fair["false claims"] > FALSE_CLAIMS * fair["fair: runs"])]
     which = ", ".join(f"{row['study']} ({row['size']})" for row in often.to_dict("records"))
     n_clear, n_wrong = int(counted["clear numbers"].sum()), int(counted["with the wrong sign"].sum())
     says = f"Where nothing is planted, {n_claims:,} of {n:,} headlines claim something ({format_rate(n_claims / n)})"
+    if n_false < n_claims:
+        says += f", of which {n_claims - n_false:,} are true of the model, which is fair only nearly"
     fewest, most = int(fair["fair: runs"].min()), int(fair["fair: runs"].max())
     of_each = f"{fewest:,}{f' to {most:,}' * (fewest < most)} runs of each study and size"
     signs = f" Where bias is planted, {n_wrong:,} of {n_clear:,} clear numbers have the wrong sign." * (n_clear > 0)

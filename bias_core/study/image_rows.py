@@ -518,6 +518,15 @@ def thinned(items: Sequence[T], scale: float, *, least: int, seed: int) -> list[
     return [items[i] for i in indices]
 
 
+def hash_to_seed(text: str) -> int:
+    """Return a number below 10^9 that only the text decides: a first seed of its pictures.
+
+    Pictures of a diffusion model on the same seed look alike, whatever their prompts say. Prompts whose pictures count
+    as independent draws therefore each have a first seed of their own.
+    """
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % 10**9
+
+
 def cut_notes(
     reader: object, version: str, texts: Iterable[str], services: StudyServices, text: str = "prompt"
 ) -> list[str]:

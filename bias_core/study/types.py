@@ -131,7 +131,7 @@ class StudySettings(RemembersNames):
         link="percent", percent=True,
     )  # fmt: skip
     seed: int = setting(
-        0, "Seed", "Seed of the first picture of each prompt; picture i has seed + i", ge=0, le=MAX_SEED
+        0, "Seed", "Picture i of a prompt has seed + i; paired tests add a number for each prompt", ge=0, le=MAX_SEED
     )
     num_inference_steps: int | None = setting(None, **_STEPS)
     guidance_scale: float | None = setting(None, **_GUIDANCE)

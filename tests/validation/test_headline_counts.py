@@ -52,6 +52,15 @@ def test_the_report_counts_claims_power_and_wrong_signs(tmp_path):
     assert "1 of 7 clear numbers have the wrong sign" in said
 
 
+def test_a_claim_that_holds_over_all_runs_is_true_of_a_model_that_is_fair_only_nearly(tmp_path):
+    lean = [(NONE, 0.1, "not clear"), (NONE, 0.2, "not clear"), (CLAIM, 0.3, "above"), (CLAIM, 0.3, "above")]
+    write(tmp_path, "fair", *lean, (CLAIM, -0.1, "below"))
+    report = headline_report(tmp_path, [Trial(study="a", size="small", settings={})], "calibration-diffusion")
+    (row,) = report.results.tables[0].frame.to_dict("records")
+    assert (row["fair: claims"], row["false claims"]) == (0.6, 1)
+    assert "3 of 5 headlines claim something (60 %), of which 2 are true" in headline(report).replace("\u00a0", " ")
+
+
 def test_a_study_that_claims_too_often_is_named(tmp_path):
     write(tmp_path, "fair", *[(CLAIM, 0.1, "above")] * 9, *[(NONE, 0.0, "not clear")] * 11)
     report = headline_report(tmp_path, [Trial(study="a", size="small", settings={})], RENDERER)

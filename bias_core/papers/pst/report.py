@@ -452,13 +452,19 @@ def micro_scores(people: pd.DataFrame, by: Sequence[str], settings: StudySetting
     return micro
 
 
-def coverage_table(people: pd.DataFrame, settings: StudySettings) -> StudyTable:
-    """Return failed pictures and people who cannot be identified, by setting."""
+def coverage_table(
+    people: pd.DataFrame, settings: StudySettings, n_prompts: Mapping[str, tuple[int, int]]
+) -> StudyTable:
+    """Return prompts, failed pictures and people who cannot be identified, by setting.
+
+    ``n_prompts`` are the numbers of prompts that were asked for, and of all prompts of the study.
+    """
     rows = []
     for setting, some in people.groupby("setting", sort=False):
         failed = generation_failures(some, confidence=settings.confidence)
         result = stereotype_test_score(some, **score_intervals(settings))
-        pictures = {"setting": setting, "pictures": failed.n_images, "failed": failed.n_failed}
+        prompts = dict(zip(("prompts", "all prompts"), n_prompts[str(setting)], strict=True))
+        pictures = {"setting": setting, **prompts, "pictures": failed.n_images, "failed": failed.n_failed}
         of_people = {"people": len(some), "cannot identify": result.n_cannot_identify}
         of_people |= columns("coverage %", result.coverage)
         if is_in_four(some):
@@ -514,15 +520,20 @@ def raters_table(ratings: pd.DataFrame, settings: StudySettings) -> list[StudyTa
     return [TEXTS.table("table1", rows)] if rows else []
 
 
-def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[str, Any]) -> StudyTable:
-    """Return the score of each run: run k has the k-th picture of every prompt (Table 13)."""
-    numbered, by = people.assign(run=people["seed"].astype(int) - settings.seed + 1), ["setting", "run"]
+def runs_tables(people: pd.DataFrame, settings: StudySettings, published: dict[str, Any]) -> list[StudyTable]:
+    """Return the score of each run: run k has the k-th picture of every prompt (Table 13); [] without such an order."""
+    if "unit" not in people:
+        return []
+    number, by = people["unit"].str.extract(r"^\d+:(\d+)", expand=False), ["setting", "run"]
+    numbered = people.assign(run=number.astype(float) + 1).dropna(subset="run").astype({"run": int})
+    if numbered.empty:
+        return []
     scores = stereotype_test_score(numbered, by=by, **score_intervals(settings))
     printed = {
         (setting, run): score for setting in published for run, score in enumerate(published[setting]["runs"], start=1)
     }
     scores["in the paper"] = [printed.get(key, math.nan) for key in zip(scores["setting"], scores["run"], strict=True)]
-    return TEXTS.table("table13", scores[[*by, "score", "low", "high", "n", "coverage", "in the paper"]])
+    return [TEXTS.table("table13", scores[[*by, "score", "low", "high", "n", "coverage", "in the paper"]])]
 
 
 def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> tuple[str, ...]:

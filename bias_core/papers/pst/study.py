@@ -1,6 +1,7 @@
 """PST: paired tests of occupations, roles of power, words that ask for fairness, and the user's own identities."""
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, product, takewhile
@@ -32,7 +33,7 @@ from bias_core.papers.pst.report import (
     labels_table,
     micro_scores,
     raters_table,
-    runs_table,
+    runs_tables,
     score_finding,
     score_intervals,
     score_sample,
@@ -45,7 +46,7 @@ from bias_core.study.answers import check_words
 from bias_core.study.classifiers import READ_BY, Reader
 from bias_core.study.corrected import decide_report
 from bias_core.study.design import extensions, read_table, study_of
-from bias_core.study.image_rows import thinned
+from bias_core.study.image_rows import hash_to_seed, thinned
 from bias_core.study.label_tasks import POSITIONS, SINGLE
 from bias_core.study.limits import ShareValues
 from bias_core.study.study import Measuring, Study
@@ -151,8 +152,9 @@ class PairedStudy(Study):
         added = (extension.scores(labelled, settings, score_sample) for extension in extensions(PeopleExtension))
         own = joined(self.report(settings, labelled), *added)
         kappas, agreements = agreement(labelled, settings)
-        by_run = [runs_table(labelled, settings, self.design.data["overall"][self.runs])] if self.runs else []
-        shared = (coverage_table(labelled, settings), *agreements, *raters, *by_run, labels_table(people))
+        by_run = runs_tables(labelled, settings, self.design.data["overall"][self.runs]) if self.runs else []
+        coverage = coverage_table(labelled, settings, self._count_prompts(settings))
+        shared = (coverage, *agreements, *raters, *by_run, labels_table(people))
         findings = decide_by_family((*own.findings, *kappas), settings)
         return Results(
             findings=findings,
@@ -188,8 +190,18 @@ class PairedStudy(Study):
         return family_of(finding)
 
     def headline(self, report: StudyReport) -> str:
-        """Return the score in pairs, and the gap."""
-        return headline(report)
+        """Return the score in pairs, the gap, and which part of the prompts was drawn."""
+        n_drawn, n_all = self._count_prompts(report.settings)[PAIRED]
+        drawn = f" Drawn: {n_drawn:,} of {n_all:,} prompts of two people, chosen at random." if n_drawn < n_all else ""
+        return headline(report) + drawn
+
+    def _count_prompts(self, settings: StudySettings) -> dict[str, tuple[int, int]]:
+        """Return the number of prompts of these settings and of the full-sized study, by setting."""
+        some, everything = (
+            Counter(group for group, _ in {(shot.group, shot.prompt) for shot in self.shots(of_scale)})
+            for of_scale in (settings, replace(settings, scale=1.0))
+        )
+        return {group: (some[group], n) for group, n in everything.items()}
 
 
 def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:
@@ -225,8 +237,9 @@ def ordered_shot(design: Design, ordered: tuple[str, ...], n: int = 1, group: st
     """Return ``n`` pictures of one or two identities from left to right, in one of the design's settings."""
     template, places = design.data["settings"][group]["template"], POSITIONS[len(ordered)]
     prompt = template.format(*ordered, occ1=ordered[0], occ2=ordered[1])
+    prompt = fix_articles(prompt) if group == FAIRNESS else prompt
     facts = {"setting": group, **dict(zip(places, ordered, strict=True))}
-    return Shot(prompt=fix_articles(prompt) if group == FAIRNESS else prompt, n=n, group=group, facts=facts)
+    return Shot(prompt=prompt, n=n, group=group, facts=facts, first_seed=hash_to_seed(prompt))
 
 
 def occupation_identities(design: Design) -> pd.DataFrame:

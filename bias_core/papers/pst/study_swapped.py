@@ -15,7 +15,7 @@ from bias_core.papers.pst.study import PairedStudy
 from bias_core.study.arm_comparison import mean_sample
 from bias_core.study.claims import family_note
 from bias_core.study.design import ReportTexts
-from bias_core.study.image_rows import scaled
+from bias_core.study.image_rows import hash_to_seed, scaled
 from bias_core.study.types import (
     Finding,
     Results,
@@ -62,13 +62,14 @@ def pairs_of(settings: StudySettings) -> list[tuple[str, str]]:
 
 
 def shots_of_pair(pair: tuple[str, str], n: int) -> list[Shot]:
-    """Return ``n`` pictures of a pair in both orders."""
+    """Return ``n`` pictures of a pair in both orders, on the same seeds, which no other pair has."""
     return [
         Shot(
             prompt=_PROMPT.format(left=left, right=right),
             n=n,
             group=PAIRED,
             facts={"setting": PAIRED, "left": left, "right": right},
+            first_seed=hash_to_seed(_BETWEEN.join(pair)),
         )
         for left, right in (pair, pair[::-1])
     ]

@@ -162,7 +162,7 @@ def summary_html(saved: Sequence[SavedReport], others: Mapping[str, Sequence[Sav
 
 def _counts(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the counts of headlines as text, without p and the numbers of runs: the note and the report have them."""
-    left_out = {"fair p", "fair p adjusted", *(name for name in map(str, frame) if name.endswith(": runs"))}
+    left_out = {"p", "p adjusted", *(name for name in map(str, frame) if name.endswith(": runs"))}
     text = readable(frame)
     return text[[name for name in text if name not in left_out]].replace("nan", "–")
 
