@@ -289,6 +289,11 @@ class Explore(Study):
         )
         return joined(results, *(extension.reading(options, data, frame, scored) for extension in explore_extensions()))
 
+    def get_concept_prompt(self, settings: StudySettings) -> str:
+        """Return the prompt of the concept; "" if the pictures of all prompts are taken."""
+        options = explore_options(settings)
+        return "" if options.takes_all else options.prompts()[CONCEPT]
+
     def run_name(self, settings: StudySettings) -> RunName:
         """Return the concept's prompt, or a name for the user's own pictures, and the words of ``explore``."""
         options = explore_options(settings)

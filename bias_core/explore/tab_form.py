@@ -54,7 +54,7 @@ from bias_core.ui.model_menu import (
     without_rates_of_others,
     words_for,
 )
-from bias_core.ui.study.form import ArmsForm, drawing_arms, split_first_arm
+from bias_core.ui.study.form import ArmsForm, split_first_arm
 from bias_core.ui.study.own_pictures import DRAWN, OWN, chosen_pictures
 from bias_core.ui.study.study_tab import CHIP, EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
@@ -526,9 +526,9 @@ class ExploreForm(StudyTab):
         """Return the design and settings of the form; InvalidInput if they cannot be used."""
         *form, images, pack, _ = values
         settings = read_form(form)
-        if images := chosen_pictures(images):
-            settings = replace(settings, images=images, arms=drawing_arms(settings.arms, images))
-            return self.designs[KIND], settings if settings.arms else of_any_prompt(settings)
+        if choice := chosen_pictures(images):
+            settings, takes_all = choice.apply(settings), choice.has_prompts and not settings.arms
+            return self.designs[KIND], of_any_prompt(settings) if takes_all else settings
         return pack_of(str(pack), settings) if pack else (self.designs[KIND], settings)
 
     def report_before(self, values: Sequence[Any]) -> StudyReport | None:

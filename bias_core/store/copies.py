@@ -1,4 +1,4 @@
-"""Copies in an import: drafts of finished pictures, duplicates, contact sheets."""
+"""Copies in an import: pictures that are certainly another file of one picture, and pictures that only look alike."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
@@ -11,11 +11,10 @@ from PIL import Image
 from bias_core.store.drawing_facts import PictureMetadata
 from bias_core.store.picture_metadata import finished_stem, is_sheet_name
 
-_SIDE, _CELLS = 48, 16  # pixels of the grey thumbnail; cells per side, by which two pictures are compared
+_SIDE, _CELLS = 48, 16  # pixels of the thumbnail; cells per side, by which two pictures are compared
 _FLAT = 2.0  # standard deviation of grey below which thumbnails say nothing
-_SAME_CELL, _SAME_MEAN = 8.0, 2.0  # greatest and mean difference of the cells of one picture in two sizes or formats
-_REDRAWN_MEAN, _REDRAWN_LIKENESS = 6.0, 0.95  # of a picture with a redrawn part, or a tile of a sheet
-_STAGE_LIKENESS = 0.6  # of a picture and its larger version by a later pass of the same run
+_SAVED_AGAIN_MOST, _SAVED_AGAIN_MEAN = 10.0, 2.0  # difference of the cells of one picture in two sizes or formats
+_ALIKE_MEAN, _ALIKE_LIKENESS = 6.0, 0.95  # of two pictures that look alike, or a tile of a sheet
 _SAME_SHAPE = 0.02  # relative difference of the proportions of one picture in two sizes
 
 
@@ -30,64 +29,73 @@ class PossibleCopy:
     size: tuple[int, int]
     format: str
     is_blank: bool
-    grey: np.ndarray  # (48, 48), whole numbers from 0 to 255
+    thumbnail: np.ndarray  # (48, 48, 3), whole numbers from 0 to 255
+    way: str  # of drawing: its model and LoRAs; "" if it is not known
     drawing: PictureMetadata
 
     @property
-    def settings(self) -> Hashable:
-        """All known settings that decide its pixels; None without a seed."""
-        facts = self.drawing
-        if facts.seed is None or self.own_id:
-            return None
-        return (facts.seed, facts.prompt, facts.negative_prompt, facts.num_inference_steps, facts.guidance_scale,
-                facts.sampler, facts.model, facts.width, facts.height)  # fmt: skip
+    def cells(self) -> np.ndarray:
+        """Mean colour of each cell, ``(256, 3)``."""
+        step = _SIDE // _CELLS
+        blocks = self.thumbnail.reshape(_CELLS, step, _CELLS, step, 3)
+        return blocks.mean(axis=(1, 3)).reshape(-1, 3)  # type: ignore[no-any-return]
+
+    @property
+    def is_flat(self) -> bool:
+        """Return true if it has too little contrast to be compared."""
+        return bool(self.cells.mean(axis=1).std() <= _FLAT)
 
     @property
     def n_pixels(self) -> int:
         """Width times height."""
         return self.size[0] * self.size[1]
 
-    @property
-    def cells(self) -> np.ndarray:
-        """Mean grey of each cell, ``(256,)``."""
-        step = _SIDE // _CELLS
-        return self.grey.reshape(_CELLS, step, _CELLS, step).mean(axis=(1, 3)).ravel()  # type: ignore[no-any-return]
-
-    def likeness(self, other: "PossibleCopy") -> float:
-        """Correlation of the cells of both pictures, in [-1, 1]; 0 if one is flat."""
-        if min(self.cells.std(), other.cells.std()) <= _FLAT:
-            return 0.0
-        return float(np.corrcoef(self.cells, other.cells)[0, 1])
+    def contradicts(self, other: "PossibleCopy") -> bool:
+        """Return true if both have a known seed or way of drawing, and these differ."""
+        pairs = ((self.drawing.seed, other.drawing.seed), (self.way, other.way))
+        return any(first not in (None, "") and second not in (None, "") and first != second for first, second in pairs)
 
     def has_shape_of(self, other: "PossibleCopy") -> bool:
         """Return true if both have the same proportions."""
-        own, theirs = (size[0] / size[1] for size in (self.size, other.size))
-        return abs(own / theirs - 1) <= _SAME_SHAPE
+        own_shape, other_shape = (size[0] / size[1] for size in (self.size, other.size))
+        return abs(own_shape / other_shape - 1) <= _SAME_SHAPE
 
 
-def grey_of(image: Image.Image) -> np.ndarray:
-    """Make the thumbnail by which pictures are compared."""
-    return np.asarray(image.convert("L").resize((_SIDE, _SIDE), Image.Resampling.BOX))
-
-
-def copies_among(pictures: Sequence[PossibleCopy]) -> dict[str, str]:
-    """Return the names of pictures of one prompt that do not count, with reasons."""
-    reasons: dict[str, str] = {}
-    for find in (
-        _drafts_and_sheets,
-        _same_files,
-        _smaller_versions,
-        _earlier_stages,
-        _same_pixels,
-        _look_alikes,
-        _tiled,
-    ):
-        for picture, why in find([picture for picture in pictures if picture.name not in reasons]):
-            reasons.setdefault(picture.name, why)
-    return reasons
+def get_thumbnail(image: Image.Image) -> np.ndarray:
+    """Return the thumbnail by which pictures are compared, ``(48, 48, 3)``."""
+    return np.asarray(image.convert("RGB").resize((_SIDE, _SIDE), Image.Resampling.BOX))
 
 
 CopiesWithReasons = Iterator[tuple[PossibleCopy, str]]
+
+
+def find_copies(pictures: Sequence[PossibleCopy]) -> dict[str, str]:
+    """Return the names of pictures of one prompt that certainly show another one again, with reasons.
+
+    A copy has the same content, or the same pixels after scaling, up to what saving it again changes, and no other
+    seed, model or LoRA. Drafts and contact sheets are known by their program's names or record, or show other pictures.
+    """
+    reasons: dict[str, str] = {}
+    for find in (_find_drafts_and_sheets, _find_same_files, _find_same_pixels, _find_saved_again, _find_tiled_sheets):
+        for picture, reason in find([picture for picture in pictures if picture.name not in reasons]):
+            reasons.setdefault(picture.name, reason)
+    return reasons
+
+
+def find_alike(pictures: Sequence[PossibleCopy]) -> list[str]:
+    """Return the names of pictures of one prompt that look like another, or repeat its seed and settings."""
+    names = {picture.name for group in _groups(pictures, [*map(_get_settings, pictures)]) for picture in group[1:]}
+    names |= {second.name for first, second, _ in _pairs_alike(pictures) if not first.contradicts(second)}
+    return [picture.name for picture in pictures if picture.name in names]
+
+
+def _get_settings(picture: PossibleCopy) -> Hashable:
+    """Return the known settings that decide the pixels, of a picture in its size; None without a seed."""
+    facts = picture.drawing
+    if facts.seed is None or picture.own_id:
+        return None
+    return (facts.seed, facts.negative_prompt, facts.num_inference_steps, facts.guidance_scale, facts.sampler,
+            picture.way, facts.workflow)  # fmt: skip
 
 
 def _groups(pictures: Sequence[PossibleCopy], keys: Sequence[Hashable]) -> list[list[PossibleCopy]]:
@@ -98,7 +106,7 @@ def _groups(pictures: Sequence[PossibleCopy], keys: Sequence[Hashable]) -> list[
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _drafts_and_sheets(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
+def _find_drafts_and_sheets(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     stems = {PurePosixPath(picture.name).with_suffix("").as_posix(): picture.name for picture in pictures}
     for picture in pictures:
         if finished := stems.get(finished_stem(picture.name)):
@@ -107,117 +115,93 @@ def _drafts_and_sheets(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
             yield picture, "a contact sheet"
 
 
-def _same_files(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
+def _find_same_files(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     """Find identical files; blank pictures without a seed may each have been drawn."""
     files = [None if picture.is_blank and picture.drawing.seed is None else picture.content for picture in pictures]
     for group in _groups(pictures, files) + _groups(pictures, [picture.own_id or None for picture in pictures]):
         yield from ((picture, f"the same picture as {group[0].name}") for picture in group[1:])
 
 
-def _smaller_versions(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
-    """Find pictures that a program saved before it enlarged them: both files have the same settings."""
-    for group in _groups(pictures, [picture.settings for picture in pictures]):
-        largest = max(group, key=lambda picture: picture.n_pixels)
-        for picture in group:
-            if picture.n_pixels < largest.n_pixels and picture.has_shape_of(largest):
-                yield picture, f"a smaller version of {largest.name}"
-
-
-def _earlier_stages(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
-    """Find pictures that a graph saved before a second pass, which has other settings."""
-    for group in _groups(pictures, [picture.drawing.workflow or None for picture in pictures]):
-        for picture in group:
-            larger = (other for other in group if other.n_pixels > picture.n_pixels and picture.has_shape_of(other))
-            if later := next((other for other in larger if picture.likeness(other) >= _STAGE_LIKENESS), None):
-                yield picture, f"an earlier stage of {later.name}"
+def _find_same_pixels(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
+    comparable = _comparable(pictures)
+    for group in _groups(comparable, [picture.pixels for picture in comparable]):
+        for place, picture in enumerate(group):
+            if same := next((first for first in group[:place] if not picture.contradicts(first)), None):
+                yield picture, f"the same pixels as {same.name}"
 
 
 def _comparable(pictures: Sequence[PossibleCopy]) -> list[PossibleCopy]:
     return [picture for picture in pictures if not picture.is_blank and not picture.own_id]
 
 
-def _of_other_seeds(picture: PossibleCopy, other: PossibleCopy) -> bool:
-    seeds = (picture.drawing.seed, other.drawing.seed)
-    return None not in seeds and seeds[0] != seeds[1]
+def _find_saved_again(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
+    """Find pictures in two sizes or formats; the largest counts, then the first."""
+    for first, second, difference in _pairs_alike(pictures):
+        is_saved_again = first.size != second.size or first.format != second.format
+        is_within_noise = difference.max() <= _SAVED_AGAIN_MOST and difference.mean() <= _SAVED_AGAIN_MEAN
+        if is_saved_again and is_within_noise and not first.contradicts(second):
+            kept, copy = (second, first) if second.n_pixels > first.n_pixels else (first, second)
+            yield copy, f"the same picture as {kept.name}, in another size or format"
 
 
-def _same_pixels(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
-    own = _comparable(pictures)
-    for group in _groups(own, [picture.pixels for picture in own]):
-        for place, picture in enumerate(group):
-            if same := next((other for other in group[:place] if not _of_other_seeds(picture, other)), None):
-                yield picture, f"the same pixels as {same.name}"
-
-
-def _look_alikes(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
-    """Find pictures in two sizes or formats, or with a redrawn part; the largest counts, then the first."""
-    own = sorted(
-        (picture for picture in _comparable(pictures) if picture.cells.std() > _FLAT),
-        key=lambda picture: picture.cells.mean(),
-    )
-    if len(own) < 2:
-        return
+def _pairs_alike(pictures: Sequence[PossibleCopy]) -> Iterator[tuple[PossibleCopy, PossibleCopy, np.ndarray]]:
+    """Yield pairs that look alike, in their order, with the differences of their cells."""
     order = {picture.name: place for place, picture in enumerate(pictures)}
-    cells = np.array([picture.cells for picture in own])
-    means = cells.mean(axis=1)
-    for place, picture in enumerate(own):
-        end = int(np.searchsorted(means, means[place] + _REDRAWN_MEAN, side="right"))
-        apart = np.abs(cells[place + 1 : end] - cells[place])
-        for offset in np.flatnonzero(apart.mean(axis=1) <= _REDRAWN_MEAN):
-            other = own[place + 1 + offset]
-            if _are_versions(picture, other, apart[offset]):
-                fewer, more = sorted((picture, other), key=lambda each: (each.n_pixels, -order[each.name]))
-                yield fewer, f"the same picture as {more.name}, in another size or format, or with a redrawn part"
-
-
-def _are_versions(picture: PossibleCopy, other: PossibleCopy, apart: np.ndarray) -> bool:
-    if _of_other_seeds(picture, other) or not picture.has_shape_of(other):
-        return False
-    of_one_run = bool(picture.drawing.workflow) and picture.drawing.workflow == other.drawing.workflow
-    if of_one_run or (picture.settings is not None and picture.settings == other.settings):
-        return picture.likeness(other) >= _REDRAWN_LIKENESS
-    saved_again = picture.size != other.size or picture.format != other.format
-    return saved_again and bool(apart.max() <= _SAME_CELL and apart.mean() <= _SAME_MEAN)
+    comparable = [picture for picture in _comparable(pictures) if not picture.is_flat]
+    comparable.sort(key=lambda picture: float(picture.cells.mean()))
+    if len(comparable) < 2:
+        return
+    cells = np.array([picture.cells for picture in comparable])
+    means = cells.mean(axis=(1, 2))
+    for place, picture in enumerate(comparable):
+        end = int(np.searchsorted(means, means[place] + _ALIKE_MEAN, side="right"))
+        differences = np.abs(cells[place + 1 : end] - cells[place])
+        for offset in np.flatnonzero(differences.mean(axis=(1, 2)) <= _ALIKE_MEAN):
+            other = comparable[place + 1 + offset]
+            likeness = np.corrcoef(cells[place].ravel(), cells[place + 1 + offset].ravel())[0, 1]
+            if likeness >= _ALIKE_LIKENESS and picture.has_shape_of(other):
+                first, second = sorted((picture, other), key=lambda each: order[each.name])
+                yield first, second, differences[offset]
 
 
 _LAYOUTS = [(columns, rows) for columns in range(1, 5) for rows in range(1, 5) if columns * rows > 1]
 _MOST_SHEETS = 300  # pictures of one prompt that are searched for sheets
 
 
-def _tiled(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
+def _find_tiled_sheets(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     """Find sheets that show at least two of the other pictures."""
-    own = [picture for picture in _comparable(pictures) if picture.cells.std() > _FLAT]
-    if len(own) < 3 or len(own) > _MOST_SHEETS:
+    comparable = [picture for picture in _comparable(pictures) if not picture.is_flat]
+    if len(comparable) < 3 or len(comparable) > _MOST_SHEETS:
         return
-    shapes = np.array([picture.size[0] / picture.size[1] for picture in own])
+    shapes = np.array([picture.size[0] / picture.size[1] for picture in comparable])
     for columns, rows in _LAYOUTS:
         box = _SIDE // columns, _SIDE // rows
-        small = np.array([_resized(Image.fromarray(picture.grey), box) for picture in own])
-        for place, sheet in enumerate(own):
+        small = np.array([_resize(Image.fromarray(picture.thumbnail), box) for picture in comparable])
+        for place, sheet in enumerate(comparable):
             tile_shape = sheet.size[0] / columns / (sheet.size[1] / rows)
             others = np.flatnonzero(np.abs(shapes / tile_shape - 1) <= _SAME_SHAPE)
             others = others[others != place]
-            if len(others) > 1 and _n_shown(sheet, small[others], columns, rows) > 1:
+            if len(others) > 1 and _count_shown(sheet, small[others], columns, rows) > 1:
                 yield sheet, "a contact sheet of other pictures"
 
 
-def _n_shown(sheet: PossibleCopy, small: np.ndarray, columns: int, rows: int) -> int:
-    """Count the pictures ``small (n, pixels)`` that are tiles of a sheet."""
-    whole, tiles = Image.fromarray(sheet.grey), set[int]()
+def _count_shown(sheet: PossibleCopy, small: np.ndarray, columns: int, rows: int) -> int:
+    """Count the pictures ``small (n, values)`` that are tiles of a sheet."""
+    whole, tiles = Image.fromarray(sheet.thumbnail), set[int]()
     for row in range(rows):
         for column in range(columns):
             width, height = _SIDE / columns, _SIDE / rows
             part = (column * width, row * height, (column + 1) * width, (row + 1) * height)
-            tile = _resized(whole, (_SIDE // columns, _SIDE // rows), part)
-            apart = np.abs(small - tile).mean(axis=1)
-            nearest = int(apart.argmin())
-            if apart[nearest] <= _REDRAWN_MEAN and tile.std() > _FLAT:
+            tile = _resize(whole, (_SIDE // columns, _SIDE // rows), part)
+            difference = np.abs(small - tile).mean(axis=1)
+            nearest = int(difference.argmin())
+            if difference[nearest] <= _ALIKE_MEAN and tile.std() > _FLAT:
                 likeness = np.corrcoef(small[nearest], tile)[0, 1]
-                tiles |= {nearest} if likeness >= _REDRAWN_LIKENESS else set()
+                tiles |= {nearest} if likeness >= _ALIKE_LIKENESS else set()
     return len(tiles)
 
 
-def _resized(
+def _resize(
     image: Image.Image, size: tuple[int, int], part: tuple[float, float, float, float] | None = None
 ) -> np.ndarray:
     return np.asarray(image.resize(size, Image.Resampling.BOX, box=part), dtype=float).ravel()

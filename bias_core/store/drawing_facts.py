@@ -47,6 +47,14 @@ class PictureMetadata:
     is_blanked: bool = False  # a safety checker blurred or blanked it
     workflow: str = field(default="", compare=False)  # digest of the executed graph, which may save several stages
 
+    loras: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    @property
+    def drawn_with(self) -> str:
+        """STUB."""
+        return self.model
+
     def merged_with(self, other: "PictureMetadata") -> "PictureMetadata":
         """Fill unknown facts from ``other``."""
         values = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))

@@ -6,39 +6,43 @@ import json
 import os
 import re
 import shutil
+import stat
+import struct
 import zipfile
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal, cast
 
 from PIL import Image
 
-from bias_core.errors import InvalidInput, StorageError
+from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.protocols import StepCallback
-from bias_core.store.copies import PossibleCopy, copies_among, grey_of
-from bias_core.store.drawing_facts import PictureMetadata
+from bias_core.store.copies import PossibleCopy, find_alike, find_copies, get_thumbnail
+from bias_core.store.drawing_facts import PictureMetadata, different, number
 from bias_core.store.images import DamagedRecord, decode_picture, open_header, read_record, without_texts
 from bias_core.store.picture_metadata import (
-    FEWEST_WORDS,
-    PARQUET,
     facts_of_name,
     facts_of_parquet,
     facts_of_part,
     facts_of_sidecar,
+    find_hidden_text,
     metadata_of_line,
     metadata_of_record,
+    model_folder,
+    names_as_prompts,
     read_metadata,
+    reads_like_a_prompt,
     sidecars_of,
     wrapper_of,
 )
 from bias_core.store.tables import Problems, read_table_file
 from bias_core.types import IMPORTED, GeneratedImage, ImageRow, PictureRecord, is_blank
-from bias_core.values import MAX_TEXT, normal_form
+from bias_core.values import MAX_TEXT, check_texts, normal_form
 
 MOST_BYTES = 40_000_000  # of one file, unpacked
 MOST_UNPACKED = 4_000_000_000  # of a whole zip
@@ -55,16 +59,26 @@ _ENTRY = b"PK\x01\x02"  # start of a file's entry in the directory of a zip
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
 METADATA = ("metadata.csv", "metadata.tsv", "metadata.jsonl")
 TEXTS = ("prompt", "text", "caption")  # columns for the prompt, in order of preference
+_FILE_COLUMNS = ("file_name", "image_file_name", "image_name", "filename")  # then any other "…_file_name"
+_NUMBERS = {"seed", "steps", "num_inference_steps", "guidance_scale", "cfg_scale", "cfg", "guidance"}
+_ROUNDED = re.compile(r"\d(?:[.,]\d+)?[eE]\+?\d+")
+_DECIMAL_COMMA = re.compile(r"\d+,\d+")
 WHOM = ("left", "middle", "right", "identity")
 """Optional columns for the people that a picture should show: two side by side, or one."""
+_LINK_AS_TEXT = re.compile(rb"(?:\.\./)+[\w./-]+")  # as git writes links where the system has none
 _FIGURE = "a figure of a report"
-IN_TABLE, IN_PICTURE, IN_TEXT, IN_NAME = (
-    "a table",
-    "metadata inside the pictures",
-    "text files with their names",
-    "names of files or folders",
-)
-"""Sources of prompts, in words."""
+AUTO, ONE_FOR_ALL = "auto", "one for all: "
+NO_PROMPT = "without a prompt"
+"""Stands for the prompt of pictures without one, where pictures are asked for or counted by prompt."""
+IN_TABLE, IN_PICTURE, IN_TEXT = "a table", "the picture's own record", "the text file with its name"
+IN_FILE, IN_FOLDER, GIVEN = "the name of the file", "the name of the folder", "you"
+PROMPT_SOURCES = {
+    "table": IN_TABLE, "picture": IN_PICTURE, "text file": IN_TEXT, "file name": IN_FILE, "folder": IN_FOLDER,
+}  # fmt: skip
+"""Sources of prompts in words, by their names in the setting ``prompts_from``."""
+COUNT_ONCE: Literal["count once"] = "count once"
+COUNT_ALL: Literal["count all"] = "count all"
+COPIES = COUNT_ONCE, COUNT_ALL
 PICTURES = frozenset(
     (".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif")
 )
@@ -80,6 +94,8 @@ _NO_PICTURES = frozenset((
 _HEADS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")  # of pictures
 MOST_PICTURES = 100_000
 _MARKED_UTF8 = 0x800  # flag of a file in a zip
+_UNICODE_NAME = 0x7075  # extra field with the name in UTF-8, after a version and a checksum of the other name
+_ARCHIVES = (".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst", ".parquet", ".arrow", ".lance", ".h5", ".npz")
 
 
 def open_files(path: Path) -> "Files":
@@ -88,12 +104,14 @@ def open_files(path: Path) -> "Files":
         path = path.expanduser()
         if path.is_dir():
             return _Folder(path)
-        if path.is_file():
+        if path.is_file() and not path.name.lower().endswith(_ARCHIVES):
             return _Zip(path)
     except (OSError, RuntimeError, ValueError) as error:  # too long a name, no such user, a lone surrogate
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"{str(path)[:200]!r} cannot be opened: {error}") from error
+    if path.is_file():
+        raise InvalidInput(f"{path.name[:_SHOWN]} is no zip: unpack it, and give the folder or a zip of it")
     raise InvalidInput(f"there is no folder or zip at {str(path)[:200]!r}")
 
 
@@ -113,7 +131,7 @@ def check_name(name: str) -> str:
 
 
 class _Folder:
-    """Files of a folder by relative name with forward slashes.
+    """Files of a folder by relative name with forward slashes; links are followed, as downloaded data sets have them.
 
     ``read`` returns an error in words; ``open`` raises Python's errors.
     """
@@ -122,15 +140,16 @@ class _Folder:
         self._root = path.resolve()
         files = {file.relative_to(self._root).as_posix(): file for file in sorted(self._root.rglob("*"))}
         files = {name: file for name, file in files.items() if not _hidden(name) and file.is_file()}
-        inside = {name for name, file in files.items() if file.resolve().is_relative_to(self._root)}
-        self.names = tuple(name for name in files if name in inside)
-        self.rejected = tuple(f"{name}: a link out of the folder" for name in files if name not in inside)
+        self._paths = {name: _follow_written_link(file) for name, file in files.items()}
+        self.names = tuple(files)
+        links = (file for file in self._root.rglob("*") if file.is_symlink() and not file.exists())
+        self.rejected = {link.relative_to(self._root).as_posix(): "a link to a file that is not here" for link in links}
 
     def open(self, name: str) -> BinaryIO:
-        return (self._root / name).open("rb")
+        return self._paths[name].open("rb")
 
     def read(self, name: str, most: int | None = None) -> bytes:
-        path, most = self._root / name, most or MOST_BYTES
+        path, most = self._paths[name], most or MOST_BYTES
         try:
             if path.stat().st_size > most:
                 raise InvalidInput(f"larger than {most / 1e6:g} MB")
@@ -139,11 +158,20 @@ class _Folder:
             raise InvalidInput(f"cannot be read: {error.strerror}") from error
 
 
+def _follow_written_link(path: Path) -> Path:
+    """Return the file that a link leads to which was written as a text, as git does where a system has no links."""
+    if path.suffix.lower() in PICTURES and path.stat().st_size < _LONGEST_NAME:
+        text = path.read_bytes().strip()
+        if _LINK_AS_TEXT.fullmatch(text) and (target := path.parent / text.decode()).is_file():
+            return target
+    return path
+
+
 class _Zip:
     """Files of a zip, opened once, because each opening reads the whole directory."""
 
     def __init__(self, path: Path) -> None:
-        self.rejected: tuple[str, ...] = ()
+        self.rejected: dict[str, str] = {}
         self._infos: dict[str, zipfile.ZipInfo] = {}
         _check_entries(path)
         try:
@@ -158,16 +186,16 @@ class _Zip:
                 f"{path.name} would unpack to {unpacked / 1e9:.2f} GB; at most {MOST_UNPACKED / 1e9:g} GB "
                 "can be taken: divide it, or make the pictures smaller"
             )
-        rejected = []
         for info in files:
             name = check_name(_stored_name(info))
             if len(name) > _LONGEST_NAME and any(len(os.fsencode(part)) > _LONGEST_NAME for part in name.split("/")):
-                rejected.append(f"{name[:_SHOWN]}…: a name of more than {_LONGEST_NAME} bytes")
-                continue
-            if name in self._infos:
-                rejected.append(f"{name}: twice in the zip; only the last counts")
-            self._infos[name] = info
-        self.rejected = tuple(rejected)
+                self.rejected[f"{name[:_SHOWN]}…"] = f"a name of more than {_LONGEST_NAME} bytes"
+            elif stat.S_ISLNK(info.external_attr >> 16):
+                self.rejected[name] = "a link, which a zip cannot follow: pack the file that it leads to"
+            else:
+                if name in self._infos:
+                    self.rejected[name] = "twice in the zip; only the last counts"
+                self._infos[name] = info
         self.names = tuple(sorted(name for name in self._infos if not _hidden(name)))
 
     def open(self, name: str) -> BinaryIO:
@@ -207,8 +235,17 @@ def _check_overlap(name: str, infos: Sequence[zipfile.ZipInfo]) -> None:
 
 
 def _stored_name(info: zipfile.ZipInfo) -> str:
-    """The stored name: zipfile cuts it at NUL, and reads unmarked UTF-8 (macOS) as MS-DOS text."""
+    """The stored name: zipfile cuts it at NUL, passes over Info-ZIP's extra field, and reads UTF-8 as MS-DOS text."""
     if not info.flag_bits & _MARKED_UTF8:
+        extra = info.extra
+        while len(extra) > 4:
+            kind, size = struct.unpack_from("<HH", extra)
+            if kind == _UNICODE_NAME and zlib.crc32(info.orig_filename.encode("cp437", "replace")) == int.from_bytes(
+                extra[5:9], "little"
+            ):
+                with suppress(UnicodeError):
+                    return extra[9 : 4 + size].decode()
+            extra = extra[4 + size :]
         with suppress(UnicodeError):
             return info.orig_filename.encode("cp437").decode()
     return info.orig_filename
@@ -227,19 +264,31 @@ class _Line:
     prompt: str
     identities: Mapping[str, str]  # people that it should show
     drawing: PictureMetadata  # settings of its drawing
+    place: str = field(default="", compare=False)  # such as "metadata.csv, line 2"
 
 
-def _lines(name: str, files: Files) -> Iterator[tuple[str, str, _Line]]:
-    """Yield each line of a metadata file: its place, the picture's name, and its facts."""
-    problems, folder = Problems(), PurePosixPath(name).parent
+def _lines(name: str, files: Files, remarks: list[str]) -> Iterator[tuple[str, str, _Line]]:
+    """Yield each line of a metadata file: its place, the picture's name in its folder ("" in a table without), facts.
+
+    A table of one line needs no name. Numbers that are not as they were written are told in ``remarks``.
+    """
+    problems, places_without_file = Problems(), list[str]()
     try:
-        for place, row in read_table_file(name, partial(files.open, name), needs=[("file_name",), TEXTS], further=WHOM):
+        for place, row in read_table_file(name, partial(files.open, name), needs=[TEXTS], further=WHOM):
             try:
-                file_name, line = _line(row)
+                if not (text := _get_text(row)):
+                    raise InvalidInput(f"needs file_name and one of {', '.join(TEXTS)}")
+                remarks += [f"{name}, {place}: {remark}" for remark in _mend_numbers(row)]
+                if not (file_name := _get_file_name(row)):
+                    places_without_file.append(place)
+                people = {column: " ".join(row[column].split()) for column in WHOM if isinstance(row.get(column), str)}
+                people = {column: text for column, text in people.items() if text}
+                line = _Line(text, people, metadata_of_line(row), f"{PurePosixPath(name).name}, {place}")
+                yield place, file_name, line
             except InvalidInput as error:
                 problems.add(f"{place}: {error}")
-                continue
-            yield place, (folder / file_name).as_posix(), line
+        if places_without_file and place != places_without_file[0]:
+            problems.add(f"{places_without_file[0]}: has no file_name")
     except _DAMAGE as error:
         if isinstance(error, InvalidInput):
             raise
@@ -247,20 +296,102 @@ def _lines(name: str, files: Files) -> Iterator[tuple[str, str, _Line]]:
     problems.refuse(name)
 
 
-def _line(row: Mapping[str, Any]) -> tuple[str, _Line]:
+def _get_text(row: Mapping[str, Any]) -> str:
     column = next((c for c in TEXTS if row.get(c) is not None), "")
-    if not (file_name := row.get("file_name")) or not isinstance(file_name, str) or not column:
-        raise InvalidInput(f"needs file_name and one of {', '.join(TEXTS)}")
-    identities = {name: " ".join(row[name].split()) for name in WHOM if isinstance(row.get(name), str)}
-    identities = {name: text for name, text in identities.items() if text}
-    return check_name(file_name), _Line(" ".join(str(row[column]).split()), identities, metadata_of_line(row))
+    return " ".join(str(row[column]).split()) if column else ""
 
 
-class NoPrompts(InvalidInput):
-    """A folder or zip in which no picture has a prompt; ``rejected`` has the reason for each picture."""
+def _get_file_name(row: Mapping[str, Any]) -> str:
+    """Return the name of the picture in a line, with forward slashes; InvalidInput if it leads out of its folder."""
+    columns = [*_FILE_COLUMNS, *(name for name in row if name.endswith("_file_name"))]
+    name = next((row[column] for column in columns if isinstance(row.get(column), str) and row[column]), "")
+    return check_name(name) if name else ""
 
-    pictures: tuple[str, ...] = ()  # names of its files
-    rejected: tuple[str, ...] = ()
+
+def _mend_numbers(row: dict[str, Any]) -> Iterator[str]:
+    """Mend the numbers of a line that a spreadsheet wrote in its own way; yield remarks on these and on unread ones."""
+    for column in _NUMBERS & row.keys():
+        text = str(row[column]).strip() if row[column] is not None else ""
+        if column == "seed" and _ROUNDED.fullmatch(text):
+            row[column] = None
+            yield f"the seed “{text}” was rounded by a spreadsheet, so it is not known"
+        elif column != "seed" and _DECIMAL_COMMA.fullmatch(text):
+            row[column] = text.replace(",", ".")
+            yield f"{column} “{text}” is read as {row[column]}"
+        elif text and number(row[column]) is None:
+            yield f"{column} “{text[:_SHOWN]}” is no number, so it is not known"
+
+
+@dataclass(frozen=True)
+class FoundPrompt:
+    """The prompt of a picture; "" if it has none."""
+
+    text: str = ""
+    source: str = ""  # one of PROMPT_SOURCES; "" without a prompt
+    doubt: str = ""  # reason to check it; "" if the source says outright that it is the prompt
+    missing: str = ""  # reason for a missing prompt, if there is more to say than that there is none
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptSummary:
+    """What is known of the pictures of one prompt."""
+
+    prompt: str  # NO_PROMPT for pictures without one
+    n: int  # pictures that count
+    sources: Mapping[str, int]  # of the prompt, with numbers of pictures
+    doubts: tuple[str, ...]
+    spellings: tuple[str, ...]  # if there are several
+    drawn_with: Mapping[str, int]  # models with their LoRAs, with numbers of pictures; "" where it is not known
+    samplers: Mapping[str, int]
+    further: tuple[str, ...]  # other texts and pictures that shaped them
+    n_seeds: int  # different ones
+    names: tuple[str, ...]  # of all files
+
+    @property
+    def ways(self) -> dict[str, int]:
+        """Return the models with their LoRAs, and "not known", with numbers of pictures."""
+        return {way or "not known": n for way, n in self.drawn_with.items()}
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """Return what a person should check: doubts, several spellings, other texts and pictures that shaped them."""
+        spelled = (f"spelled as {', '.join(f'“{text}”' for text in self.spellings)}",) if self.spellings else ()
+        return (*self.doubts, *spelled, *self.further)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureLook:
+    """What was understood of a folder or zip, before anything is scored.
+
+    The pictures of all ``prompts`` and those ``left_out`` are together all files that look like pictures.
+    """
+
+    name: str
+    prompts: tuple[PromptSummary, ...]
+    left_out: Mapping[str, str]  # reasons by file
+    notes: tuple[tuple[str, tuple[str, ...]], ...]  # what else there is to know, each with its files or reasons
+
+    @property
+    def n(self) -> int:
+        """Number of pictures that count."""
+        return sum(prompt.n for prompt in self.prompts)
+
+    @property
+    def left_out_lines(self) -> list[str]:
+        """Return the pictures that are left out, each with its reason."""
+        return [f"{name}: {reason}" for name, reason in self.left_out.items()]
+
+    @property
+    def to_check(self) -> bool:
+        """Return True if a person should look: a prompt is missing or doubted, a picture is left out or looks alike."""
+        is_unsure = any(summary.doubts or summary.prompt == NO_PROMPT for summary in self.prompts)
+        return is_unsure or bool(self.left_out) or len(self.ways) > 1
+
+    @property
+    def ways(self) -> dict[str, int]:
+        """Return the ways of drawing that the pictures record, with numbers of pictures."""
+        counts = sum((Counter(prompt.drawn_with) for prompt in self.prompts), Counter[str]())
+        return {way: n for way, n in counts.items() if way}
 
 
 class ImportedImages:
@@ -270,142 +401,207 @@ class ImportedImages:
     imported once is found in the store again. A picture's prompt comes from the first of these that exists:
 
     - of ``metadata.csv``, ``.tsv`` or ``.jsonl`` with ``file_name`` and ``prompt``, ``text`` or ``caption``
-      (Hugging Face imagefolder, and this program's own exports), for the pictures below its folder;
+      (Hugging Face imagefolder, and this program's own exports), for the pictures below its folder; a table with one
+      line and no file has the prompt of all pictures below its folder (GenEval);
     - of ``metadata.parquet``, or the JSON of a part of DiffusionDB;
     - in the picture itself: our own record, or metadata of AUTOMATIC1111, Forge, ComfyUI, SwarmUI, InvokeAI, Fooocus,
       NovelAI, Midjourney, Easy Diffusion or Draw Things;
     - in a text file next to it: ``1.txt``, ``1.caption`` or ``1.json`` for ``1.png``;
-    - the name of its folder, as in DallEval: ``a photo of a doctor/3.png``;
-    - its file name: ``a photo of a doctor_3.png``.
+    - in the name of its folder or file, whichever reads like a prompt: ``a photo of a doctor/3.png`` (DallEval),
+      ``a photo of a doctor_3.png``. Others, such as one word, are doubted.
 
     Seed, negative prompt, steps, guidance, sampler and model come from the same places, each from the first that has
-    it. In a row without a known seed, the picture's number among those of its prompt stands for it. A picture that was
-    drawn once counts once: copies, drafts and contact sheets are left out (:mod:`bias_core.store.copies`).
+    it. In a row without a known seed, the picture's number among those of its prompt stands for it. Pictures without a
+    prompt count under "". A picture that was drawn once counts once: certain copies are left out
+    (:mod:`bias_core.store.copies`), pictures that only look alike count and are named.
 
-    ``path``: folder or zip.
+    Parameters
+    ----------
+    path : folder or zip.
+    prompts_from : "auto", one of :data:`PROMPT_SOURCES`, or "one for all: " and the prompt of all pictures.
+    copies : "count once", or "count all".
+    drawn_with : take only the pictures that were drawn in this way (:attr:`PictureLook.ways`); "" for all.
 
     Attributes
     ----------
     name : of the folder or zip.
     counts : number of files per prompt, in file order; after :meth:`examine` number of pictures.
-    rejected : reasons for left-out pictures, one line each; grows while pictures are read.
-    copies, blanks, animations : pictures that do not count, count as blanked, or count by their first frame.
+    left_out : reasons for left-out pictures, by file; grows while pictures are read.
+    problems : lines of tables, and files, that could not be used.
+    blanks, animations, alike : pictures that count as blanked, count by their first frame, or look like another.
     unread_metadata : reasons for ignored metadata, one line each; grows likewise.
-    sources : number of files by the source of their prompt.
     others : files that are neither pictures nor texts about them.
 
-    Raises NoPrompts: it has pictures, but none has a prompt. InvalidInput: there is no such folder or zip, it has no
-    picture, there are too many, or a name leads out of it.
+    Raises InvalidInput: there is no such folder or zip, it has no picture, there are too many, a table contradicts
+    itself, or a name leads out of it.
     """
 
     batch_size = 32
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, prompts_from: str = AUTO, copies: str = COUNT_ONCE, drawn_with: str = "") -> None:
+        self.prompts_from, self._copies_count, self._drawn_with = read_prompts_from(prompts_from), copies, drawn_with
+        if copies not in COPIES:
+            raise InvalidInput(f"copies are {' or '.join(map(repr, COPIES))}; got {quoted(copies)}")
         self._files = open_files(path)
         path = path.expanduser()
         self.name = path.resolve().stem if path.is_file() else path.resolve().name
-        self.rejected = list(self._files.rejected)
+        rejected = self._files.rejected
+        self.left_out = {name: reason for name, reason in rejected.items() if _has_picture_ending(name)}
+        self.problems = [f"{name}: {reason}" for name, reason in rejected.items() if name not in self.left_out]
         self.unread_metadata: list[str] = []
-        self.copies: list[str] = []
+        self.alike: list[str] = []
         self.blanks: list[str] = []
         self.animations: list[str] = []
-        self.others: list[str] = []
-        self.sources: Counter[str] = Counter()
         self._tables: dict[str, PictureMetadata] = {}  # of other tables, by file
         self._sidecars: dict[str, str] = {}  # names of texts, by file
         self._lines: dict[str, _Line] = {}  # of metadata files, by file
+        self._folder_lines: dict[PurePosixPath, _Line] = {}  # of metadata files that name no file, by folder
+        self._programs: dict[str, str] = {}  # that wrote the prompt into the picture
         self._n_characters = 0
-        if not (prompts := self._find()):
-            error = NoPrompts(
-                f"{path} has no picture with a prompt: add a metadata.csv or metadata.jsonl with "
-                "file_name and prompt, or name folders or files after their prompts"
-                + (f" ({'; '.join(self.rejected[:3])})" if self.rejected else "")
-            )
-            error.pictures, error.rejected = self.pictures, tuple(self.rejected)
-            raise error
-        pictures: dict[str, list[tuple[str, str]]] = defaultdict(list)
-        for name, prompt in prompts.items():
-            pictures[key(prompt)].append((name, prompt))
-        self._n_files = {prompt: len(same) for prompt, same in pictures.items()}
-        self.counts = {same[0][1]: len(same) for same in pictures.values()}
+        self._found = self._find()
+        if not self._found:
+            reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()] + self.problems
+            raise InvalidInput(f"{path} has no picture{f' ({chr(59).join(reasons[:3])})' if reasons else ''}")
+        pictures: dict[str, list[str]] = defaultdict(list)
+        for name, found in self._found.items():
+            pictures[key(found.text)].append(name)
         self._unread = pictures
+        self._n_files = {prompt: len(names) for prompt, names in pictures.items()}
+        self.counts = {self._found[names[0]].text or NO_PROMPT: len(names) for names in pictures.values()}
         self._first_files: dict[str, tuple[str, str]] = {}  # prompt and name of the first file with this content
         self._rows: dict[str, list[ImageRow]] = {}
         self._names: dict[str, str] = {}  # of files, by id of the row
         self._records: dict[str, tuple[str, str]] = {}
         self._drawings: dict[str, PictureMetadata] = {}
 
+    @property
+    def has_prompts(self) -> bool:
+        """Return True if any picture has a prompt."""
+        return any(self._n_files.keys() - {""})
+
+    def take_as(self, prompt: str) -> None:
+        """Give this prompt to all pictures, which have none."""
+        self._found = dict.fromkeys(self._found, FoundPrompt(prompt, GIVEN))
+        names = self._unread.pop("")
+        self._unread[key(prompt)], self._n_files, self.counts = names, {key(prompt): len(names)}, {prompt: len(names)}
+
     def examine(self, check: Callable[[], None] = lambda: None) -> None:
         """Read every picture, calling ``check`` before each; only usable ones count. InvalidInput if none is."""
         for prompt in list(self.counts):
-            if not (rows := self._examined(key(prompt), check)):
+            if not (rows := self._examine(_key(prompt), check)):
                 del self.counts[prompt]
             else:
-                self.counts[prompt] = self._n_files[key(prompt)] = len(rows)
+                self.counts[prompt] = self._n_files[_key(prompt)] = len(rows)
         if not self.counts:
-            raise InvalidInput(f"no picture of {self.name} can be used: {'; '.join(self.rejected[:3])}")
+            reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()]
+            raise InvalidInput(f"no picture of {self.name} can be used: {'; '.join(reasons[:3])}")
 
-    def prompts(self) -> dict[str, str]:
-        """Prompts by file name."""
-        return {name: prompt for same in self._unread.values() for name, prompt in same}
+    def look(self) -> PictureLook:
+        """Read every picture, and return what was understood; no picture of the result may count."""
+        with suppress(InvalidInput):
+            self.examine()
+        return PictureLook(
+            name=self.name,
+            prompts=tuple(self._summarise(prompt) for prompt in self.counts if self._rows.get(_key(prompt))),
+            left_out=self.left_out,
+            notes=tuple((sentence, tuple(lines)) for sentence, lines in self.remarks()[bool(self.left_out) :]),
+        )
 
-    def first(self, n: int) -> list[tuple[str, str, Image.Image]]:
-        """Name, prompt and pixels of the first ``n`` usable pictures."""
-        rows = (row for prompt in self.counts for row in self.rows(prompt, MOST_PICTURES))
-        names = sorted((self._names[row.id], row.prompt) for row in rows)[:n]
-        return [(name, prompt, decode_picture(self._files.read(name))) for name, prompt in names]
+    def _summarise(self, prompt: str) -> PromptSummary:
+        rows = self._rows[_key(prompt)]
+        names = [self._names[row.id] for row in rows]
+        found, drawings = [self._found[name] for name in names], [self._drawings[row.id] for row in rows]
+        spellings = different(each.text for each in found)
+        return PromptSummary(
+            prompt=prompt,
+            n=len(rows),
+            sources=Counter(filter(None, (self.get_prompt_source(row.id) for row in rows))),
+            doubts=tuple(different(each.doubt or each.missing for each in found)),
+            spellings=tuple(spellings) if len(spellings) > 1 else (),
+            drawn_with=Counter(self.get_way(row.id) for row in rows),
+            samplers=Counter(drawing.sampler for drawing in drawings if drawing.sampler),
+            further=tuple(different(text for drawing in drawings for text in drawing.further)),
+            n_seeds=len({drawing.seed for drawing in drawings if drawing.seed is not None}),
+            names=tuple(names),
+        )
 
-    def remarks(self) -> list[tuple[str, str, list[str]]]:
-        """Sentences (for one, for several) about pictures that do not count as they are, and the pictures."""
+    def get_prompt_source(self, image_id: str) -> str:
+        """Return the source of a picture's prompt in words, with the program that recorded it; "" without a prompt."""
+        name = self._names[image_id]
+        source, program = self._found[name].source, self._programs.get(name, "")
+        return f"{source} of {program}" if source == IN_PICTURE and program else source
+
+    def get_way(self, image_id: str) -> str:
+        """Return how a picture was drawn, in short: its model and LoRAs, or the folder that names a model; else ""."""
+        name = self._names[image_id]
+        return self._drawings[image_id].drawn_with or model_folder(name)
+
+    def read_first(self, names: Sequence[str]) -> Iterator[tuple[str, Image.Image]]:
+        """Yield names and pixels of some pictures that can be read."""
+        for name in names:
+            with suppress(InvalidInput):
+                yield name, decode_picture(self._files.read(name))
+
+    def remarks(self) -> list[tuple[str, list[str]]]:
+        """Return sentences about pictures that do not count as they are, each with the pictures."""
+        left_out = [f"{name}: {reason}" for name, reason in self.left_out.items()]
+        doubted = [f"{name}: “{found.text}”, {found.doubt}" for name, found in self._found.items() if found.doubt]
+        missing = [f"{name}: {found.missing}" for name, found in self._found.items() if found.missing]
         parts = (
-            ("file could not be used", "files could not be used", self.rejected),
-            ("file is a copy of a picture, a draft or a contact sheet, and does not count",
-             "files are copies of pictures, drafts or contact sheets, and do not count", self.copies),
-            ("picture has one colour all over, or is blurred by a checker, and counts as blanked",
-             "pictures have one colour all over, or are blurred by a checker, and count as blanked", self.blanks),
-            ("file is an animation, of which the first frame counts",
-             "files are animations, of which the first frames count", self.animations),
-            ("picture has metadata that was not used", "pictures have metadata that was not used",
-             self.unread_metadata),
-        )  # fmt: skip
-        return [part for part in parts if part[2]]
+            ("pictures are left out", left_out),
+            ("lines or files could not be used", self.problems),
+            ("pictures look like another, or repeat its seed and settings, and count: are they copies?", self.alike),
+            ("prompts are guessed from a name that hardly reads like one: are they right?", doubted),
+            ("pictures have no prompt, though something is written about them", missing),
+            ("pictures have one colour all over, or are blurred by a checker, and count as blanked", self.blanks),
+            ("pictures are animations, of which the first frame counts", self.animations),
+            ("pictures or lines have metadata that is not used as it stands", self.unread_metadata),
+            ("files are neither pictures nor texts about them", self.others),
+        )
+        return [part for part in parts if part[1]]
 
     def rows(self, prompt: str, n: int) -> list[ImageRow]:
         """Rows of the first ``n`` usable pictures of a prompt, or fewer."""
-        return self._examined(key(prompt))[:n]
+        return self._examine(_key(prompt))[:n]
 
-    def _examined(self, prompt_key: str, check: Callable[[], None] = lambda: None) -> list[ImageRow]:
+    def _examine(self, prompt_key: str, check: Callable[[], None] = lambda: None) -> list[ImageRow]:
         """The rows of all counting pictures of a prompt."""
         if prompt_key not in self._rows:
             read = []
-            for name, own_prompt in self._unread.get(prompt_key, ()):
+            for name in self._unread.get(prompt_key, ()):
                 check()
                 try:
-                    read.append(self._read(name, own_prompt))
+                    read.append(self._read(name))
                 except InvalidInput as error:
-                    self.rejected.append(f"{name}: {error}")
-            copies = copies_among([candidate for candidate, _, _ in read])
-            for picture in (candidate for candidate, _, _ in read if not (candidate.is_blank or candidate.own_id)):
+                    self.left_out[name] = str(error)
+            candidates = [candidate for candidate, _, _ in read]
+            copies = find_copies(candidates) if self._copies_count == COUNT_ONCE else {}
+            for picture in (candidate for candidate in candidates if not (candidate.is_blank or candidate.own_id)):
                 first_prompt, first_name = self._first_files.setdefault(picture.content, (prompt_key, picture.name))
-                if first_prompt != prompt_key:
+                if first_prompt != prompt_key and self._copies_count == COUNT_ONCE:
                     copies.setdefault(picture.name, f"the same picture as {first_name}, which has another prompt")
-            self.copies += [f"{name}: {why}" for name, why in copies.items()]
+            self.left_out |= copies
+            self.alike += find_alike([candidate for candidate in candidates if candidate.name not in copies])
             self._rows[prompt_key] = []
             for candidate, row, record in read:
                 if candidate.name not in copies:
                     self._keep(self._rows[prompt_key], candidate, row, record)
         return self._rows[prompt_key]
 
-    def _read(self, name: str, prompt: str) -> tuple[PossibleCopy, ImageRow, PictureRecord | None]:
+    def _read(self, name: str) -> tuple[PossibleCopy, ImageRow, PictureRecord | None]:
         """Read a picture: its candidate for comparison, its row, and its record."""
         image = decode_picture(data := self._files.read(name))
         record, drawing = self._drawing(name, data)
+        way = drawing.drawn_with or model_folder(name)
+        if self._drawn_with and way != self._drawn_with:
+            raise InvalidInput(f"drawn with {way}" if way else "how it was drawn is not known")
         with open_header(io.BytesIO(without_texts(data))) as opened:
             size, kind = opened.size, str(opened.format)
             if getattr(opened, "is_animated", False):
                 self.animations.append(name)
+        self.unread_metadata += [f"{name}: {text}" for text in (*drawing.unread, find_hidden_text(image)) if text]
         row = ImageRow(
-            prompt=prompt,
+            prompt=self._found[name].text,
             seed=-1 if drawing.seed is None else drawing.seed,
             model=f"{IMPORTED}{self.name}",
             revision=hashlib.sha256(data).hexdigest()[:20],
@@ -423,7 +619,8 @@ class ImportedImages:
             size=size,
             format=kind,
             is_blank=is_blank(image),
-            grey=grey_of(image),
+            thumbnail=get_thumbnail(image),
+            way=way,
             drawing=drawing,
         )
         return candidate, row, record
@@ -452,11 +649,11 @@ class ImportedImages:
                 self.unread_metadata.append(f"{name}: {error}")
             with suppress(InvalidInput):  # noted already, with its prompt
                 inside = read_metadata(io.BytesIO(data), name)
-        line, known = self._lines.get(name), self._tables.get(name, PictureMetadata()).merged_with(inside)
+        known = self._tables.get(name, PictureMetadata()).merged_with(inside)
         with suppress(InvalidInput):  # likewise
             known = known.merged_with(self._beside(name))
-        known = known.merged_with(replace(facts_of_name(name, ""), prompt=""))
-        return record, known if line is None else line.drawing.merged_with(known)
+        known = known.merged_with(replace(facts_of_name(name), prompt=""))
+        return record, self._lines[name].drawing.merged_with(known) if name in self._lines else known
 
     def _beside(self, name: str) -> PictureMetadata:
         """Read the text file next to a picture; InvalidInput if it cannot be read."""
@@ -465,7 +662,7 @@ class ImportedImages:
 
     def n_of(self, prompt: str) -> int:
         """Number of files of a prompt, usable or not."""
-        return self._n_files.get(key(prompt), 0)
+        return self._n_files.get(_key(prompt), 0)
 
     def record(self, image_id: str) -> tuple[str, str]:
         """Model and revision of a picture of :meth:`rows`, by its own record; "" without one."""
@@ -504,55 +701,113 @@ class ImportedImages:
     def _read_metadata(self, names: Sequence[str]) -> set[PurePosixPath]:
         """Read the lines of all metadata files; return the folders of their pictures."""
         folders: set[PurePosixPath] = set()
-        alike, n_lines = defaultdict[str, list[str]](list), 0
-        for name in names:
-            alike[_alike(name)].append(name)
+        n_lines = 0
         for path in map(PurePosixPath, self._files.names):
-            if _is_table(path.name):
-                folders.add(path.parent)
-                for place, name, line in _lines(path.as_posix(), self._files):
-                    n_lines += 1
-                    if n_lines > _MOST_LINES:
-                        raise InvalidInput(f"{self.name} has more than {_MOST_LINES:,} lines of metadata: divide it")
-                    same = [name] if name in alike[_alike(name)] else alike[_alike(name)]
-                    if len(same) != 1:
-                        what = "several such pictures" if same else "no such picture"
-                        self.rejected.append(f"{name[:_SHOWN]}: {what}")
-                        continue
-                    self._count(line.prompt, line.drawing.negative_prompt, *line.identities.values())
-                    if self._lines.setdefault(same[0], line) != line:
-                        self.rejected.append(f"{path}, {place}: {name} again; its first line counts")
+            if not _is_table(path.name):
+                continue
+            folders.add(path.parent)
+            problems, matches = Problems(), _Matches(names, path.parent)
+            for place, file_name, line in _lines(path.as_posix(), self._files, self.unread_metadata):
+                n_lines += 1
+                if n_lines > _MOST_LINES:
+                    raise InvalidInput(f"{self.name} has more than {_MOST_LINES:,} lines of metadata: divide it")
+                if not file_name:
+                    self._folder_lines[path.parent] = line
+                    continue
+                name, reason = matches.find(file_name)
+                if reason:
+                    self.problems.append(f"{path}, {place}: {file_name[:_SHOWN]}: {reason}")
+                    continue
+                self._count(line.prompt, line.drawing.negative_prompt, *line.identities.values())
+                first = self._lines.setdefault(name, line)
+                if (first.prompt, first.identities) != (line.prompt, line.identities):
+                    problems.add(f"{place}: {file_name} again, with another prompt than in {first.place}")
+                elif first != line:
+                    self.problems.append(f"{path}, {place}: {file_name} again; its first line counts")
+            problems.refuse(path.as_posix())
         return folders
 
-    def _find(self) -> dict[str, str]:
+    def _find(self) -> dict[str, FoundPrompt]:
+        """Find the pictures and their prompts."""
         names = [name for name in self._files.names if self._looks_like_a_picture(name)]
         if len(names) > MOST_PICTURES:
             raise InvalidInput(f"{self.name} has {len(names):,} pictures; at most {MOST_PICTURES:,} can be taken")
-        self.pictures = tuple(names)
         folders = self._read_metadata(names)
         self._read_tables(names)
         used = {*names, *self._sidecars.values()}
         self.others = [name for name in self._files.names if name not in used and not self._is_text_or_named(name)]
-        wrapper, prompts = wrapper_of(names), {}
+        archives = [name for name in self.others if name.lower().endswith((".zip", *_ARCHIVES))]
+        self.problems += [
+            f"{name}: is not unpacked; unpack it, and add its pictures to the folder" for name in archives
+        ]
+        self.others = [name for name in self.others if name not in archives]
+        wrapper, found = wrapper_of(names), {}
         for name in names:
-            if folders.isdisjoint(PurePosixPath(name).parents):
-                prompt, unclear, source = self._own_prompt(name, wrapper)
+            prompt = self._find_prompt(name, wrapper, is_in_table=not folders.isdisjoint(PurePosixPath(name).parents))
+            if prompt.missing == _FIGURE:
+                self.left_out[name] = _FIGURE
+            elif len(prompt.text) > MAX_TEXT:
+                n = len(prompt.text)
+                self.left_out[name] = f"its prompt has {n:,} characters; at most {MAX_TEXT:,} are read"
             else:
-                prompt, unclear, source = self._lines[name].prompt if name in self._lines else "", "", IN_TABLE
-            if len(prompt) > MAX_TEXT:
-                self.rejected.append(
-                    f"{name}: its prompt has {len(prompt):,} characters; at most {MAX_TEXT:,} are read"
-                )
-            elif key(prompt):
-                self._count(prompt)
-                self.sources[source] += 1
-                prompts[name] = prompt
-            elif unclear != _FIGURE:  # of our own export; no loss
-                self.rejected.append(f"{name}: {unclear or 'no prompt'}")
-        return prompts
+                self._count(prompt.text)
+                found[name] = prompt if key(prompt.text) else replace(prompt, text="", source="", doubt="")
+        return found
+
+    def _find_prompt(self, name: str, wrapper: str, *, is_in_table: bool) -> FoundPrompt:
+        """Find the prompt of a picture in the first source that has one, or in the source that was asked for."""
+        inside = self._read_inside(name)
+        if inside.is_figure:
+            return FoundPrompt(missing=_FIGURE)
+        if self.prompts_from.startswith(ONE_FOR_ALL):
+            return FoundPrompt(self.prompts_from.removeprefix(ONE_FOR_ALL), GIVEN)
+        self._programs[name] = inside.program
+        folder, file = names_as_prompts(name, wrapper)
+        written = {IN_TABLE: self._find_in_tables(name), IN_PICTURE: inside.prompt, IN_TEXT: self._find_in_text(name)}
+        guesses = {IN_FOLDER: folder, IN_FILE: file}
+        if self.prompts_from != AUTO:
+            source = PROMPT_SOURCES[self.prompts_from]
+            text = (written | guesses)[source]
+            return FoundPrompt(text, source if text else "")
+        if is_in_table and not written[IN_TABLE]:
+            return FoundPrompt(missing="no line of the table names it")
+        good = {source: text for source, text in guesses.items() if reads_like_a_prompt(text)}
+        for source, text in (written | good).items():
+            if text:
+                return FoundPrompt(text, source)
+        if inside.unclear:  # programs number their files
+            return FoundPrompt(missing=inside.unclear)
+        source = IN_FOLDER if folder else IN_FILE
+        doubt = "which hardly reads like a prompt" if guesses[source] else ""
+        return FoundPrompt(guesses[source], source if doubt else "", doubt)
+
+    def _find_in_text(self, name: str) -> str:
+        try:
+            return self._beside(name).prompt
+        except InvalidInput as error:
+            self.unread_metadata.append(f"{self._sidecars[name]}: {error}")
+            return ""
+
+    def _find_in_tables(self, name: str) -> str:
+        if name in self._lines:
+            return self._lines[name].prompt
+        parents = PurePosixPath(name).parents
+        line = next((self._folder_lines[parent] for parent in parents if parent in self._folder_lines), None)
+        return line.prompt if line else self._tables[name].prompt if name in self._tables else ""
+
+    def _read_inside(self, name: str) -> PictureMetadata:
+        """Read the metadata in a picture."""
+        try:
+            with self._files.open(name) as file:
+                return read_metadata(file, name)
+        except InvalidInput as error:
+            self.unread_metadata.append(f"{name}: {error}")
+        except _DAMAGE:  # named when the picture itself is read
+            pass
+        return PictureMetadata()
 
     def _looks_like_a_picture(self, name: str) -> bool:
-        """Return true if a file is read as a picture, by ending or first bytes; note other picture formats."""
+        """Return true if a file is read as a picture, by ending or first bytes; name other picture formats."""
         path = PurePosixPath(name)
         ending, is_own_figure = path.suffix.lower(), path.parent.name == "figures" and path.suffix == ".svg"
         if ending in PICTURES or ending in _NO_PICTURES or is_own_figure:
@@ -564,7 +819,7 @@ class ImportedImages:
             except _DAMAGE:
                 return False
             return head.startswith(_HEADS) or head[8:12] == b"WEBP" or head[4:12] in (b"ftypavif", b"ftypavis")
-        self.rejected.append(f"{name}: {ending} pictures are not supported; save it as PNG, JPEG or WebP")
+        self.left_out[name] = f"{ending} pictures are not supported; save it as PNG, JPEG or WebP"
         return False
 
     def _read_tables(self, names: Sequence[str]) -> None:
@@ -572,7 +827,7 @@ class ImportedImages:
         self._sidecars = sidecars_of(names, self._files.names)
         picture_names, beside, n_bytes = set(names), set(self._sidecars.values()), 0
         for path in map(PurePosixPath, self._files.names):
-            is_parquet = path.name.lower() == PARQUET
+            is_parquet = path.suffix.lower() == ".parquet"
             if not is_parquet and (path.suffix.lower() != ".json" or path.as_posix() in beside):
                 continue
             n_absent, absent = 0, ""
@@ -589,70 +844,80 @@ class ImportedImages:
                     else:
                         n_absent, absent = n_absent + 1, absent or name
             except InvalidInput as error:
-                self.rejected.append(f"{path}: {error}")
+                self.problems.append(f"{path}: {error}")
             if absent:
-                self.rejected.append(f"{path}: {n_absent:,} of its pictures are not here, such as {absent[:_SHOWN]}")
+                self.problems.append(f"{path}: {n_absent:,} of its pictures are not here, such as {absent[:_SHOWN]}")
 
     def _is_text_or_named(self, name: str) -> bool:
         """Return true for a table of prompts, and for a picture format that is already named as not supported."""
         path = PurePosixPath(name.lower())
-        return path.name in (*METADATA, PARQUET) or path.suffix in (".json", *_OTHER_PICTURES)
-
-    def _own_prompt(self, name: str, wrapper: str) -> tuple[str, str, str]:
-        """The prompt in a picture, its name or its folder's name, "" or a reason against it, and its source."""
-        own = PictureMetadata()
-        try:
-            with self._files.open(name) as file:
-                own = read_metadata(file, name)
-        except InvalidInput as error:
-            self.unread_metadata.append(f"{name}: {error}")
-        except _DAMAGE:  # reported when the picture itself is read
-            pass
-        if own.is_figure:
-            return "", _FIGURE, ""
-        beside = PictureMetadata()
-        try:
-            beside = self._beside(name)
-        except InvalidInput as error:
-            self.unread_metadata.append(f"{self._sidecars[name]}: {error}")
-        in_table = self._tables[name].prompt if name in self._tables else ""
-        for prompt, source in ((in_table, IN_TABLE), (own.prompt, IN_PICTURE), (beside.prompt, IN_TEXT)):
-            if prompt:
-                return prompt, "", source
-        by_name = facts_of_name(name, wrapper).prompt
-        # Programs number their files: a name counts as a prompt only if it reads like one.
-        if not own.unclear or len(by_name.split()) >= FEWEST_WORDS:
-            return by_name, "", IN_NAME
-        return "", f"{own.unclear}: give its prompt in a metadata.csv", ""
+        return path.name in METADATA or path.suffix in (".json", ".parquet", *_OTHER_PICTURES)
 
 
-def with_prompts(path: Path, target: Path, *, prompt: str = "", table: Path | None = None) -> None:
-    """Write a copy of a zip in which all pictures have this ``prompt``, or those in the ``table`` have its prompts.
+def _has_picture_ending(name: str) -> bool:
+    return PurePosixPath(name.rstrip("…")).suffix.lower() in PICTURES | _OTHER_PICTURES
 
-    The table has the columns ``file_name`` and ``prompt`` (CSV, TSV or JSONL); a name without its folders suffices if
-    no other picture has it. What the zip's own tables say of a picture besides its prompt stays.
 
-    Raises InvalidInput: the zip or table cannot be read, or there is neither prompt nor table.
+def read_prompts_from(text: str) -> str:
+    """Return the source of prompts as it is compared; InvalidInput for an unknown one.
+
+    >>> read_prompts_from("One for all:  a doctor"), read_prompts_from("File name")
+    ('one for all: a doctor', 'file name')
     """
-    if not (prompt := " ".join(prompt.split())) and table is None:
-        raise InvalidInput("type a prompt, or choose a table with the columns file_name and prompt")
-    try:
-        imported = ImportedImages(path)
-        pictures, given = imported.pictures, imported.prompts()
-    except NoPrompts as error:
-        pictures, given = error.pictures, {}
-    given = dict.fromkeys(pictures, prompt) if prompt else given
-    lines, files = dict[str, dict[str, Any]](), open_files(path)
+    word, sign, prompt = text.partition(":")
+    word, prompt = " ".join(word.split()).casefold(), " ".join(prompt.split())
+    if sign and f"{word}: " == ONE_FOR_ALL and prompt:
+        check_texts("the prompt of all pictures", prompt)
+        return ONE_FOR_ALL + prompt
+    if sign or word not in (AUTO, *PROMPT_SOURCES):
+        raise InvalidInput(
+            f"prompts are taken from {', '.join((AUTO, *PROMPT_SOURCES))}, or “{ONE_FOR_ALL}a photo of a doctor”; "
+            f"got {quoted(text)}"
+        )
+    return word
+
+
+class _Matches:
+    """The pictures that the lines of a table in a folder can name."""
+
+    def __init__(self, names: Sequence[str], folder: PurePosixPath) -> None:
+        self._folder, self._paths = folder, defaultdict[str, list[str]](list)
+        self._names, self._exact = defaultdict[str, list[str]](list), set(names)
+        for name in names:
+            self._paths[_alike(name)].append(name)
+            if folder == PurePosixPath() or folder in PurePosixPath(name).parents:
+                self._names[_alike(PurePosixPath(name).name)].append(name)
+
+    def find(self, file_name: str) -> tuple[str, str]:
+        """Return the picture of a name, and "" or why there is none; a name without folders is enough if it is rare."""
+        path = (self._folder / file_name).as_posix()
+        found = [path] if path in self._exact else self._paths[_alike(path)]
+        if not found and "/" not in file_name:
+            found = self._names[_alike(file_name)]
+        if len(found) == 1:
+            return found[0], ""
+        return "", "several such pictures" if found else "no such picture"
+
+
+def with_table(path: Path, target: Path, table: Path) -> None:
+    """Write a copy of a zip in which a table's pictures have its prompts; what its own tables say besides them stays.
+
+    Raises InvalidInput: the zip or table cannot be read, or the table names no picture of it.
+    """
+    files, rows = open_files(path), dict[str, dict[str, Any]]()
     for name in filter(_is_table, files.names):
-        lines |= {found: row for found, row in _table_rows(name, partial(files.open, name)) if found not in lines}
-    if table is not None:
-        by_name = _by_name(pictures)
-        for name, row in _table_rows(table.name, lambda: table.open("rb")):
-            given[by_name.get(_alike(name), name)] = _line(row)[1].prompt
-    rows = [
-        {**lines.get(name, {}), **dict.fromkeys(TEXTS), "prompt": text, "file_name": name}
-        for name, text in given.items()
-    ]
+        folder = PurePosixPath(name).parent
+        for _, row in read_table_file(name, partial(files.open, name), needs=[TEXTS], further=WHOM):
+            if file_name := _get_file_name(row):
+                rows.setdefault((folder / file_name).as_posix(), row)
+    matches, n_found = _Matches(files.names, PurePosixPath()), 0
+    for _, row in read_table_file(table.name, lambda: table.open("rb"), needs=[TEXTS], further=WHOM):
+        name, reason = matches.find(_get_file_name(row))
+        if not reason:
+            rows[name], n_found = {**rows.get(name, {}), **dict.fromkeys(TEXTS), "prompt": _get_text(row)}, n_found + 1
+    if not n_found:
+        raise InvalidInput(f"{table.name} names no picture of {path.name}: it needs the columns file_name and prompt")
+    lines = [{**row, "file_name": name} for name, row in rows.items()]
     with zipfile.ZipFile(path) as source, zipfile.ZipFile(target, "w") as copy:
         for info in source.infolist():
             if not _is_table(name := _stored_name(info)) and not info.is_dir():
@@ -661,27 +926,12 @@ def with_prompts(path: Path, target: Path, *, prompt: str = "", table: Path | No
                 # A damaged picture arrives cut off, and is then listed as such.
                 with suppress(*_DAMAGE), source.open(info) as picture, copy.open(entry, "w") as written:
                     shutil.copyfileobj(picture, written)
-        copy.writestr(
-            "metadata.jsonl", "\n".join(json.dumps(row, ensure_ascii=False) for row in rows), zipfile.ZIP_DEFLATED
-        )
+        text = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+        copy.writestr("metadata.jsonl", text, zipfile.ZIP_DEFLATED)
 
 
 def _is_table(name: str) -> bool:
     return PurePosixPath(name).name.lower() in METADATA
-
-
-def _table_rows(name: str, opened: Callable[[], BinaryIO]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the lines of a table by the path of their picture; InvalidInput if it cannot be read."""
-    for _, row in read_table_file(name, opened, needs=[("file_name",), TEXTS], further=WHOM):
-        with suppress(InvalidInput):  # named when the copy is read
-            yield (PurePosixPath(name).parent / _line(row)[0]).as_posix(), row
-
-
-def _by_name(pictures: Sequence[str]) -> dict[str, str]:
-    """Pictures by path, and by name without folders where only one has it."""
-    alone = Counter(_alike(PurePosixPath(name).name) for name in pictures)
-    short = {_alike(PurePosixPath(name).name): name for name in pictures}
-    return {key: name for key, name in short.items() if alone[key] == 1} | {_alike(name): name for name in pictures}
 
 
 def _alike(name: str) -> str:
@@ -689,10 +939,19 @@ def _alike(name: str) -> str:
     return normal_form("NFC", name.replace("\\", "/").strip()).casefold()
 
 
+def _key(prompt: str) -> str:
+    return "" if prompt == NO_PROMPT else key(prompt)
+
+
+_LOST_IN_NAMES = re.compile(r"""[\s_.,;:!?'"“”‘’«»/\\|<>\u2010-\u2015\u3001\u3002-]+""")
+
+
 def key(prompt: str) -> str:
-    """Normalise a prompt: equal for prompts that differ only in case, spaces and punctuation.
+    """Normalise a prompt: equal for prompts that differ only in case, spaces and marks that names of files lose.
 
     >>> key("A photo of a light-skinned nurse.") == key("a_photo of a light skinned Nurse")
     True
+    >>> key("C++") == key("C"), key("लड़का") == key("लड़की"), key("👨‍⚕️") == key("👩‍⚕️")
+    (False, False, False)
     """
-    return " ".join(re.findall(r"[^\W_]+", normal_form("NFKC", prompt).casefold()))
+    return _LOST_IN_NAMES.sub(" ", normal_form("NFC", prompt).casefold()).strip()

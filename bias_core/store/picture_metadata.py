@@ -91,6 +91,11 @@ def metadata_of_record(record: PictureRecord) -> PictureMetadata:
     return replace(metadata, revised_prompt=revised, further=further, digital_source_type=source_of(record))
 
 
+def find_hidden_text(image: Image.Image) -> str:
+    """STUB."""
+    return ""
+
+
 def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
     """Read a picture's metadata, from its header alone if that suffices.
 
@@ -485,7 +490,10 @@ def facts_of_parquet(data: bytes) -> Iterator[tuple[str, PictureMetadata]]:
     for row in parquet_rows(data):
         column = next((name for name in _NAMES if name in row), "")
         if not column or not {"prompt", "text", "caption"} & set(row):
-            raise InvalidInput("needs file_name and one of prompt, text, caption")
+            raise InvalidInput(
+                "needs the columns file_name and one of prompt, text, caption; pictures inside a table are not read: "
+                "save them as files"
+            )
         if row[column] and (facts := _facts(row)).prompt:
             yield str(row[column]), facts
 
@@ -516,33 +524,75 @@ _NO_PROMPT = re.compile(
     re.IGNORECASE,
 )
 _FOLDERS = re.compile(
-    r"(?:txt2img|img2img|extras)[-_ ](?:images|grids)|outputs?|images?|pictures?|train|test|validation|raw|local",
+    r"(?:txt2img|img2img|extras)[-_ ](?:images|grids)|(?:generated|output|sample|result)?[-_ ]?(?:images?|pictures?"
+    r"|pics|photos?|samples?|results?|outputs?|files?|imgs?)|generated|train|test|val(?:idation)?|raw|local|main|downloads?"
+    r"|data(?:set)?|default|all|new|tmp|temp|final|png|jpe?g|webp|untitled folder|new folder.*",
     re.IGNORECASE,
 )
-_SHEET = re.compile(r"(?:xyz_|txt2img_)?grid[-_ ]?\d*(?:[-_ ].*)?|(?:.*[-_ ])?contact[-_ ]?sheet(?:[-_ ].*)?", re.I)
+_SHEET = re.compile(r"(?:xyz_|txt2img_|img2img_)?grid(?:-\d{4,}(?:-.*)?)?")  # AUTOMATIC1111's, GenEval's
 _EARLIER = re.compile(r"(.+?)-(?:before-[a-z-]+|ad-before|ad-preview[-\d]*|init-image|mask|mask-composite)")
 
 
-def facts_of_name(name: str, wrapper: str) -> PictureMetadata:
-    """The prompt in the name of the picture's folder, or else in the file's name.
-
-    >>> names = ("a photo of a doctor/3.png", "x/00012-123-a_nurse-7.png", "DALL·E 2023-10-12 10.41.55 - A cook.png")
-    >>> [facts_of_name(name, "x").prompt for name in (*names, "00000-1234.png", "2026-11-22/a cook-3.png")]
-    ['a photo of a doctor', 'a nurse', 'A cook', '', 'a cook']
-    """
-    parent = PurePosixPath(name).parent
-    if not _stem(name) or len(parent.name) > _LONGEST_NAME:
-        return PictureMetadata()
-    folder = one_line(parent.name.replace("_", " ")) if parent.as_posix() not in {".", wrapper} else ""
-    if folder and _words(parent.name) and not _FOLDERS.fullmatch(parent.name):
-        return PictureMetadata(prompt=folder)
+def facts_of_name(name: str) -> PictureMetadata:
+    """Return what programs write into a file's name besides its words: the program, Midjourney's switches."""
     stem = _stem(name)
     if found := _MIDJOURNEY.fullmatch(stem):
         return facts_of_midjourney(found[1].replace("_", " "))
     for program, pattern in _OF_PROGRAMS:
         if found := pattern.fullmatch(stem):
             return PictureMetadata(program=program, prompt=_words(found[1]))
-    return PictureMetadata(prompt=file_name_words(name))
+    return PictureMetadata()
+
+
+def names_as_prompts(name: str, wrapper: str) -> tuple[str, str]:
+    """Return the words of a picture's folder and of its name; "" where these are numbers, or names of programs.
+
+    >>> names = ("a photo of a doctor/3.png", "x/00012-123-a_nurse-7.png", "DALL·E 2023-10-12 10.41.55 - A cook.png")
+    >>> [names_as_prompts(name, "x") for name in (*names, "00000-1234.png", "2026-11-22/a cook-3.png")]
+    [('a photo of a doctor', ''), ('', 'a nurse'), ('', 'A cook'), ('', ''), ('', 'a cook')]
+    """
+    if not (stem := _stem(name)):
+        return "", ""
+    parent = PurePosixPath(name).parent
+    is_outer = parent.as_posix() in {".", wrapper} or len(parent.name) > _LONGEST_NAME
+    is_words = not is_outer and _words(parent.name) and not _FOLDERS.fullmatch(parent.name)
+    folder = one_line(parent.name.replace("_", " ")) if is_words and not is_model_name(parent.name) else ""
+    return folder, facts_of_name(name).prompt or _words(stem)
+
+
+def reads_like_a_prompt(text: str) -> bool:
+    """Return true for at least three words, or as much in a script that writes none between spaces.
+
+    >>> [reads_like_a_prompt(text) for text in ("a photo of a doctor", "doctor", "एक लड़का बाहर", "医生的照片")]
+    [True, False, True, True]
+    """
+    n_unspaced = sum(bool(_UNSPACED.match(character)) for character in text)
+    return len(text.split()) >= FEWEST_WORDS or n_unspaced >= _FEWEST_UNSPACED
+
+
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+_FEWEST_UNSPACED = 4
+_MODEL_NAME = re.compile(
+    r"(?:(?:stable[-_ ]?diffusion|sdxl|sd|flux|kandinsky|pixart|dall[-_ ·]?e|dalle|midjourney|mj|imagen|if|kolors|qwen"
+    r"|hunyuan(?:dit)?|playground|wuerstchen|lcm|sana|cogview|auraflow|lumina|z[-_]?image|gpt[-_ ]?image|firefly"
+    r"|ideogram|janus|omnigen)(?:[-_ .]?(?:v?\d[\w.]*|xl|turbo|base|dev|schnell|pro|mini|medium|large|lightning|sigma"
+    r"|alpha))*)",
+    re.IGNORECASE,
+)
+
+
+def is_model_name(text: str) -> bool:
+    """Return true if a folder's name is that of a model that draws.
+
+    >>> [is_model_name(text) for text in ("sd15", "sdxl-turbo", "FLUX.1-dev", "stable-diffusion-v1-5", "a photo")]
+    [True, True, True, True, False]
+    """
+    return bool(_MODEL_NAME.fullmatch(text.strip()))
+
+
+def model_folder(name: str) -> str:
+    """Return the nearest folder of a picture that is named after a model; "" if none is."""
+    return next((part for part in reversed(PurePosixPath(name).parts[:-1]) if is_model_name(part)), "")
 
 
 def file_name_words(name: str) -> str:

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from bias_core.number_text import typeset
 from bias_core.prompts import SLOT, WORD_SLOT, fill_template, replace_word
 from bias_core.protocols import ChangesSampler, ChecksSettings, Hosted, ReadsPrompts, RewritesPrompts, TextToImage
 from bias_core.store.drawing_facts import PictureMetadata
-from bias_core.store.imports import ImportedImages, key
+from bias_core.store.imports import ONE_FOR_ALL, ImportedImages, key
 from bias_core.study.classifiers import cut_texts
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import FAIR, OFF, OWN, Design, Shot, StudySettings, listed
@@ -251,11 +251,26 @@ class ImportedRows:
     revision: str = ""  # each picture has its own
     check: Callable[[], None] = lambda: None
     template: str = ""
+    is_assumed: bool = False  # no picture has a prompt, so all are taken as the study's
 
     @classmethod
-    def build(cls, path: str, check: Callable[[], None] = lambda: None, template: str = "") -> "ImportedRows":
-        """Scan a folder or zip (or InvalidInput), calling ``check``; prompts are in ``template``."""
-        return cls(source=ImportedImages(Path(path)), check=check, template=template)
+    def build(
+        cls, settings: StudySettings, check: Callable[[], None] = lambda: None, template: str = "", prompt: str = ""
+    ) -> "ImportedRows":
+        """Scan a folder or zip (or InvalidInput), calling ``check``; prompts are in ``template``.
+
+        If no picture has a prompt, all are taken as ``prompt``, unless that is "".
+        """
+        source = ImportedImages(
+            Path(settings.images),
+            prompts_from=settings.prompts_from,
+            copies=settings.copies,
+            drawn_with=settings.drawn_with,
+        )
+        is_assumed = bool(prompt) and not source.has_prompts
+        if is_assumed:
+            source.take_as(treated(prompt, template))
+        return cls(source=source, check=check, template=template, is_assumed=is_assumed)
 
     def prompt_of(self, shot: Shot) -> str:
         """Return the prompt that the pictures of a shot have."""
@@ -315,17 +330,54 @@ class ImportedRows:
         parts = (
             ("pictures of this study are missing", sum(short.values()), [*short]),
             ("pictures are more than this study asks for", sum(spare.values()), [*spare]),
-            *((one if len(names) == 1 else many, len(names), names) for one, many, names in self.source.remarks()),
+            *((sentence, len(lines), lines) for sentence, lines in self.source.remarks()),
         )
         notes = [f"{n:,} {what}: " + listed(which, "; ") + "." for what, n, which in parts if n]
-        return [*notes, *drawn_elsewhere([self.source.drawing(row.id) for shot in shots for row in self.of(shot)])]
+        rows = [row for shot in shots for row in self.of(shot)]
+        return [
+            *self._prompts_in_words(rows),
+            *self._ways_in_words(rows),
+            *notes,
+            *drawn_elsewhere([self.source.drawing(row.id) for row in rows]),
+        ]
+
+    def _prompts_in_words(self, rows: Sequence[ImageRow]) -> list[str]:
+        """Say where the prompts of these pictures come from."""
+        if self.is_assumed:
+            return [f"No picture has a prompt: all {len(rows):,} are taken as “{rows[0].prompt}”."] if rows else []
+        sources = Counter(self.source.get_prompt_source(row.id) for row in rows)
+        named = count_in_words({source: n for source, n in sources.most_common() if source})
+        without = f"{sources['']:,} pictures have no prompt." if sources[""] else ""
+        return list(filter(None, (f"Prompts come from {named}." if named else "", without)))
+
+    def _ways_in_words(self, rows: Sequence[ImageRow]) -> list[str]:
+        """Say that pictures drawn in several ways are pooled, and how to compare them."""
+        ways = Counter(self.source.get_way(row.id) for row in rows)
+        named = [way for way in ways if way]
+        if len(ways) < 2 or not named:
+            return []
+        parts = count_in_words({way or "not known": n for way, n in ways.most_common()})
+        arms = f" To compare them, make an arm of each, with “drawn with” {' or '.join(named[:2])}."
+        return [f"Pictures drawn in {len(ways)} ways are pooled: {parts}.{arms if len(named) > 1 else ''}"]
 
     def refuse_none(self, shots: Sequence[Shot]) -> None:
         """Raise InvalidInput if no picture belongs to any of the shots."""
         if not any(self.of(shot) for shot in shots):
             prompts, given = [self.prompt_of(shot) for shot in shots], [*self.source.counts]
             which = f"It asks for: {listed(prompts, '; ')}. The pictures have: {listed(given, '; ')}"
-            raise InvalidInput(f"no picture of {self.source.name} has a prompt of this study. {which}")
+            advice = f"To take all pictures as one prompt, set “prompts from” to “{ONE_FOR_ALL}{prompts[0]}”"
+            raise InvalidInput(f"no picture of {self.source.name} has a prompt of this study. {which}. {advice}")
+
+
+def count_in_words(counts: Mapping[str, int]) -> str:
+    """Return names with their numbers, which a single one needs not.
+
+    >>> count_in_words({"a table": 3}), count_in_words({"sd15": 6, "sdxl": 2})
+    ('a table', 'sd15 (6), sdxl (2)')
+    """
+    if len(counts) == 1:
+        return next(iter(counts))
+    return listed([f"{name} ({n:,})" for name, n in counts.items()], ", ")
 
 
 _FOREIGN = re.compile(

@@ -366,7 +366,7 @@ def _laid_out(
     shots = study.shots(settings)
     if settings.images:
         template = treatment(settings) if shots else ""  # without shots their prompts are the study's
-        imported = ImportedRows.build(settings.images, check, template)
+        imported = ImportedRows.build(settings, check, template, study.get_concept_prompt(settings))
         check_budget(
             imported.n_found(shots or imported.shots(settings.scale, settings.seed)),
             services.settings,

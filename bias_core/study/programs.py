@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.measures.cards import METRICS
+from bias_core.store.imports import PictureLook
 from bias_core.store.manifests import RunHead
 from bias_core.study.attributes import AttributeSet
 from bias_core.study.corrected import Correction
@@ -164,6 +165,21 @@ def measures_answer(detail: str = SUMMARY) -> Row:
         for metric in METRICS.values()
     }
     return listed_answer("list_measures", "measures", entries, ("key", "name", "bounds", "null_value"), detail)
+
+
+def look_answer(look: PictureLook) -> Row:
+    """Return what was understood of a folder or zip of pictures."""
+    facts = ("prompt", "n", "sources", "checks", "drawn_with", "samplers", "n_seeds")
+    return {
+        "name": look.name,
+        "n_pictures": look.n,
+        "prompts": [
+            plain({name: getattr(summary, name) for name in facts} | {"files": summary.names})
+            for summary in look.prompts
+        ],
+        "left_out": dict(look.left_out),
+        "notes": [{"says": sentence, "files": list(lines)} for sentence, lines in look.notes],
+    }
 
 
 def runs_answer(runs: Iterable[RunHead]) -> Row:

@@ -124,6 +124,10 @@ class Study(ABC):
         """
         return {}
 
+    def get_concept_prompt(self, settings: StudySettings) -> str:
+        """Return the prompt of the one concept that all pictures without prompts are taken to show; "" if none is."""
+        return ""
+
     def count_taken(self, settings: StudySettings, frame: pd.DataFrame) -> Mapping[str, Collection[int]]:
         """Return how many of its pictures a run really took for each option that asks for a number, by its name."""
         return {}

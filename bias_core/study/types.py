@@ -78,6 +78,15 @@ _IMAGES: dict[str, Any] = {
     "sentence": "Folder or zip of your own pictures with their prompts; nothing is drawn",
     "local": True,
 }
+_PROMPTS_FROM = {
+    "label": "Prompts from",
+    "sentence": "Source of the prompts of your own pictures: auto, table, picture, text file, file name, folder, or "
+    "“one for all: a photo of a doctor”",
+}
+_DRAWN_WITH = {
+    "label": "Drawn with",
+    "sentence": "Of your own pictures, take only those drawn with this model (and LoRAs), as `pictures` names it",
+}
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -99,6 +108,8 @@ class Arm:
     size: str | None = setting(None, **_SIZE)
     sampler: Sampler | None = setting(None, **_SAMPLER)
     images: str | None = setting(None, **_IMAGES)
+    prompts_from: str | None = setting(None, **_PROMPTS_FROM)
+    drawn_with: str | None = setting(None, **_DRAWN_WITH)
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -137,6 +148,11 @@ class StudySettings(RemembersNames):
     guidance_scale: float | None = setting(None, **_GUIDANCE)
     confidence: float = setting(0.95, "Confidence", "Confidence level of every interval", ge=0.5, lt=1, percent=True)
     images: str = setting("", **_IMAGES)
+    prompts_from: str = setting("auto", **_PROMPTS_FROM)
+    copies: Literal["count once", "count all"] = setting(
+        "count once", "Copies", "Copies among your own pictures: count once, or count all"
+    )
+    drawn_with: str = setting("", **_DRAWN_WITH)
     labels: str = setting(
         "",
         "People's answers",
@@ -709,7 +725,7 @@ def _in_words(settings: StudySettings, arm: Arm) -> dict[str, str]:
     """Return the settings of an arm in words, by field; for imported pictures only their source."""
     one, words = arm_alone(settings, arm), dict.fromkeys(ARM_WORDS, "")
     if one.images:
-        return words | {"images": re.split(r"[\\/]", one.images.rstrip("\\/"))[-1]}
+        return words | {"images": one.drawn_with or re.split(r"[\\/]", one.images.rstrip("\\/"))[-1]}
     guidance, steps = one.guidance_scale, one.num_inference_steps
     negative = _short(one.negative_prompt)
     return words | {

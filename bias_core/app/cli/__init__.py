@@ -29,6 +29,7 @@ app = _commands(
         "suggest": (explore.suggest, ["suggest Iranian --words-only"]),
         "models": (explore.models, []),
         "attributes": (explore.attributes, ["attributes doctor"]),
+        "pictures": (explore.pictures, ["pictures my-folder", 'pictures my.zip --prompts-from "file name"']),
         "runs": (reports.runs, []),
         "measures": (study.measures, []),
     },

@@ -49,7 +49,7 @@ DRAW, MODEL, MEASURE, OUTPUT = "What to draw", "Which model", "How to measure", 
 _GROUPS = {
     DRAW: (
         "n_images", "seed", "template", "base", "attribute_a", "attribute_b", "n_attribute_images", "languages",
-        "scale", "options", "images", "arms", "stop_within", "stop_when_clear",
+        "scale", "options", "images", "prompts_from", "copies", "drawn_with", "arms", "stop_within", "stop_when_clear",
     ),
     MODEL: (
         "model", "condition", "num_inference_steps", "guidance_scale", "negative_prompt", "size", "sampler", "rewrite",

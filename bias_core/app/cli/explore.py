@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
@@ -40,16 +41,21 @@ from bias_core.explore.options import (
 )
 from bias_core.models.catalogue import Role
 from bias_core.settings import COMMAND
+from bias_core.store.imports import AUTO, COPIES, COUNT_ONCE, ONE_FOR_ALL, PROMPT_SOURCES, ImportedImages
 from bias_core.store.tables import ENDINGS, HUB
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design
+from bias_core.study.image_rows import count_in_words
 from bias_core.study.types import Progress, StudyReport, StudySettings, check_several, parse_arms
 
 if TYPE_CHECKING:
     from bias_core.explore.suggest import Suggested
 
+_MOST_LINES = 10  # of one kind of files, in what was understood of pictures
 _FLAGS = {"n_images": ("-n",), "n_clusters": ("--clusters",)}
-_OF_EXPLORE = offered_settings((*EXPLORE_SETTINGS, "images", "arms"), explore_settings())
+_OF_EXPLORE = offered_settings(
+    (*EXPLORE_SETTINGS, "images", "prompts_from", "copies", "drawn_with", "arms"), explore_settings()
+)
 _OF_A_CONCEPT = ("template", "attribute_a", "attribute_b", "n_attribute_images")
 _OF_SUGGEST = offered_settings(SUGGEST_SETTINGS, usual_suggest_settings())
 _OF_COMPARE = offered_settings(COMPARE_SETTINGS, compare_settings("", []))
@@ -185,6 +191,50 @@ def models(*, as_json: AsJson = False) -> None:
         show_rows(
             ("reads and writes", "as", "what it is"), [(one.id, role, one.note or one.name) for role, one in tools]
         )
+
+
+def pictures(
+    path: Annotated[Path, typer.Argument(help="Folder or zip of pictures.")],
+    *,
+    prompts_from: Annotated[
+        str,
+        option(
+            DRAW,
+            f"Source of the prompts: {AUTO}, {', '.join(PROMPT_SOURCES)}, or “{ONE_FOR_ALL}a photo of a doctor”.",
+            "--prompts-from",
+        ),
+    ] = AUTO,
+    copies: Annotated[str, option(DRAW, f"Copies: {' or '.join(COPIES)}.", "--copies")] = COUNT_ONCE,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is understood of your own pictures: prompts and where they come from, models, copies, unread files.
+
+    Nothing is scored. `explore` and `study run` read --images in the same way, with the same options.
+    """
+    from bias_core.study.programs import as_text, look_answer
+
+    with user_errors():
+        look = ImportedImages(path, prompts_from=prompts_from, copies=copies).look()
+        if as_json:
+            typer.echo(as_text(look_answer(look)))
+            return
+        n_prompts = len(look.prompts)
+        head = f"{look.name}: {look.n:,} pictures count, of {n_prompts:,} prompt{'s' * (n_prompts != 1)}"
+        console.print(f"{head}; {len(look.left_out):,} are left out.", markup=False, style="bold")
+        show_rows(
+            ("prompt", "pictures", "prompt from", "drawn with", "seeds", "to check"),
+            [
+                (summary.prompt, f"{summary.n:,}", count_in_words(summary.sources),
+                 count_in_words(summary.ways),
+                 f"{summary.n_seeds:,}", "; ".join(summary.checks))
+                for summary in look.prompts
+            ],
+        )  # fmt: skip
+        for sentence, lines in (("left out", [*look.left_out_lines]), *look.notes):
+            if lines:
+                console.print(f"{len(lines):,} {sentence}:", markup=False)
+                more = [f"and {len(lines) - _MOST_LINES:,} more"] if len(lines) > _MOST_LINES else []
+                console.print("\n".join(f"  {line}" for line in [*lines[:_MOST_LINES], *more]), markup=False)
 
 
 def attributes(

@@ -288,11 +288,11 @@ class RunsTab(StudyTab):
 
     def on_arrived(self, arrived: Arrived | None) -> Updates:
         """List the studies that can measure the pictures."""
-        parts, is_usable = self.parts, arrived is not None and bool(arrived.counts)
+        parts, is_usable = self.parts, arrived is not None and bool(arrived.look.prompts)
         shown = {parts[name]: gr.update(visible=is_usable) for name in _WITH_PICTURES}
         if arrived is None or not is_usable:
             return {parts["fits"]: "", **shown}
-        fits = fits_of(arrived.counts)
+        fits = fits_of({summary.prompt: summary.n for summary in arrived.look.prompts})
         choices = [(f"{fit.design.title} ({fit.n_found:,} pictures)", fit.design.name) for fit in fits if fit.n_found]
         menu = gr.update(choices=choices, value=choices[0][1])
         return {parts["fits"]: render("fits", fits=fits), parts["what"]: menu, **shown}
@@ -316,7 +316,7 @@ class RunsTab(StudyTab):
         cancelled = visitor.stop.is_set
 
         def start() -> Generator[Progress, None, StudyReport]:
-            settings = StudySettings(images=str(present(imported).path), encoder=NOBODY)
+            settings = present(imported).choice.apply(StudySettings(encoder=NOBODY))
             return run_study(UNMEASURED, settings, self.services, cancelled=cancelled, session=visitor.key)
 
         def show(report: StudyReport) -> Updates:
@@ -359,7 +359,7 @@ class RunsTab(StudyTab):
     def _run_of(
         self, imported: Arrived | None, what: str, chosen: str, encoder: str, sentences: str, force: bool = False
     ) -> tuple[Design, StudySettings]:
-        settings = StudySettings(images=str(present(imported).path), encoder=str(encoder), force=force)
+        settings = present(imported).choice.apply(StudySettings(encoder=str(encoder), force=force))
         design = find_design(what)
         if design.kind != KIND:
             return design, settings

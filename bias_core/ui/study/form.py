@@ -95,7 +95,7 @@ class ArmsForm:
                 "name": name, "label": one.label, "hint": _HINTS.get(name, _AS_ABOVE), "menu": menus.get(name),
                 "choices": () if name in menus else list(filter(None, one.choices)), "wide": name in _WIDE,
             }
-            for name, one in _FIELDS.items() if name != "images"
+            for name, one in _FIELDS.items() if name not in _OF_PICTURES
         ]  # fmt: skip
         return render("arm_fields", key=key, fields=fields)
 
@@ -171,12 +171,6 @@ def added(chosen: Sequence[Arm], arm: Arm) -> tuple[Arm, ...]:
     return (*(chosen or (Arm(),)), arm)
 
 
-def drawing_arms(arms: Sequence[Arm], images: str | None) -> tuple[Arm, ...]:
-    """The arms; with own pictures, one with a model draws with it."""
-    is_drawn = [bool(images and arm.model and arm.images is None) for arm in arms]
-    return tuple(replace(arm, images="") if drawn else arm for arm, drawn in zip(arms, is_drawn, strict=True))
-
-
 def suited_to(arms: tuple[Arm, ...], info: ModelInfo) -> tuple[Arm, ...]:
     """The arms; InvalidInput if the model lacks one of their conditions."""
     absent = [arm.condition for arm in arms if arm.condition and arm.condition not in info.conditions]
@@ -216,6 +210,7 @@ LINKED = tuple(key for key in FIELDS if key == "study" or FORM[key].may_be_linke
 _DRAWING = ("model", "condition")
 _READING = ("seed", "confidence", "encoder", "further_encoders", "judge", "force")
 _FILES = ("images", "labels")
+_OF_PICTURES = ("images", "prompts_from", "drawn_with")  # settings of an arm of own pictures
 _SAMPLING = tuple(key for key in FORM if key not in {"percent", *_DRAWING, *_READING, *_FILES})
 REMEMBERED = ("model", "condition", "encoder")
 _SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret
@@ -583,8 +578,9 @@ class StudyForm:
         form = dict(zip(names, values, strict=False))
         design = self.designs[str(form["study"])]
         arms, *own = values[len(names) :]
-        form["images"] = chosen_pictures(form["images"])
-        settings = replace(read_settings(form, design), arms=drawing_arms(arms or (), form["images"]))
+        choice = chosen_pictures(form.pop("images"))
+        settings = replace(read_settings(form | {"images": ""}, design), arms=tuple(arms or ()))
+        settings = choice.apply(settings) if choice else settings
         *own, use_own = own or (False,)
         if not use_own:
             return design, settings

@@ -1,82 +1,91 @@
 """Pictures of the visitor instead of drawn ones: the choice, the upload, what arrived, and corrections of prompts."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import gradio as gr
 
 from bias_core.errors import InvalidInput
 from bias_core.services import Services
-from bias_core.store.images import decode_picture
-from bias_core.store.imports import ImportedImages, NoPrompts, open_files, with_prompts
-from bias_core.store.tables import ENDINGS
+from bias_core.store.imports import (
+    AUTO,
+    COPIES,
+    COUNT_ONCE,
+    ONE_FOR_ALL,
+    PROMPT_SOURCES,
+    ImportedImages,
+    PictureLook,
+    with_table,
+)
 from bias_core.study.documents import small_uri
+from bias_core.study.image_rows import count_in_words
+from bias_core.study.types import Arm, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
 
 Updates = dict[Any, Any]
 DRAWN, OWN = "drawn", "own"
-NOT_YET = "not yet"
-"""Value of the form's pictures while *Use my pictures* is chosen and none have arrived."""
-_SHOWN, _SIDE = 24, 128  # pictures, and their pixels
-_UNUSED = "file could not be used", "files could not be used"
-_OTHERS = "file is neither a picture nor a text about one", "files are neither pictures nor texts about them"
+_PROMPTS, _EACH, _SIDE = 24, 3, 128  # prompts with pictures, pictures of each, and their pixels
+_SOURCES = [("whichever is there", AUTO), *((words, name) for name, words in PROMPT_SOURCES.items())]
+_ONE = ONE_FOR_ALL.rstrip(": ")
+TABLE_ENDINGS = (".csv", ".tsv", ".jsonl")
+_TOGETHER, _COMPARED = "together", "as arms"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureChoice:
+    """The pictures of the visitor that a run measures, and how they are read."""
+
+    images: str  # path of a folder or zip; "" while none have arrived
+    prompts_from: str = AUTO
+    copies: Literal["count once", "count all"] = COUNT_ONCE
+    ways: tuple[str, ...] = ()  # of drawing, each of which is an arm
+    has_prompts: bool = False
+
+    def apply(self, settings: StudySettings) -> StudySettings:
+        """Return settings of a run on these pictures; arms of the form count before those of the ways of drawing."""
+        arms = settings.arms or tuple(Arm(name=way, drawn_with=way) for way in self.ways)
+        return replace(
+            settings, images=self.images, prompts_from=self.prompts_from, copies=self.copies, arms=drawing_arms(arms)
+        )
+
+
+def drawing_arms(arms: Sequence[Arm]) -> tuple[Arm, ...]:
+    """The arms of a run on own pictures: one with a model draws with it."""
+    is_drawn = [bool(arm.model and arm.images is None) for arm in arms]
+    return tuple(replace(arm, images="") if drawn else arm for arm, drawn in zip(arms, is_drawn, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arrived:
-    """Contents of an upload."""
+    """An upload, and what was understood of it."""
 
-    # path, name: of the zip
-    path: Path
-    name: str
-    n_files: int  # pictures without a prompt, if none has one
-    counts: Mapping[str, int]  # usable pictures per prompt; {} if none has a prompt
-    sources: Mapping[str, int]  # pictures per source of their prompt
-    first: tuple[tuple[str, str, str], ...]  # names, prompts and data URIs of some
-    # problems of files, worded for one and for several, with the files and reasons
-    remarks: tuple[tuple[str, str, list[str]], ...]
+    choice: PictureChoice
+    look: PictureLook
+    thumbnails: Mapping[str, str]  # data URIs of some pictures, by name
+
+    @property
+    def path(self) -> Path:
+        """Path of the upload."""
+        return Path(self.choice.images)
 
 
-def look_through(path: Path) -> Arrived:
-    """Read every picture of a folder or zip; InvalidInput if it is damaged, unsafe or too large."""
-    try:
-        source = ImportedImages(path)
-    except NoPrompts as error:
-        return _without_prompts(path, error)
-    try:
-        source.examine()
-    except InvalidInput:
-        if source.counts:  # something else than that no picture can be used
-            raise
-    remarks = source.remarks()
-    if source.others:
-        remarks.append((*_OTHERS, source.others))
+def look_through(path: Path, choice: PictureChoice) -> Arrived:
+    """Read every picture of a folder or zip; InvalidInput if it is damaged, unsafe or too large, or has no picture."""
+    source = ImportedImages(path, prompts_from=choice.prompts_from, copies=choice.copies)
+    look = source.look()
+    shown = [name for summary in look.prompts[:_PROMPTS] for name in summary.names[:_EACH]]
+    has_prompts = any(summary.sources for summary in look.prompts)
+    ways = tuple(look.ways) if choice.ways else ()
     return Arrived(
-        path=path, name=source.name, n_files=0, counts=source.counts, sources=source.sources,
-        first=tuple((name, prompt, _small(image)) for name, prompt, image in source.first(_SHOWN)),
-        remarks=tuple(remarks),
-    )  # fmt: skip
-
-
-def _without_prompts(path: Path, error: NoPrompts) -> Arrived:
-    """Contents of an upload without prompts."""
-    files, first, damaged = open_files(path), list[tuple[str, str, str]](), list[str]()
-    for name in error.pictures:
-        if len(first) < _SHOWN:
-            try:
-                first.append((name, "", _small(decode_picture(files.read(name)))))
-            except InvalidInput as reason:
-                damaged.append(f"{name}: {reason}")
-    lines = [line for line in (*error.rejected, *damaged) if not line.endswith(": no prompt")]
-    return Arrived(
-        path=path, name=path.stem, n_files=len(error.pictures) - len(damaged), counts={}, sources={},
-        first=tuple(first), remarks=((*_UNUSED, lines),) if lines else (),
-    )  # fmt: skip
+        choice=replace(choice, images=str(path), has_prompts=has_prompts, ways=ways),
+        look=look,
+        thumbnails={name: _small(image) for name, image in source.read_first(shown)},
+    )
 
 
 def _small(image: Any) -> str:
@@ -86,8 +95,9 @@ def _small(image: Any) -> str:
 
 
 def arrived_html(arrived: Arrived) -> str:
-    """The first pictures with their prompts, and every file that was not understood with the reason."""
-    return render("arrived", arrived=arrived, prompts=sorted(arrived.counts.items(), key=lambda item: -item[1]))
+    """The prompts with some pictures of each and where they come from, and every file that was not understood."""
+    return render("arrived", arrived=arrived, look=arrived.look, n_prompts=_PROMPTS, n_each=_EACH,
+                  in_words=count_in_words)  # fmt: skip
 
 
 class OwnPictures:
@@ -95,7 +105,7 @@ class OwnPictures:
 
     def __init__(self, key: str, services: Services) -> None:
         self.key, self.services = key, services
-        self.images = gr.State(None)  # path of the zip that a run measures; NOT_YET without one; None if drawn
+        self.images = gr.State(None)  # PictureChoice of a run on own pictures; None if they are drawn
         self.arrived = gr.State(None)
         self.is_built = False
 
@@ -129,48 +139,49 @@ class OwnPictures:
                                            elem_id=f"{key}-label")  # fmt: skip
                     self.remove = gr.Button("Remove them", size="sm", scale=0, min_width=130,
                                             elem_id=f"{key}-remove")  # fmt: skip
-                with gr.Accordion("Correct the prompts", open=False, elem_classes="more") as self.fold:
+                with gr.Accordion("Put it right", open=False, elem_classes="more") as self.fold:
                     self._build_corrections()
 
     def _build_corrections(self) -> None:
         key = self.key
-        self.prompt = gr.Textbox(
-            label="One prompt for all pictures", max_lines=1, placeholder="for example: a photo of a doctor",
-            elem_id=f"{key}-own-prompt",
-        )  # fmt: skip
         with gr.Row(elem_classes="tools"):
-            self.set = gr.Button("Use this prompt", size="sm", scale=0, min_width=150, elem_id=f"{key}-own-prompt-set")
-        kinds = ", ".join(ending[1:].upper() for ending in ENDINGS)
+            self.prompts_from = gr.Dropdown(
+                [*_SOURCES, ("one prompt for all", _ONE)], value=AUTO, label="Prompts from", min_width=200,
+                elem_id=f"{key}-prompts-from",
+            )  # fmt: skip
+            self.copies = gr.Radio(list(COPIES), value=COUNT_ONCE, label="Copies", min_width=200,
+                                   elem_id=f"{key}-copies")  # fmt: skip
+        self.prompt = gr.Textbox(
+            label="Prompt of all pictures", max_lines=1, placeholder="for example: a photo of a doctor", visible=False,
+            submit_btn=True, elem_id=f"{key}-own-prompt",
+        )  # fmt: skip
+        self.ways = gr.Radio([("together", _TOGETHER), ("each as an arm", _COMPARED)], value=_TOGETHER, visible=False,
+                             label="Ways of drawing", elem_id=f"{key}-ways")  # fmt: skip
+        kinds = ", ".join(ending[1:].upper() for ending in TABLE_ENDINGS)
         self.table = gr.File(
-            label=f"Or a table with file_name and prompt ({kinds})", file_types=list(ENDINGS), height=100,
+            label=f"Or a table with file_name and prompt ({kinds})", file_types=list(TABLE_ENDINGS), height=100,
             elem_id=f"{key}-own-table",
         )  # fmt: skip
 
     def outputs(self) -> list[Any]:
         """Everything that :meth:`show` changes."""
         return [
-            self.images,
-            self.arrived,
-            self.there,
-            self.found,
-            self.fold,
-            self.label,
-            self.file,
-            self.table,
-            self.status,
-        ]
+            self.images, self.arrived, self.there, self.found, self.fold, self.label, self.file, self.table,
+            self.status, self.prompts_from, self.copies, self.prompt, self.ways,
+        ]  # fmt: skip
 
     def wire(self, visitor: Any) -> list[Any]:
         """Wire the events, and return them."""
         shown, quiet = self.outputs(), {"api_visibility": "private"}
-        corrected = [visitor, self.arrived, self.prompt, self.table]
-        asked = [self.set.click, self.prompt.submit, self.table.upload]
+        corrected = [self.arrived, self.prompts_from, self.prompt, self.copies, self.ways]
+        asked = [self.prompts_from.input, self.prompt.submit, self.copies.input, self.ways.input]
         arrived = self.file.upload(self.on_upload, self.file, shown, **quiet)
         status = f"document.querySelector('#{self.key}-folder-status')"
         arrived.then(None, js=f"() => {{ if ({status}) {status}.textContent = ''; }}", **messages.QUIET)
         return [
             arrived,
             gr.on(asked, self.on_correct, corrected, shown, **quiet),
+            self.table.upload(self.on_table, [visitor, self.arrived, self.table], shown, **quiet),
             self.remove.click(lambda: self.show(None), None, shown, **messages.QUIET),
         ]
 
@@ -179,31 +190,54 @@ class OwnPictures:
         with messages.user_errors() as problem:
             if not path:
                 raise InvalidInput("no file arrived: choose it again")
-            return self.show(look_through(Path(path)))
+            return self.show(look_through(Path(path), PictureChoice(images=path)))
         return self.show(None) | {self.status: messages.error_html(problem.message)}
 
-    def on_correct(self, visitor: Visitor, arrived: Arrived | None, prompt: str, table: str | None) -> Updates:
-        """Replace prompts by one for all, or by those of a table."""
+    def on_correct(self, arrived: Arrived | None, source: str, prompt: str, copies: Any, ways: str) -> Updates:
+        """Look again, with prompts from another source, or other copies."""
+        with messages.user_errors() as problem:
+            if source == _ONE and not prompt.strip():
+                return {self.prompt: gr.update(visible=True)}  # to be typed first
+            source = f"{ONE_FOR_ALL}{prompt}" if source == _ONE else source
+            choice = replace(
+                present(arrived).choice, prompts_from=source, copies=copies, ways=("each",) if ways == _COMPARED else ()
+            )
+            return self.show(look_through(present(arrived).path, choice))
+        return {self.status: messages.error_html(problem.message)}
+
+    def on_table(self, visitor: Visitor, arrived: Arrived | None, table: str | None) -> Updates:
+        """Give the pictures the prompts of a table."""
         with messages.user_errors() as problem:
             path, uploads = present(arrived).path, self.services.uploads
+            if not table:
+                raise InvalidInput("no table arrived: choose it again")
             with TemporaryDirectory(dir=visitor.folder) as folder:
                 target = Path(folder) / path.name
-                with_prompts(path, target, **{"table": Path(table)} if table else {"prompt": prompt})
+                with_table(path, target, Path(table))
                 sent = uploads.keep(target, path.name, visitor.address)
-            return self.show(look_through(uploads.hold(str(sent), visitor.key, visitor.uploads)))
+            path = uploads.hold(str(sent), visitor.key, visitor.uploads)
+            return self.show(look_through(path, PictureChoice(images=str(path))))
         return {self.status: messages.error_html(problem.message), self.table: None}
 
     def show(self, arrived: Arrived | None) -> Updates:
         """Show these pictures, or the empty upload."""
-        is_usable = arrived is not None and bool(arrived.counts)
-        can_correct = arrived is not None and bool(arrived.first)
+        choice = arrived.choice if arrived is not None else PictureChoice(images="")
+        is_one = choice.prompts_from.startswith(ONE_FOR_ALL)
+        is_usable = arrived is not None and bool(arrived.look.prompts)
         return {
             self.images: images_of(arrived),
             self.arrived: arrived,
             self.there: gr.update(visible=arrived is not None),
             self.found: "" if arrived is None else arrived_html(arrived),
-            self.fold: gr.update(open=arrived is not None and not is_usable, visible=can_correct),
+            self.fold: gr.update(open=arrived is not None and bool(arrived.look.to_check)),
             self.label: gr.update(visible=is_usable),
+            self.prompts_from: _ONE if is_one else choice.prompts_from,
+            self.prompt: gr.update(visible=is_one, value=choice.prompts_from.removeprefix(ONE_FOR_ALL) * is_one),
+            self.copies: choice.copies,
+            self.ways: gr.update(
+                visible=arrived is not None and len(arrived.look.ways) > 1,
+                value=_COMPARED if choice.ways else _TOGETHER,
+            ),
             self.file: None, self.table: None, self.status: "",
         }  # fmt: skip
 
@@ -215,13 +249,13 @@ def present(arrived: Arrived | None) -> Arrived:
     return arrived
 
 
-def images_of(arrived: Arrived | None) -> str:
-    """Path of the pictures that a run can measure, or NOT_YET."""
-    return str(arrived.path) if arrived is not None and arrived.counts else NOT_YET
+def images_of(arrived: Arrived | None) -> PictureChoice:
+    """The pictures that a run can measure, without a path if there are none."""
+    return arrived.choice if arrived is not None and arrived.look.prompts else PictureChoice(images="")
 
 
-def chosen_pictures(path: str | None) -> str | None:
-    """Path of the pictures; InvalidInput if they have yet to arrive."""
-    if path == NOT_YET:
-        raise InvalidInput("choose your pictures first: drop them under “Use my pictures”, and give them prompts")
-    return path
+def chosen_pictures(choice: PictureChoice | None) -> PictureChoice | None:
+    """The pictures of a run; InvalidInput if they have yet to arrive."""
+    if choice is not None and not choice.images:
+        raise InvalidInput("choose your pictures first: drop them under “Use my pictures”")
+    return choice
