@@ -13,7 +13,7 @@ from bias_core.store.picture_metadata import finished_stem, is_sheet_name
 
 _SIDE, _CELLS = 48, 16  # pixels of the thumbnail; cells per side, by which two pictures are compared
 _FLAT = 2.0  # standard deviation of grey below which thumbnails say nothing
-_SAVED_AGAIN_MOST, _SAVED_AGAIN_MEAN = 10.0, 2.0  # difference of the cells of one picture in two sizes or formats
+_SAVED_AGAIN_MOST, _SAVED_AGAIN_MEAN = 12.0, 2.0  # difference of the cells of one picture in two sizes or formats
 _ALIKE_MEAN, _ALIKE_LIKENESS = 6.0, 0.95  # of two pictures that look alike, or a tile of a sheet
 _SAME_SHAPE = 0.02  # relative difference of the proportions of one picture in two sizes
 
@@ -63,7 +63,7 @@ class PossibleCopy:
 
 def get_thumbnail(image: Image.Image) -> np.ndarray:
     """Return the thumbnail by which pictures are compared, ``(48, 48, 3)``."""
-    return np.asarray(image.convert("RGB").resize((_SIDE, _SIDE), Image.Resampling.BOX))
+    return np.asarray(image.convert("RGB").resize((_SIDE, _SIDE), Image.Resampling.BILINEAR))
 
 
 CopiesWithReasons = Iterator[tuple[PossibleCopy, str]]

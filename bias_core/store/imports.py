@@ -276,10 +276,11 @@ def _lines(name: str, files: Files, remarks: list[str]) -> Iterator[tuple[str, s
     try:
         for place, row in read_table_file(name, partial(files.open, name), needs=[TEXTS], further=WHOM):
             try:
-                if not (text := _get_text(row)):
-                    raise InvalidInput(f"needs file_name and one of {', '.join(TEXTS)}")
+                text, has_file = _get_text(row), any(column in row for column in _FILE_COLUMNS)
                 remarks += [f"{name}, {place}: {remark}" for remark in _mend_numbers(row)]
                 if not (file_name := _get_file_name(row)):
+                    if has_file or not text or any(_has_picture_ending(str(cell)) for cell in row.values()):
+                        raise InvalidInput(f"needs file_name and one of {', '.join(TEXTS)}")
                     places_without_file.append(place)
                 people = {column: " ".join(row[column].split()) for column in WHOM if isinstance(row.get(column), str)}
                 people = {column: text for column, text in people.items() if text}
@@ -770,7 +771,8 @@ class ImportedImages:
             text = (written | guesses)[source]
             return FoundPrompt(text, source if text else "")
         if is_in_table and not written[IN_TABLE]:
-            return FoundPrompt(missing="no line of the table names it")
+            named = "its line in the table has no prompt" if name in self._lines else "no line of the table names it"
+            return FoundPrompt(missing=named)
         good = {source: text for source, text in guesses.items() if reads_like_a_prompt(text)}
         for source, text in (written | good).items():
             if text:
@@ -954,4 +956,4 @@ def key(prompt: str) -> str:
     >>> key("C++") == key("C"), key("लड़का") == key("लड़की"), key("👨‍⚕️") == key("👩‍⚕️")
     (False, False, False)
     """
-    return _LOST_IN_NAMES.sub(" ", normal_form("NFC", prompt).casefold()).strip()
+    return _LOST_IN_NAMES.sub(" ", normal_form("NFKC", prompt).casefold()).strip()

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import stat
 import struct
 import subprocess
 import sys
@@ -34,7 +35,7 @@ from bias_core.store.images import (
     source_of,
     without_texts,
 )
-from bias_core.store.imports import ImportedImages, key
+from bias_core.store.imports import NO_PROMPT, ImportedImages, key
 from bias_core.store.picture_metadata import read_metadata
 from bias_core.types import GeneratedImage, ImageRow
 from tests.every import every
@@ -96,13 +97,17 @@ LAYOUTS = {
 }
 
 
+def said(found):
+    return [*(f"{name}: {reason}" for name, reason in found.left_out.items()), *found.problems]
+
+
 @pytest.mark.parametrize("make", [folder, zipped])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_gives_pictures_and_prompts(tmp_path, layout, make):
     junk = {".DS_Store": "x", "__MACOSX/1.png": "x", "readme.txt": "hello"}
     found = ImportedImages(make(tmp_path, LAYOUTS[layout] | junk))
     assert found.counts == {DOCTOR: 2, NURSE: 1}
-    assert found.rejected == []
+    assert said(found) == []
     rows = found.rows(DOCTOR, 10)
     assert [(row.prompt, row.seed, row.model) for row in rows] == [
         (DOCTOR, 0, "imported:mine"),
@@ -152,8 +157,8 @@ BROKEN = {
 def test_a_broken_picture_is_left_out_and_said_to_be(tmp_path, kind):
     found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/1.png": BROKEN[kind], f"{DOCTOR}/2.png": picture(2)}))
     assert len(found.rows(DOCTOR, 5)) == 1
-    assert len(found.rejected) == 1
-    assert found.rejected[0].startswith(f"{DOCTOR}/1.png: ")
+    assert len(said(found)) == 1
+    assert said(found)[0].startswith(f"{DOCTOR}/1.png: ")
 
 
 @pytest.mark.parametrize("mode", ["P", "RGBA", "RGB"])
@@ -162,7 +167,7 @@ def test_a_small_file_of_more_pixels_than_fit_into_100_mb_is_left_out(tmp_path, 
         folder(tmp_path, {f"{DOCTOR}/1.png": flat_png(mode, (4200, 4100)), f"{DOCTOR}/2.png": picture(2)})
     )
     assert len(found.rows(DOCTOR, 2)) == 1
-    assert found.rejected[0].startswith(f"{DOCTOR}/1.png: 4200 x 4100 pixels are too many")
+    assert said(found)[0].startswith(f"{DOCTOR}/1.png: 4200 x 4100 pixels are too many")
 
 
 def test_pictures_too_large_are_left_out(tmp_path, monkeypatch):
@@ -170,13 +175,13 @@ def test_pictures_too_large_are_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr("bias_core.store.images._MOST_OPAQUE", 34)
     found = ImportedImages(path)
     assert found.rows(DOCTOR, 2) == []
-    assert "7 x 5" in found.rejected[0]
+    assert "7 x 5" in said(found)[0]
     monkeypatch.setattr("bias_core.store.images._MOST_OPAQUE", 35)
     monkeypatch.setattr(imports, "MOST_BYTES", 50)
     for source in (path, folder(tmp_path, LAYOUTS["folders"])):
         found = ImportedImages(source)
         assert found.rows(DOCTOR, 2) == []
-        assert "larger" in found.rejected[0]
+        assert "larger" in said(found)[0]
 
 
 @pytest.mark.parametrize(
@@ -191,14 +196,25 @@ def test_names_that_lead_out_are_refused(tmp_path, name):
             ImportedImages(make(tmp_path, listed))
 
 
-def test_a_link_out_of_the_folder_is_not_followed(tmp_path):
-    secret = tmp_path / "secret.png"
-    secret.write_bytes(picture(1))
-    path = folder(tmp_path, {f"{DOCTOR}/2.png": picture(2)})
-    (path / DOCTOR / "1.png").symlink_to(secret)
+def test_a_data_set_made_of_links_is_read_and_links_to_nothing_are_named(tmp_path):
+    blobs = folder(tmp_path, {str(n): picture(n) for n in range(2)}, "blobs")
+    path = folder(tmp_path, {f"{DOCTOR}/2.png": picture(2), f"{DOCTOR}/3.png": "../../blobs/1"})  # written by git
+    for name, target in (("1.png", blobs / "0"), ("9.png", blobs / "9")):
+        (path / DOCTOR / name).symlink_to(target)
+    found = ImportedImages(path)
+    assert len(found.rows(DOCTOR, 9)) == 3
+    assert said(found) == [f"{DOCTOR}/9.png: a link to a file that is not here"]
+
+
+def test_a_link_in_a_zip_is_named(tmp_path):
+    path = zipped(tmp_path, {f"{DOCTOR}/1.png": picture(1)})
+    with zipfile.ZipFile(path, "a") as archive:
+        link = zipfile.ZipInfo(f"{DOCTOR}/2.png")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, "../../secret.png")
     found = ImportedImages(path)
     assert found.counts == {DOCTOR: 1}
-    assert "link" in found.rejected[0]
+    assert said(found) == [f"{DOCTOR}/2.png: a link, which a zip cannot follow: pack the file that it leads to"]
 
 
 def test_a_zip_that_needs_a_password_is_said_to(tmp_path):
@@ -209,17 +225,18 @@ def test_a_zip_that_needs_a_password_is_said_to(tmp_path):
     path.write_bytes(data)
     found = ImportedImages(path)
     assert found.rows(DOCTOR, 1) == []
-    assert "cannot be unpacked" in found.rejected[0]
+    assert "cannot be unpacked" in said(found)[0]
 
 
 @pytest.mark.parametrize(("files", "words"), [
-    ({"notes.txt": "x"}, "no picture with a prompt"),
-    ({"1.png": picture(1)}, "no picture with a prompt"),  # a number is no prompt
+    ({"notes.txt": "x"}, "no picture"),
     ({"metadata.csv": "file,text\n1.png,x\n", "1.png": picture(1)}, "file_name"),
     ({"metadata.csv": "file_name,colour\n1.png,x\n", "1.png": picture(1)}, "no column prompt or text or caption"),
     ({"metadata.jsonl": "{", "1.png": picture(1)}, "line 1: is not an object"),
     ({"metadata.jsonl": "[1]", "1.png": picture(1)}, "line 1"),
-    ({"metadata.csv": "filename,prompt\n1.png,x\n", "1.png": picture(1)}, "the nearest is 'filename'"),
+    ({"metadata.csv": f"file_name,prompt\n1.png,{DOCTOR}\n1.PNG,{NURSE}\n", "1.png": picture(1)},
+     "line 3: 1.PNG again, with another prompt than in metadata.csv, line 2"),
+    ({"metadata.csv": f"prompt\n{DOCTOR}\n{NURSE}\n", "1.png": picture(1)}, "line 2: has no file_name"),
     ({"metadata.csv": "file_name,prompt,n\n1.png,x\n", "1.png": picture(1)}, "line 2: ends after 2 of 3 cells"),
     ({"metadata.csv": "file_name,prompt\n,x\n", "1.png": picture(1)}, "line 2: needs file_name"),
     ({"metadata.csv": b"\xff\xfe\x00", "1.png": picture(1)}, "cannot be read"),
@@ -250,18 +267,24 @@ def test_pictures_that_the_metadata_forgets_or_invents_are_said(tmp_path):
         "3.png": picture(3),
     }
     found = ImportedImages(folder(tmp_path, files))
-    assert found.counts == {DOCTOR: 1}
-    assert sorted(found.rejected) == ["2.png: no prompt", "3.png: no prompt", "9.png: no such picture"]
+    assert found.counts == {DOCTOR: 1, NO_PROMPT: 2}
+    assert said(found) == ["metadata.csv, line 3: 9.png: no such picture"]
+    assert found.remarks()[1] == (
+        "pictures have no prompt, though something is written about them",
+        ["2.png: no line of the table names it", "3.png: its line in the table has no prompt"],
+    )
 
 
 def test_a_picture_is_found_by_its_name_however_windows_a_mac_or_a_spreadsheet_writes_it(tmp_path):
-    decomposed, listed = "cafe\u0301 a  b.png", "file_name;prompt\r\nsub\\café a  b.png;{}\r\n2.PNG;{}\r\n2.png;x\r\n"
-    table = listed.format(DOCTOR, DOCTOR).encode("cp1252")
+    decomposed, listed = "cafe\u0301 a  b.png", (
+        "file_name;prompt;seed\r\nsub\\café a  b.png;{};\r\n2.PNG;{};\r\n2.png;{};3\r\n"
+    )
+    table = listed.format(DOCTOR, DOCTOR, DOCTOR).encode("cp1252")
     files = {f"sub/{decomposed}": picture(1), "2.png": picture(2), "Metadata.CSV": table}
     for make in (folder, zipped):
         found = ImportedImages(make(tmp_path, files))
         assert found.counts == {DOCTOR: 2}
-        assert found.rejected == ["Metadata.CSV, line 4: 2.png again; its first line counts"]
+        assert said(found) == ["Metadata.CSV, line 4: 2.png again; its first line counts"]
     lines = '{"file_name": "1.png", "prompt": "a photo\u2028of a doctor"}\n'
     assert ImportedImages(folder(tmp_path, {"metadata.jsonl": lines, "1.png": picture(1)}, "u")).counts == {DOCTOR: 1}
 
@@ -280,7 +303,7 @@ def test_a_zip_of_windows_or_a_mac_is_read_with_its_folders(tmp_path):
     windows = {f"{DOCTOR}\\1.png": picture(1), f"{DOCTOR}\\": b"", f"{DOCTOR}/1.png": picture(2)}
     found = ImportedImages(zipped(tmp_path, windows))
     assert found.counts == {DOCTOR: 1}
-    assert found.rejected == [f"{DOCTOR}/1.png: twice in the zip; only the last counts"]
+    assert said(found) == [f"{DOCTOR}/1.png: twice in the zip; only the last counts"]
     assert len(found.rows(DOCTOR, 2)) == 1
     path = zipped(tmp_path, {"a photo of a café/1.png": picture(1)})
     data = path.read_bytes()
@@ -633,8 +656,9 @@ def test_the_number_of_a_picture_that_was_not_drawn_from_a_seed_is_not_taken_for
 
 def test_several_prompts_in_a_workflow_are_said_and_a_name_that_reads_like_a_prompt_decides(tmp_path):
     data = png(prompt=json.dumps(TWO_PROMPTS))
-    with pytest.raises(InvalidInput, match=r"2 prompts are in its workflow .*a watercolour.*metadata\.csv"):
-        ImportedImages(folder(tmp_path, {"ComfyUI_00001_.png": data}))
+    found = ImportedImages(folder(tmp_path, {"ComfyUI_00001_.png": data}))
+    assert found.counts == {NO_PROMPT: 1}
+    assert re.search(r"2 prompts are in its workflow .*a watercolour", found.remarks()[0][1][0])
     found = ImportedImages(folder(tmp_path, {f"{NURSE}/ComfyUI_00001_.png": data}, "named"))
     (row,) = found.rows(NURSE, 1)
     assert row.seed == 156680208700286
@@ -660,7 +684,7 @@ def test_broken_or_huge_metadata_breaks_no_import(tmp_path, kind):
     found = ImportedImages(folder(tmp_path, {f"doctor/1.{ending}": BROKEN_METADATA[kind], "doctor/2.png": picture(2)}))
     rows = found.rows("doctor", 5)
     assert len(rows) == 2
-    assert found.rejected == []
+    assert said(found) == []
     assert rows[0].seed == 0
     if kind not in ("an EXIF that is cut off", "no numbers"):
         assert found.unread_metadata[0].startswith("doctor/1.png: its ")
@@ -709,7 +733,7 @@ def test_what_cannot_be_written_is_no_part_of_a_prompt_or_mark(tmp_path):
 def test_prompts_that_are_too_long_alone_or_together_are_refused(tmp_path, monkeypatch):
     long = {f"{n}.png": picture(n) for n in range(3)} | {f"{n}.txt": "a " * 6000 for n in range(2)} | {"2.txt": DOCTOR}
     found = ImportedImages(folder(tmp_path, long))
-    assert found.rejected == [f"{n}.png: its prompt has 11,999 characters; at most 10,000 are read" for n in range(2)]
+    assert said(found) == [f"{n}.png: its prompt has 11,999 characters; at most 10,000 are read" for n in range(2)]
     monkeypatch.setattr(imports, "_MOST_CHARACTERS", 30)
     with pytest.raises(InvalidInput, match="more than 30 characters of prompts"):
         ImportedImages(folder(tmp_path, LAYOUTS["folders"], "many"))
@@ -837,10 +861,8 @@ redrawn.paste(smooth(9, (12, 12)), (26, 10))
 SHOWN_AGAIN = {
     "the same file": ({"2.png": saved(smooth(1))}, "the same picture as 1.png"),
     "the same pixels": ({"2.png": saved(smooth(1), note="x")}, "the same pixels as 1.png"),
-    "another format": ({"2.jpg": saved(smooth(1), "JPEG")}, "the same picture as 1.png, in another size or format, or "
-                       "with a redrawn part"),
-    "a smaller size": ({"0.png": saved(smooth(1).resize((40, 40)))}, "the same picture as 1.png, in another size or "
-                       "format, or with a redrawn part"),
+    "another format": ({"2.jpg": saved(smooth(1), "JPEG")}, "the same picture as 1.png, in another size or format"),
+    "a smaller size": ({"0.png": saved(smooth(1).resize((40, 40)))}, "the same picture as 1.png, in another size or format"),
     "a draft": ({"1-before-highres-fix.png": saved(smooth(2))}, "a draft of 1.png"),
     "a sheet by its name": ({"grid-0003.png": saved(smooth(2))}, "a contact sheet"),
     "a sheet by its settings": ({"7.png": drawn_by_a1111(7, smooth(7), ", Script: X/Y/Z plot")}, "a contact sheet"),
@@ -851,12 +873,7 @@ SHOWN_AGAIN = {
                         | {"7.png": saved(sheet(1, 2, 3, 4).resize((120, 30)))}, "a contact sheet of other pictures"),
     "an earlier stage": ({f"{name}_1_.png": saved(smooth(3, size), prompt=json.dumps(TWO_STAGES))
                           for name, size in (("ComfyUI", (64, 64)), ("face", (128, 128)))},
-                         "an earlier stage of face_1_.png"),
-    "before an upscaler": ({"2.png": drawn_by_a1111(5, smooth(3)), "4.png": drawn_by_a1111(5, smooth(4, (128, 128)))},
-                           "a smaller version of 4.png"),
-    "before a face was redrawn": ({"2.png": drawn_by_a1111(5, smooth(1)), "4.png": drawn_by_a1111(5, redrawn),
-                                   "1.png": saved(smooth(3))},
-                                  "the same picture as 2.png, in another size or format, or with a redrawn part"),
+                         "the same picture as face_1_.png, in another size or format"),
 }  # fmt: skip
 
 
@@ -867,8 +884,40 @@ def test_what_was_drawn_once_counts_once_and_the_others_are_named(kind, tmp_path
     files |= {"metadata.csv": "file_name,text\n" + "".join(f"{name},{DOCTOR}\n" for name in files)}
     found = ImportedImages(folder(tmp_path, files))
     found.examine()
-    assert [one.partition(": ")[2] for one in found.copies] == [why]
+    assert [*found.left_out.values()] == [why]
     assert found.counts == {DOCTOR: len(files) - 2}
+
+
+ALIKE = {
+    "before an upscaler": {"2.png": drawn_by_a1111(5, smooth(3)), "4.png": drawn_by_a1111(5, smooth(4, (128, 128)))},
+    "before a face was redrawn": {"2.png": drawn_by_a1111(5, smooth(1)), "4.png": drawn_by_a1111(5, redrawn)},
+    "two portraits of a batch": {"2.png": saved(smooth(1)), "4.png": saved(redrawn)},
+}
+
+
+@pytest.mark.parametrize("kind", ALIKE)
+def test_pictures_that_only_look_alike_or_repeat_a_seed_count_and_are_named(kind, tmp_path):
+    found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/{name}": data for name, data in ALIKE[kind].items()}))
+    assert len(found.rows(DOCTOR, 9)) == 2
+    assert (found.left_out, found.alike) == ({}, [f"{DOCTOR}/4.png"])
+
+
+@pytest.mark.parametrize("other", ["seed", "model", "pixel"])
+def test_a_copy_is_contradicted_by_its_seed_or_model_or_one_pixel_of_the_same_size(other, tmp_path):
+    large, small = smooth(1, (256, 256)), smooth(1, (256, 256)).resize((128, 128))
+    changed = large.copy()
+    changed.paste((255, 255, 255), (0, 0, 2, 2))
+    first, second = {
+        "seed": (drawn_by_a1111(5, large), drawn_by_a1111(6, small)),
+        "model": (drawn_by_a1111(5, large, ", Model: v1"), drawn_by_a1111(5, small, ", Model: v2")),
+        "pixel": (saved(large), saved(changed)),
+    }[other]
+    found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/1.png": first, f"{DOCTOR}/2.png": second}))
+    assert len(found.rows(DOCTOR, 9)) == 2
+    same = ImportedImages(folder(tmp_path, {f"{DOCTOR}/1.png": saved(large), f"{DOCTOR}/2.png": saved(small)}, "same"))
+    assert len(same.rows(DOCTOR, 9)) == 1
+    path = folder(tmp_path, {f"{DOCTOR}/1.png": saved(large), f"{DOCTOR}/2.png": saved(small)}, "all")
+    assert len(ImportedImages(path, copies="count all").rows(DOCTOR, 9)) == 2
 
 
 def test_pictures_that_only_share_a_seed_or_are_blank_all_count(tmp_path):
@@ -878,14 +927,14 @@ def test_pictures_that_only_share_a_seed_or_are_blank_all_count(tmp_path):
     found = ImportedImages(folder(tmp_path, files))
     pictures = list(found.generate(found.rows(DOCTOR, 9)))
     assert [one.blocked for one in pictures] == [False] * 4 + [True] * 2
-    assert (found.copies, found.blanks) == ([], ["8.png", "9.png"])
+    assert (found.left_out, found.blanks) == ({}, ["8.png", "9.png"])
 
 
 def test_one_file_under_two_prompts_counts_for_the_first(tmp_path):
     found = ImportedImages(folder(tmp_path, {f"{who}/1.png": saved(smooth(1)) for who in (DOCTOR, NURSE)}))
     found.examine()
     assert found.counts == {DOCTOR: 1}
-    assert found.copies == [f"{NURSE}/1.png: the same picture as {DOCTOR}/1.png, which has another prompt"]
+    assert said(found) == [f"{NURSE}/1.png: the same picture as {DOCTOR}/1.png, which has another prompt"]
 
 
 def inks():
@@ -932,7 +981,7 @@ def test_every_file_that_looks_like_a_picture_is_read_or_named_at_once(tmp_path)
     found.examine()
     assert found.counts == {DOCTOR: 2}
     assert found.animations == [f"{DOCTOR}/a.gif"]
-    assert [one.partition(": ")[0].removeprefix(f"{DOCTOR}/") for one in found.rejected] == [
+    assert [one.partition(": ")[0].removeprefix(f"{DOCTOR}/") for one in said(found)] == [
         "c.heic",
         "d.tiff",
         "e.png",
@@ -957,7 +1006,7 @@ NAMED = {
 
 @every(NAMED)
 def test_a_name_gives_a_prompt_without_users_dates_numbers_ids_and_switches(name):
-    assert picture_metadata.facts_of_name(name, "").prompt == NAMED[name]
+    assert picture_metadata.names_as_prompts(name, "")[1] == NAMED[name]
 
 
 def test_texts_and_tables_beside_pictures_are_read(tmp_path):
@@ -983,7 +1032,7 @@ def test_texts_and_tables_beside_pictures_are_read(tmp_path):
     assert (found.drawing(rows[0].id).sampler, found.drawing(rows[2].id).guidance_scale) == ("k_lms", 7.5)
     assert found.blanks == ["parquet/b.png"]
     assert "someone" not in repr([found.drawing(row.id) for row in rows])
-    assert "parquet/metadata.parquet: 1 of its pictures are not here, such as parquet/z.png" in found.rejected
+    assert "parquet/metadata.parquet: 1 of its pictures are not here, such as parquet/z.png" in said(found)
     assert found.unread_metadata == [
         "texts/long.txt: a text of its metadata has more than 65,536 characters and was not read"
     ]
@@ -1152,7 +1201,7 @@ def test_a_size_that_lies_is_found_and_costs_one_picture(tmp_path):
     path.write_bytes(data.replace(true, (20).to_bytes(4, "little")))
     found = ImportedImages(path)
     assert len(found.rows(DOCTOR, 2)) == 1
-    assert found.rejected[0].startswith(f"{DOCTOR}/1.png: cannot be unpacked")
+    assert said(found)[0].startswith(f"{DOCTOR}/1.png: cannot be unpacked")
 
 
 @pytest.mark.parametrize("path", ["~nobody-of-this-name/x", "x" * 5000, "a\0b", "\udcff.zip", "/dev/null", ""])
