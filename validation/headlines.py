@@ -140,13 +140,11 @@ def summary_table(folder: Path, trials: Sequence[Trial], model: str, *, confiden
         )
     claims = decide_claims(shares_false, confidence=confidence)
     decided = [claim_columns(share, claim) for share, claim in zip(shares_false, claims, strict=True)]
-    names = {"clear": NOT_AS_EXPECTED}
-    return pd.DataFrame(
-        [
-            row | {names.get(name, name): value for name, value in of.items()}
-            for row, of in zip(rows, decided, strict=True)
-        ]
-    )
+    frame = pd.DataFrame([row | of for row, of in zip(rows, decided, strict=True)])
+    frame = frame.rename(columns={"clear": NOT_AS_EXPECTED})
+    for name in (NOT_AS_EXPECTED, "false claims") if len(frame) else ():  # beside the share of claims
+        frame.insert([*frame].index(f"{FAIR}: runs") + 1, name, frame.pop(name))
+    return frame
 
 
 def headline_claims_falsely(
