@@ -378,6 +378,11 @@ class PictureLook:
         return sum(prompt.n for prompt in self.prompts)
 
     @property
+    def counts(self) -> dict[str, int]:
+        """Return the number of pictures of each prompt."""
+        return {summary.prompt: summary.n for summary in self.prompts}
+
+    @property
     def left_out_lines(self) -> list[str]:
         """Return the pictures that are left out, each with its reason."""
         return [f"{name}: {reason}" for name, reason in self.left_out.items()]
@@ -914,9 +919,9 @@ def with_table(path: Path, target: Path, table: Path) -> None:
                 rows.setdefault((folder / file_name).as_posix(), row)
     matches, n_found = _Matches(files.names, PurePosixPath()), 0
     for _, row in read_table_file(table.name, lambda: table.open("rb"), needs=[TEXTS], further=WHOM):
-        name, reason = matches.find(_get_file_name(row))
-        if not reason:
-            rows[name], n_found = {**rows.get(name, {}), **dict.fromkeys(TEXTS), "prompt": _get_text(row)}, n_found + 1
+        name, reason = matches.find(file_name := _get_file_name(row))
+        name, n_found = name or file_name, n_found + (not reason)  # a line without picture is named when it is read
+        rows[name] = {**rows.get(name, {}), **dict.fromkeys(TEXTS), "prompt": _get_text(row)}
     if not n_found:
         raise InvalidInput(f"{table.name} names no picture of {path.name}: it needs the columns file_name and prompt")
     lines = [{**row, "file_name": name} for name, row in rows.items()]

@@ -276,8 +276,9 @@ def test_pictures_that_the_metadata_forgets_or_invents_are_said(tmp_path):
 
 
 def test_a_picture_is_found_by_its_name_however_windows_a_mac_or_a_spreadsheet_writes_it(tmp_path):
-    decomposed, listed = "cafe\u0301 a  b.png", (
-        "file_name;prompt;seed\r\nsub\\café a  b.png;{};\r\n2.PNG;{};\r\n2.png;{};3\r\n"
+    decomposed, listed = (
+        "cafe\u0301 a  b.png",
+        ("file_name;prompt;seed\r\nsub\\café a  b.png;{};\r\n2.PNG;{};\r\n2.png;{};3\r\n"),
     )
     table = listed.format(DOCTOR, DOCTOR, DOCTOR).encode("cp1252")
     files = {f"sub/{decomposed}": picture(1), "2.png": picture(2), "Metadata.CSV": table}
@@ -981,11 +982,7 @@ def test_every_file_that_looks_like_a_picture_is_read_or_named_at_once(tmp_path)
     found.examine()
     assert found.counts == {DOCTOR: 2}
     assert found.animations == [f"{DOCTOR}/a.gif"]
-    assert [one.partition(": ")[0].removeprefix(f"{DOCTOR}/") for one in said(found)] == [
-        "c.heic",
-        "d.tiff",
-        "e.png",
-    ]
+    assert [one.partition(": ")[0].removeprefix(f"{DOCTOR}/") for one in said(found)] == ["c.heic", "d.tiff", "e.png"]
     with pytest.raises(InvalidInput, match=r"no picture of broken can be used: x y z/1\.png: cannot be read"):
         ImportedImages(folder(tmp_path, {"x y z/1.png": saved(smooth(4))[:900]}, "broken")).examine()
 

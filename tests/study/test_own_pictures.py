@@ -173,7 +173,7 @@ def test_pictures_of_a_concept_are_found_by_its_prompt(services, path):
 
 
 def test_the_studies_that_fit_are_told(path):
-    found = look_through(path)
+    found = look_through(path).look
     assert found.counts == {DARK: 12, LIGHT: 7, "a red door": 1}
     fits = {fit.design.name: fit for fit in fits_of(found.counts)}
     assert fits["explore"].n_found == fits["tbyb-dataset"].n_found == 20
@@ -189,7 +189,7 @@ def test_a_study_that_asks_for_these_prompts_says_how_many(services, tmp_path):
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
     drawn = complete(run_study(find_design("t2iat-tests"), settings, services))
     path = write_zip(pictures_of(drawn), tmp_path / "drawn.zip")
-    fits = {fit.design.name: fit for fit in fits_of(look_through(path).counts)}
+    fits = {fit.design.name: fit for fit in fits_of(look_through(path).look.counts)}
     assert fits["t2iat-tests"].n_found >= drawn.n_images
 
 
@@ -266,11 +266,12 @@ def test_pictures_of_another_study_are_refused_with_both_sides_prompts(drawn, mo
 
 def test_pictures_that_nobody_asks_for_are_said(drawn):
     _, path = drawn
-    rows = ImportedRows.build(str(path))
+    rows = ImportedRows.build(StudySettings(images=str(path)))
     prompt, count = next(iter(rows.source.counts.items()))
     total = sum(rows.source.counts.values())
     notes = rows.notes([Shot(prompt=prompt.upper(), n=count - 1, group="x")])
-    assert notes[0].startswith(f"{total - count + 1:,} pictures are more than this study asks for: ")
+    assert notes[0] == "Prompts come from a table."
+    assert notes[1].startswith(f"{total - count + 1:,} pictures are more than this study asks for: ")
     assert len(rows.of(Shot(prompt=prompt, n=count - 1, group="x"))) == count - 1
 
 
@@ -318,7 +319,7 @@ def test_six_pictures_of_one_colour_each_end_in_one_sentence_in_every_study(tmp_
 
 
 def units(path):
-    rows = ImportedRows.build(str(path))
+    rows = ImportedRows.build(StudySettings(images=str(path)))
     shots = [Shot(prompt=f"a photo of a {who}", n=9, group="x") for who in ("doctor", "nurse")]
     unit_of = rows.unit_of(shots)
     return [f"{place}:{unit_of(k, row)}" for place, shot in enumerate(shots) for k, row in enumerate(rows.of(shot))]
@@ -353,7 +354,7 @@ def test_every_further_text_that_shaped_a_picture_stands_in_the_report(tmp_path)
         text = f"a photo of a doctor\nSteps: 20, Sampler: Euler a, CFG scale: 7, Seed: {seed}"
         info.add_text("parameters", f'{text}, ADetailer prompt: "a male face, detailed"')
         draw_scene(_portrait(Random(seed), skin=5), 32).save(tmp_path / f"{seed}.png", pnginfo=info)
-    rows = ImportedRows.build(str(tmp_path))
+    rows = ImportedRows.build(StudySettings(images=str(tmp_path)))
     assert rows.notes(rows.shots(1.0, 0))[-1] == (
         "2 of 2 pictures record further influences than their prompt: ADetailer prompt “a male face, detailed”."
     )
@@ -426,7 +427,7 @@ def test_questions_of_ones_own_and_associations_take_every_picture(readerless, t
 
 
 def test_a_run_of_single_people_has_no_pairs_and_one_that_names_nobody_may_be_asked_anything(readerless, tmp_path):
-    report = kept(readerless, imagefolder(tmp_path / "mine", [{"prompt": "x", "identity": "nurse"}] * 2))
+    report = kept(readerless, imagefolder(tmp_path / "mine", [{"prompt": "x", "identity": "nurse"} for _ in range(2)]))
     assert kind_of(report) == "own"  # it may be of anything: nothing is assumed
     assert candidates(report, "pst_single")[0].identities == {"single": "nurse"}
     with pytest.raises(InvalidInput, match="no stored picture of two people: ask something else, or choose"):

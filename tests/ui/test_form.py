@@ -33,7 +33,16 @@ from bias_core.study.types import Arm, StudySettings, check_arms
 from bias_core.types import Attribute
 from bias_core.ui.links import Link, address_of, notice_html, query_of, read_link
 from bias_core.ui.model_menu import HINT, attribute_rows, encoder_choices, model_choices, model_hint, read_table
-from bias_core.ui.study.form import FORM, PRESETS, added, arms_html, option_updates, read_settings, suited_to
+from bias_core.ui.study.form import (
+    FORM,
+    OF_PICTURES,
+    PRESETS,
+    added,
+    arms_html,
+    option_updates,
+    read_settings,
+    suited_to,
+)
 from bias_core.ui.study.pictures import MOST_SHOWN, Look
 from bias_core.ui.study.study_tab import StudyTab
 from bias_core.ui.visitor import Visitor
@@ -467,7 +476,7 @@ def test_what_is_written_of_an_arm_is_read_as_its_settings_each_of_which_has_a_f
     photographs = SimpleNamespace(name="sd-turbo")
     assert "By default," in arms.on_model(photographs)
     html = str(objects.arms.fields.value)
-    assert all(f'name="{name}"' in html for name in settings_of(Arm) if name != "images")
+    assert all(f'name="{name}"' in html for name in settings_of(Arm) if name not in OF_PICTURES)
     assert '<option value="fair">No planted bias: the same rates for every concept</option>' in html
 
 

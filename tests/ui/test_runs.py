@@ -24,7 +24,7 @@ from bias_core.study.types import Arm, StudySettings
 from bias_core.ui.runs.compare import sides_of
 from bias_core.ui.runs.tab import RunsTab, runs_html
 from bias_core.ui.study.comparison import seeds_in_two
-from bias_core.ui.study.own_pictures import NOT_YET, arrived_html, look_through
+from bias_core.ui.study.own_pictures import arrived_html, look_through
 from bias_core.ui.visitor import Visitor, on_arrive
 from bias_core.world.scene import draw_scene
 from tests import shared
@@ -184,18 +184,26 @@ def test_pictures_without_prompts_are_shown_and_get_one_prompt_or_those_of_a_tab
             numbers.writestr(f"{i:04}.png", source.read(name))
     seen = brought(tab, tmp_path / "numbers.zip")
     arrived = seen[own.arrived]
-    assert "3 pictures without prompts" in seen[own.found]
-    assert seen[own.images] == NOT_YET
-    assert not seen[tab.parts["run"]]["visible"]
+    assert "3 pictures of 1 prompt" in seen[own.found]
+    assert "without a prompt" in seen[own.found]
+    assert seen[own.images] == arrived.choice  # whatever needs no prompt is measured
     assert seen[own.fold]["open"]
-    told = own.on_correct(visitor, arrived, "a  photo of a nurse", None)
-    assert told[own.arrived].counts == {"a photo of a nurse": 3}
-    table = tmp_path / "own.csv"
+
+    assert own.on_correct(arrived, "one for all", " ", "count once", "together") == {
+        own.prompt: gr.update(visible=True)
+    }
+    told = own.on_correct(arrived, "one for all", "a  photo of a nurse", "count once", "together")
+    assert told[own.arrived].look.counts == {"a photo of a nurse": 3}
+    assert told[own.arrived].choice.prompts_from == "one for all: a photo of a nurse"
+    assert told[own.prompts_from] == "one for all"
+    told = own.on_correct(told[own.arrived], "folder", "", "count all", "together")
+    assert told[own.arrived].look.counts == {"without a prompt": 3}
+    table = tmp_path / "table.csv"
     table.write_text("file_name,prompt\n0001.png,a photo of a cook\nnone.png,x\n")
-    told = own.on_correct(visitor, told[own.arrived], "", str(table))
-    assert told[own.arrived].counts == {"a photo of a nurse": 2, "a photo of a cook": 1}
-    assert "none.png: no such picture" in told[own.found]
-    assert "type a prompt" in own.on_correct(visitor, arrived, " ", None)[own.status]
+    told = own.on_table(visitor, told[own.arrived], str(table))
+    assert told[own.arrived].look.counts == {"without a prompt": 2, "a photo of a cook": 1}
+    table.write_text("file_name,prompt\nnone.png,x\n")
+    assert "names no picture" in own.on_table(visitor, told[own.arrived], str(table))[own.status]
 
 
 def test_a_form_with_own_pictures_runs_them_and_not_the_model(tab, visitor, tmp_path):

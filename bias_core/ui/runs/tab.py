@@ -292,7 +292,7 @@ class RunsTab(StudyTab):
         shown = {parts[name]: gr.update(visible=is_usable) for name in _WITH_PICTURES}
         if arrived is None or not is_usable:
             return {parts["fits"]: "", **shown}
-        fits = fits_of({summary.prompt: summary.n for summary in arrived.look.prompts})
+        fits = fits_of(arrived.look.counts)
         choices = [(f"{fit.design.title} ({fit.n_found:,} pictures)", fit.design.name) for fit in fits if fit.n_found]
         menu = gr.update(choices=choices, value=choices[0][1])
         return {parts["fits"]: render("fits", fits=fits), parts["what"]: menu, **shown}

@@ -95,7 +95,7 @@ class ArmsForm:
                 "name": name, "label": one.label, "hint": _HINTS.get(name, _AS_ABOVE), "menu": menus.get(name),
                 "choices": () if name in menus else list(filter(None, one.choices)), "wide": name in _WIDE,
             }
-            for name, one in _FIELDS.items() if name not in _OF_PICTURES
+            for name, one in _FIELDS.items() if name not in OF_PICTURES
         ]  # fmt: skip
         return render("arm_fields", key=key, fields=fields)
 
@@ -210,7 +210,8 @@ LINKED = tuple(key for key in FIELDS if key == "study" or FORM[key].may_be_linke
 _DRAWING = ("model", "condition")
 _READING = ("seed", "confidence", "encoder", "further_encoders", "judge", "force")
 _FILES = ("images", "labels")
-_OF_PICTURES = ("images", "prompts_from", "drawn_with")  # settings of an arm of own pictures
+OF_PICTURES = ("images", "prompts_from", "drawn_with")
+"""Settings of an arm of own pictures."""
 _SAMPLING = tuple(key for key in FORM if key not in {"percent", *_DRAWING, *_READING, *_FILES})
 REMEMBERED = ("model", "condition", "encoder")
 _SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret

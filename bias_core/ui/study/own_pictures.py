@@ -18,6 +18,7 @@ from bias_core.store.imports import (
     PROMPT_SOURCES,
     ImportedImages,
     PictureLook,
+    read_prompts_from,
     with_table,
 )
 from bias_core.study.documents import small_uri
@@ -74,8 +75,9 @@ class Arrived:
         return Path(self.choice.images)
 
 
-def look_through(path: Path, choice: PictureChoice) -> Arrived:
+def look_through(path: Path, choice: PictureChoice | None = None) -> Arrived:
     """Read every picture of a folder or zip; InvalidInput if it is damaged, unsafe or too large, or has no picture."""
+    choice = choice or PictureChoice(images=str(path))
     source = ImportedImages(path, prompts_from=choice.prompts_from, copies=choice.copies)
     look = source.look()
     shown = [name for summary in look.prompts[:_PROMPTS] for name in summary.names[:_EACH]]
@@ -180,7 +182,7 @@ class OwnPictures:
         arrived.then(None, js=f"() => {{ if ({status}) {status}.textContent = ''; }}", **messages.QUIET)
         return [
             arrived,
-            gr.on(asked, self.on_correct, corrected, shown, **quiet),
+            gr.on(asked, self.on_correct, corrected, shown, trigger_mode="always_last", **quiet),
             self.table.upload(self.on_table, [visitor, self.arrived, self.table], shown, **quiet),
             self.remove.click(lambda: self.show(None), None, shown, **messages.QUIET),
         ]
@@ -190,7 +192,7 @@ class OwnPictures:
         with messages.user_errors() as problem:
             if not path:
                 raise InvalidInput("no file arrived: choose it again")
-            return self.show(look_through(Path(path), PictureChoice(images=path)))
+            return self.show(look_through(Path(path)))
         return self.show(None) | {self.status: messages.error_html(problem.message)}
 
     def on_correct(self, arrived: Arrived | None, source: str, prompt: str, copies: Any, ways: str) -> Updates:
@@ -198,7 +200,7 @@ class OwnPictures:
         with messages.user_errors() as problem:
             if source == _ONE and not prompt.strip():
                 return {self.prompt: gr.update(visible=True)}  # to be typed first
-            source = f"{ONE_FOR_ALL}{prompt}" if source == _ONE else source
+            source = read_prompts_from(f"{ONE_FOR_ALL}{prompt}" if source == _ONE else source)
             choice = replace(
                 present(arrived).choice, prompts_from=source, copies=copies, ways=("each",) if ways == _COMPARED else ()
             )
@@ -216,7 +218,7 @@ class OwnPictures:
                 with_table(path, target, Path(table))
                 sent = uploads.keep(target, path.name, visitor.address)
             path = uploads.hold(str(sent), visitor.key, visitor.uploads)
-            return self.show(look_through(path, PictureChoice(images=str(path))))
+            return self.show(look_through(path))
         return {self.status: messages.error_html(problem.message), self.table: None}
 
     def show(self, arrived: Arrived | None) -> Updates:
