@@ -16,6 +16,7 @@ from bias_core.store.drawing_facts import (
     agreed,
     check_length,
     different,
+    find_loras,
     guidance,
     in_quotes,
     number,
@@ -23,7 +24,6 @@ from bias_core.store.drawing_facts import (
     several_prompts,
     short_name,
     whole,
-    with_networks,
     with_schedule,
     without_networks,
 )
@@ -146,7 +146,10 @@ class _Graph:
             num_inference_steps=agreed(whole(self._setting(sampler, "steps"), MOST_STEPS) for sampler in passes),
             guidance_scale=agreed(self._guidance(sampler) for sampler in passes),
             sampler=agreed(self._sampler(sampler) for sampler in passes) or "",
-            model=with_networks(agreed(self._model(sampler) for sampler in passes), prompts),
+            model=agreed(self._model(sampler) for sampler in passes) or "",
+            loras=tuple(
+                different([*find_loras({}, prompts), *(name for each in passes for name in self._loras(each))])
+            ),
             width=width,
             height=height,
             further=tuple(different([*self._later_texts(passes, first, prompts), *self._pictures(end)])),
@@ -249,6 +252,17 @@ class _Graph:
             for name in ("ckpt_name", "unet_name", "model")
         )
         return next((short_name(name) for name in names if isinstance(name, str)), "")
+
+    def _loras(self, node: str) -> Iterator[str]:
+        """The LoRAs on the way from the model to a sampler."""
+        for loader in self._before(node, lambda one: [*self._model_links(one), *self._lora_links(one)]):
+            if re.search("lora|lycoris|power", self.kinds[loader], re.IGNORECASE):
+                yield from find_loras({name: self._constant(value) if isinstance(value, list) else value
+                                       for name, value in self.inputs[loader].items()})  # fmt: skip
+
+    def _lora_links(self, node: str) -> Iterator[str]:
+        links = (self._link(value) for name, value in self.inputs[node].items() if "lora" in name and "stack" in name)
+        return filter(None, links)
 
     def _model_links(self, node: str) -> Iterator[str]:
         names = ("model", "model1", "base_model", *_PIPES)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from bias_core.errors import InvalidInput
+from bias_core.values import read_json
 
 T = TypeVar("T")
 
@@ -47,13 +48,14 @@ class PictureMetadata:
     is_blanked: bool = False  # a safety checker blurred or blanked it
     workflow: str = field(default="", compare=False)  # digest of the executed graph, which may save several stages
 
-    loras: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
+    loras: tuple[str, ...] = ()  # and other networks that change the model, each "name" or "name:weight"
+    unread: tuple[str, ...] = ()  # metadata that is there and was not read, such as: a hidden text
 
     @property
     def drawn_with(self) -> str:
-        """STUB."""
-        return self.model
+        """What tells two ways of drawing apart: the model, its LoRAs, a start picture; "" if none is known."""
+        start = ["a start picture"] if any("start picture" in text for text in self.further) else []
+        return " + ".join(filter(None, [self.model, *self.loras, *start]))
 
     def merged_with(self, other: "PictureMetadata") -> "PictureMetadata":
         """Fill unknown facts from ``other``."""
@@ -66,7 +68,8 @@ class PictureMetadata:
         """Known facts that the store keeps next to the row: program, model, sampler and so on."""
         names = ("program", "model", "sampler", "seed", "width", "height", "revised_prompt", "digital_source_type")
         record = {name: value for name in names if (value := getattr(self, name)) not in (None, "")}
-        return record | ({"further": list(self.further)} if self.further else {})
+        lists = {"further": list(self.further), "loras": list(self.loras)}
+        return record | {name: texts for name, texts in lists.items() if texts}
 
 
 _COLUMNS = {
@@ -110,7 +113,8 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
         num_inference_steps=first("steps", lambda value: whole(value, MOST_STEPS)),
         guidance_scale=cfg,
         sampler=with_schedule(first("sampler", short_name) or "", first("schedule", short_name) or ""),
-        model=with_networks(first("model", short_name), [text]),
+        model=first("model", short_name) or "",
+        loras=find_loras(table, [text]),
         width=width if height else None,
         height=height if width else None,
         revised_prompt="" if revised == prompt else revised[:10_000],
@@ -188,10 +192,57 @@ def without_networks(text: str) -> str:
     return one_line(plain).strip(" ,") if n_networks else one_line(plain)
 
 
-def with_networks(model: str | None, prompts: Iterable[str]) -> str:
-    """The model's name with the networks that the prompts load."""
-    networks = different(name for prompt in prompts for name in _EXTRA_NETWORK.findall(prompt))
-    return " + ".join(filter(None, [model or "", *networks]))[:LONGEST_NAME]
+def find_loras(table: Mapping[str, Any], prompts: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the LoRAs and similar networks that prompts load, or that a table names under any usual name.
+
+    >>> find_loras({"loras": ["fair"], "loraweights": ["0.8"]}, ["a doctor <lora:old:0.5>"])
+    ('old:0.5', 'fair:0.8')
+    >>> find_loras({"lora_1": {"on": False, "lora": "a"}, "lora_2": {"on": True, "lora": "b.pt", "strength": 1}})
+    ('b:1',)
+    """
+    found = [tuple(name.split(":")[1:3]) for text in prompts for name in _EXTRA_NETWORK.findall(text)]
+    short = {_plain(name): value for name, value in table.items()}
+    for name, value in short.items():
+        if (match := _LORA.fullmatch(name)) and str(short.get(f"switch{match[1]}")).lower() not in _OFF:
+            weight = next((short[key + match[1]] for key in _WEIGHTS if key + match[1] in short), "")
+            found += _loras_in(value, weight)
+    loras: dict[str, str] = {}
+    for name, *weight in found:
+        name = re.sub(r"\.(?:safetensors|ckpt|pt|bin)$", "", one_line(name).rpartition("/")[2].rpartition("\\")[2])
+        if name and name.lower() != "none" and number(strength := "".join(weight[:1]).strip() or "1") != 0:
+            loras.setdefault(name[:LONGEST_NAME], f":{strength[:9]}" if weight and weight[0] else "")
+    return tuple(name + strength for name, strength in loras.items())[:_MOST_FURTHER]
+
+
+_LORA = re.compile(r"(?:use)?(?:lora|lyco|lycoris|hypernetwork)s?(?:name|model|hashes|combined|modelname)?(\d{0,2})")
+_WEIGHTS = ("loraweights", "loraweight", "loraalpha", "strengthmodel", "lorawt", "modelstr", "strength")
+_WEIGHT = re.compile(r"-?\d{0,3}\.?\d{1,6}")  # else a hash
+_OFF = frozenset({"off", "false"})
+
+
+def _loras_in(value: Any, weight: Any) -> list[tuple[str, ...]]:
+    """The names and weights in a value: a name, "name: weight" or "name: hash", a table, or a list of such."""
+    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
+        with suppress(InvalidInput, ValueError, RecursionError):
+            value = read_json(value)
+    if isinstance(value, Mapping):
+        name = next((value[key] for key in ("lora", "lora_name", "model", "model_name", "name", "file", "modelName")
+                     if value.get(key)), "")  # fmt: skip
+        if isinstance(name, Mapping):
+            name = name.get("name") or name.get("model_name") or name.get("key") or ""
+        given = next((value[key] for key in ("strength", "weight", "strength_model", "multiplier") if key in value), "")
+        is_off = any(str(value.get(key)).lower() in _OFF for key in ("on", "enabled", "is_enabled"))
+        return [] if is_off or not isinstance(name, str) else [(name, str(given))]
+    if isinstance(value, list):
+        texts = [part for part in value if isinstance(part, str)]
+        if len(texts) == 1 and len(value) in (2, 3) and number(value[-1]) is not None:  # [enabled,] name, weight
+            return [] if value[0] is False else [(texts[0], str(value[-1]))]
+        weights = weight if isinstance(weight, list) else [weight] * len(value)
+        return [pair for part, each in zip(value, weights, strict=False) for pair in _loras_in(part, each)]
+    if not isinstance(value, str):
+        return []
+    pairs = [part.rpartition(":") if ":" in part else (part, "", str(weight)) for part in value.split(",")]
+    return [(name.strip(), last if _WEIGHT.fullmatch(last.strip()) else "") for name, _, last in pairs]
 
 
 def with_schedule(name: str, schedule: str) -> str:

@@ -175,6 +175,23 @@ def without_texts(data: bytes) -> bytes:
     return b"".join([SIGNATURE, *drawn])
 
 
+def with_texts_first(data: bytes) -> bytes:
+    """Move the texts of a PNG that follow its pixels before these, where its header is read; "" if none follows them.
+
+    Raises StorageError: it has more parts than any program writes.
+    """
+    parts = [(data[start + 4 : start + 8], data[start:end]) for start, end in _parts(data)]
+    places = [place for place, (kind, _) in enumerate(parts) if kind == b"IDAT"]
+    texts = [part for kind, part in parts[max(places, default=len(parts)) :] if kind in _TEXT_PARTS]
+    if not texts:
+        return b""
+    before = [part for _, part in parts[: min(places)]]
+    return b"".join([SIGNATURE, *before, *texts, *(part for _, part in parts[min(places) : max(places) + 1])])
+
+
+_TEXT_PARTS = frozenset({b"tEXt", b"zTXt", b"iTXt", b"eXIf"})
+
+
 def _parts(data: bytes) -> Iterator[tuple[int, int]]:
     """Yield start and end of each chunk of a PNG, including its length and checksum."""
     start = len(SIGNATURE)

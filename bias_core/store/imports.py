@@ -26,11 +26,11 @@ from bias_core.store.copies import PossibleCopy, find_alike, find_copies, get_th
 from bias_core.store.drawing_facts import PictureMetadata, different, number
 from bias_core.store.images import DamagedRecord, decode_picture, open_header, read_record, without_texts
 from bias_core.store.picture_metadata import (
+    PARQUET,
     facts_of_name,
     facts_of_parquet,
     facts_of_part,
     facts_of_sidecar,
-    find_hidden_text,
     metadata_of_line,
     metadata_of_record,
     model_folder,
@@ -458,6 +458,7 @@ class ImportedImages:
         self.alike: list[str] = []
         self.blanks: list[str] = []
         self.animations: list[str] = []
+        self.others: list[str] = []
         self._tables: dict[str, PictureMetadata] = {}  # of other tables, by file
         self._sidecars: dict[str, str] = {}  # names of texts, by file
         self._lines: dict[str, _Line] = {}  # of metadata files, by file
@@ -466,7 +467,7 @@ class ImportedImages:
         self._n_characters = 0
         self._found = self._find()
         if not self._found:
-            reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()] + self.problems
+            reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()] + self.problems + self.others
             raise InvalidInput(f"{path} has no picture{f' ({chr(59).join(reasons[:3])})' if reasons else ''}")
         pictures: dict[str, list[str]] = defaultdict(list)
         for name, found in self._found.items():
@@ -605,7 +606,7 @@ class ImportedImages:
             size, kind = opened.size, str(opened.format)
             if getattr(opened, "is_animated", False):
                 self.animations.append(name)
-        self.unread_metadata += [f"{name}: {text}" for text in (*drawing.unread, find_hidden_text(image)) if text]
+        self.unread_metadata += [f"{name}: {text}" for text in drawing.unread]
         row = ImageRow(
             prompt=self._found[name].text,
             seed=-1 if drawing.seed is None else drawing.seed,
@@ -741,13 +742,11 @@ class ImportedImages:
         folders = self._read_metadata(names)
         self._read_tables(names)
         used = {*names, *self._sidecars.values()}
-        self.others = [name for name in self._files.names if name not in used and not self._is_text_or_named(name)]
-        archives = [name for name in self.others if name.lower().endswith((".zip", *_ARCHIVES))]
-        self.problems += [
-            f"{name}: is not unpacked; unpack it, and add its pictures to the folder" for name in archives
-        ]
-        self.others = [name for name in self.others if name not in archives]
-        wrapper, found = wrapper_of(names), {}
+        for name in self._files.names:
+            if name not in used and not self._is_text_or_named(name):
+                is_packed = name.lower().endswith((".zip", *_ARCHIVES))
+                self.others.append(f"{name}: unpack it, and add its pictures to the folder" if is_packed else name)
+        wrapper, found = wrapper_of(names) if self.prompts_from == AUTO else "", {}
         for name in names:
             prompt = self._find_prompt(name, wrapper, is_in_table=not folders.isdisjoint(PurePosixPath(name).parents))
             if prompt.missing == _FIGURE:
@@ -851,7 +850,8 @@ class ImportedImages:
                     else:
                         n_absent, absent = n_absent + 1, absent or name
             except InvalidInput as error:
-                self.problems.append(f"{path}: {error}")
+                is_table_of_pictures = not is_parquet or path.name.lower() == PARQUET
+                (self.problems if is_table_of_pictures else self.others).append(f"{path}: {error}")
             if absent:
                 self.problems.append(f"{path}: {n_absent:,} of its pictures are not here, such as {absent[:_SHOWN]}")
 

@@ -6,6 +6,8 @@ and InvokeAI, Fooocus and NovelAI by ``sd_parsers``: from a PNG's texts and the 
 """
 
 import hashlib
+import html
+import io
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,12 +16,13 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, get_args
 
+import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 from sd_parsers.data import PromptInfo, Sampler
 from sd_parsers.exceptions import ParserError
 from sd_parsers.parsers import FooocusParser, InvokeAIParser, NovelAIParser, Parser
 
-from bias_core.errors import InvalidInput
+from bias_core.errors import InvalidInput, StorageError
 from bias_core.models.catalogue import Service
 from bias_core.store.comfy_graph import MOST_GRAPH, facts_of_graph
 from bias_core.store.drawing_facts import (
@@ -31,6 +34,7 @@ from bias_core.store.drawing_facts import (
     check_length,
     different,
     facts_of_table,
+    find_loras,
     further_of,
     guidance,
     one_line,
@@ -38,11 +42,10 @@ from bias_core.store.drawing_facts import (
     short_name,
     size_of_text,
     whole,
-    with_networks,
     with_schedule,
     without_networks,
 )
-from bias_core.store.images import XMP_KEY, open_header, read_source, source_of
+from bias_core.store.images import XMP_KEY, open_header, read_source, source_of, with_texts_first
 from bias_core.store.tables import parquet_rows
 from bias_core.types import IMPORTED, PictureRecord
 from bias_core.values import read_json
@@ -50,6 +53,8 @@ from bias_core.values import read_json
 OWN_RECORD = "bias_core"  # the text of a PNG that this program writes
 FIGURE_MARK = "bias_core_figure"  # the same for a figure of a report, which no model drew
 _MOST_TEXT = 2_000_000  # characters of one picture's metadata
+_MOST_OF_PNG, _LARGEST_HIDING = 40_000_000, 4096  # bytes, and pixels of its width
+_HIDING = "\0hidden"  # key of what is said of a hidden text
 # Errors of parsers on malformed data.
 UNREADABLE = (ParserError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
 
@@ -86,14 +91,31 @@ def metadata_of_record(record: PictureRecord) -> PictureMetadata:
         sampler=short_name(before.get("sampler")),
         model=short_name(before.get("model")) or ("" if row.model.startswith(IMPORTED) else row.model),
     )
-    revised, further = one_line((drawn or {}).get("revised_prompt")), before.get("further")
-    further = tuple(filter(None, map(one_line, further))) if isinstance(further, list) else ()
-    return replace(metadata, revised_prompt=revised, further=further, digital_source_type=source_of(record))
+    further, loras = (
+        tuple(filter(None, map(one_line, texts))) if isinstance(texts := before.get(name), list) else ()
+        for name in ("further", "loras")
+    )
+    revised = one_line((drawn or {}).get("revised_prompt"))
+    return replace(
+        metadata, revised_prompt=revised, further=further, loras=loras, digital_source_type=source_of(record)
+    )
+
+
+_HIDDEN = (b"stealth_pnginfo", b"stealth_pngcomp", b"stealth_rgbinfo", b"stealth_rgbcomp")
 
 
 def find_hidden_text(image: Image.Image) -> str:
-    """STUB."""
-    return ""
+    """Say that a picture hides a text in the lowest bits of its transparency or colours; "" if it does not.
+
+    ``image`` has its original pixels; such texts are written column by column.
+    """
+    n_bits = 8 * len(_HIDDEN[0])
+    if image.mode not in ("RGB", "RGBA") or image.width * image.height < n_bits:
+        return ""
+    columns = image.crop((0, 0, -(-n_bits // image.height), image.height))
+    pixels = np.asarray(columns).transpose(1, 0, 2).reshape(-1, len(image.mode)) & 1
+    starts = [np.packbits(bits[:n_bits]).tobytes() for bits in (pixels[:, -1], pixels[:, :3].ravel())]
+    return "settings hidden in its pixels (stealth PNG)" if any(start in _HIDDEN for start in starts) else ""
 
 
 def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
@@ -104,17 +126,20 @@ def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
     Raises InvalidInput: its metadata is unreadable or too long; the picture itself may be fine.
     """
     try:
-        with open_header(file) as opened:
-            texts, size = _texts(opened), opened.size
+        texts, size = _read_texts(file)
     except UnidentifiedImageError:  # which is told when the picture itself is read
         return PictureMetadata()
-    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
+    except (OSError, SyntaxError, ValueError, EOFError, StorageError, Image.DecompressionBombError) as error:
         raise InvalidInput(f"its metadata cannot be read: {error}") from error
     if sum(map(len, texts.values())) > _MOST_TEXT:
         raise InvalidInput(f"its metadata has more than {_MOST_TEXT:,} characters and was not read")
     if FIGURE_MARK in texts:
         return PictureMetadata(is_figure=True)
+    hidden = texts.pop(_HIDING, "")
     metadata = _of_own_text(texts[OWN_RECORD]) if OWN_RECORD in texts else _of_a_program(texts, name)
+    software = short_name(texts.get("Software", "").partition(" - ")[0])
+    metadata = replace(metadata, program=metadata.program or software * bool(metadata.prompt or metadata.unclear))
+    metadata = replace(metadata, unread=(*metadata.unread, hidden) if hidden else metadata.unread)
     metadata = replace(metadata, is_sheet=metadata.is_sheet or _is_tiled(metadata, size, texts))
     return replace(metadata, digital_source_type=read_source(texts.get(XMP_KEY, "")))
 
@@ -158,17 +183,58 @@ def _of_a_program(texts: Mapping[str, str], name: str) -> PictureMetadata:
                 refused = refused or keys[0]
     if refused and _looks_written_by_a_program(texts[refused]):
         raise InvalidInput(f"its metadata ({refused}) has an unknown format")
-    return PictureMetadata()
+    return _of_usual_names(texts)
+
+
+_TELLING = re.compile("prompt|seed|sampler|steps|guidance|cfg|workflow|generation", re.IGNORECASE)
+_KNOWN_TEXTS = frozenset({XMP_KEY, OWN_RECORD, FIGURE_MARK, "Software"})
+
+
+def _of_usual_names(texts: Mapping[str, str]) -> PictureMetadata:
+    """Read an unknown program's texts under the usual names, which may share a prefix; name those that are not read."""
+    telling = [key for key in texts if _TELLING.search(key) and key not in _KNOWN_TEXTS]
+    prefixes = {key.rpartition(":")[0] for key in telling}
+    if len(prefixes) == 1 and len(telling) > 1:
+        prefix = prefixes.pop()
+        table = {key.removeprefix(f"{prefix}:"): check_length(text) for key, text in texts.items()
+                 if key.rpartition(":")[0] == prefix and key not in _KNOWN_TEXTS}  # fmt: skip
+        if (facts := facts_of_table(table, short_name(prefix))).prompt:
+            return facts
+    unread = f"texts of an unknown program ({', '.join(telling[:3])})" if telling else ""
+    return PictureMetadata(unread=(short_name(unread),) if unread else ())
+
+
+def _read_texts(file: BinaryIO) -> tuple[dict[str, str], tuple[int, int]]:
+    """Texts and size of a picture, of a PNG also those after its pixels."""
+    with open_header(file) as opened:
+        texts, size, is_png = _texts(opened), opened.size, opened.format == "PNG"
+        hidden = (
+            find_hidden_text(opened) if is_png and opened.mode == "RGBA" and opened.width <= _LARGEST_HIDING else ""
+        )
+    if is_png and not texts.keys() - {XMP_KEY}:
+        file.seek(0)
+        if data := with_texts_first(file.read(_MOST_OF_PNG)):
+            with open_header(io.BytesIO(data)) as opened:
+                texts |= _texts(opened)
+    return texts | ({_HIDING: hidden} if hidden else {}), size
 
 
 def _texts(opened: Image.Image) -> dict[str, str]:
-    """Texts of a PNG by key; EXIF's comment as A1111's ``parameters``, and ComfyUI's two texts under its keys."""
-    texts = {str(key): str(value) for key, value in opened.info.items() if isinstance(value, str)}
+    """Texts of a picture by key; comments as A1111's ``parameters``, and ComfyUI's two texts under its keys."""
+    texts = {str(key): _mend_encoding(value) for key, value in opened.info.items() if isinstance(value, str)}
     if isinstance(xmp := opened.info.get("xmp"), bytes):  # of JPEG and WebP
         texts[XMP_KEY] = xmp.decode("utf-8", "replace")
+    if isinstance(comment := opened.info.get("comment"), bytes) and "comment" not in texts:  # of JPEG and GIF
+        texts.setdefault(
+            "parameters", _mend_encoding(comment.decode("latin-1")).removeprefix("parameters").strip("\0 ")
+        )
+    if described := _XMP_COMMENT.search(texts.get(XMP_KEY, "")[:MOST_TEXT]):
+        texts.setdefault("parameters", html.unescape(described[1]).strip())
     if "exif" not in opened.info:
         return texts
     exif = opened.getexif()
+    if isinstance(software := exif.get(ExifTags.Base.Software), str):
+        texts.setdefault("Software", _mend_encoding(software).strip("\0 "))
     with suppress(KeyError, ValueError, TypeError, OSError, SyntaxError):  # a damaged part; the rest may be intact
         comment = exif.get(ExifTags.Base.UserComment) or exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.UserComment)
         if text := _comment(comment):
@@ -180,6 +246,20 @@ def _texts(opened: Image.Image) -> dict[str, str]:
         elif tag == ExifTags.Base.ImageDescription and isinstance(value, str):
             texts.setdefault("Description", value.strip("\0 "))
     return texts
+
+
+_XMP_COMMENT = re.compile(r"<exif:UserComment>(?:\s*<rdf:Alt>)?\s*(?:<rdf:li[^<>]{0,80}>)?([^<]{2,})<")
+
+
+def _mend_encoding(text: str) -> str:
+    r"""Read UTF-8 that was taken for Latin-1; other texts are unchanged.
+
+    >>> _mend_encoding("Ã\x84rztin"), _mend_encoding("Ärztin")
+    ('Ärztin', 'Ärztin')
+    """
+    with suppress(UnicodeError):
+        return text.encode("latin-1").decode()
+    return text
 
 
 def _comment(value: object) -> str:
@@ -230,7 +310,7 @@ def _of_a1111(text: str) -> PictureMetadata:
         guidance_scale=distilled
         if (facts.guidance_scale or 0) <= 1 and distilled is not None
         else facts.guidance_scale,
-        model=with_networks(model or short_name(table.get("Model hash")), [prompt]),
+        model=model or facts.model,
         width=width,
         height=height,
         is_sheet=bool(re.search("plot|grid|matrix", table.get("Script", "")[:200], re.IGNORECASE)),
@@ -267,9 +347,11 @@ _QUOTED = re.compile(r'[ ]?"(?:[^"\\]|\\.)*"')
 
 
 def _program(table: Mapping[str, str]) -> str:
-    """The program that wrote A1111's format, if it names itself."""
-    forge = "Forge" if re.match(r"f\d", table.get("Version", "")) else ""
-    return short_name(table.get("App")) or forge or "AUTOMATIC1111"
+    """The program that wrote A1111's format, if it names itself; A1111's and Forge's versions are numbers."""
+    version = table.get("Version", "").strip()
+    by_version = ((r"f\d", "Forge"), (r"v?\d", "AUTOMATIC1111"), (r"ComfyUI", "ComfyUI"), (r"[A-Za-z]", version))
+    named = next((name for pattern, name in by_version if re.match(pattern, version)), "")
+    return short_name(table.get("App")) or short_name(named)
 
 
 def _of_json(text: str) -> PictureMetadata:
@@ -375,7 +457,8 @@ def _metadata(info: PromptInfo) -> PictureMetadata:
         num_inference_steps=whole(sampler.parameters.get("steps", more.get("steps")), MOST_STEPS),
         guidance_scale=distilled if cfg is None or (cfg <= 1 and distilled is not None) else cfg,
         sampler=with_schedule(short_name(sampler.name), short_name(sampler.parameters.get("scheduler"))),
-        model=with_networks(_model(sampler), written),
+        model=_model(sampler),
+        loras=tuple(different([*find_loras({}, written), *(name for table in tables for name in find_loras(table))])),
         width=width,
         height=height,
         revised_prompt=_revised(more, prompts),

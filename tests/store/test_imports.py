@@ -430,7 +430,7 @@ WRITTEN = {
     "A1111": (
         png(parameters=A1111.format(seed=1234567890)),
         known("AUTOMATIC1111", 1234567890, 20, 7.0, "DPM++ 2M Karras", (512, 768),
-              negative_prompt="blurry, low quality", model="v1-5-pruned-emaonly + lora:film:0.8"),
+              negative_prompt="blurry, low quality", model="v1-5-pruned-emaonly", loras=("film:0.8",)),
     ),
     "Forge, a distilled model": (
         png(parameters=FORGE),
@@ -457,7 +457,7 @@ WRITTEN = {
     "ComfyUI": (
         png(prompt=json.dumps(COMFY), workflow=json.dumps({"links": [{"id": 1}], "nodes": []})),
         known("ComfyUI", 156680208700286, 25, 8.0, "euler normal", (1024, 768), negative_prompt="text, watermark",
-              model="sd_xl_base_1.0.safetensors"),
+              model="sd_xl_base_1.0.safetensors", loras=("x:1",)),
     ),
     "ComfyUI, asked by a program": (
         png(prompt=json.dumps(COMFY_FLUX)),
@@ -487,7 +487,7 @@ WRITTEN = {
         png(parameters=f'{DOCTOR}\nSteps: 20, Sampler: Euler a, CFG scale: 7, Seed: 70, Size: 512x512, Model: v1-5, '
             'Denoising strength: 0.5, Hires prompt: "a man, old", ADetailer prompt: "a male face, \\"x\\"", '
             'ControlNet 0: "Module: canny, Weight: 1", ADetailer version: 23.11.0'),
-        known("AUTOMATIC1111", 70, 20, 7.0, "Euler a", (512, 512), model="v1-5",
+        known("", 70, 20, 7.0, "Euler a", (512, 512), model="v1-5",
               further=("Hires prompt “a man, old”", 'ADetailer prompt “a male face, "x"”',
                        "a start or reference picture (ControlNet 0)")),
     ),
@@ -617,8 +617,8 @@ def test_a_folder_of_a_program_arrives_with_its_settings_in_the_rows_and_records
     }
     stored = ImageStore(tmp_path / "store").add(list(found.generate(rows)))
     assert stored[0].drawn == {
-        "program": "AUTOMATIC1111", "model": "v1-5-pruned-emaonly + lora:film:0.8", "sampler": "DPM++ 2M Karras",
-        "seed": 40, "width": 512, "height": 768,
+        "program": "AUTOMATIC1111", "model": "v1-5-pruned-emaonly", "sampler": "DPM++ 2M Karras",
+        "seed": 40, "width": 512, "height": 768, "loras": ["film:0.8"],
     }  # fmt: skip
     # And it still does after an export.
     images = [ExportedImage(path=image.path, row=image.row) for image in stored]
@@ -821,7 +821,7 @@ def test_more_text_than_is_read_is_noted(tmp_path, monkeypatch):
 def test_numbers_that_cannot_be_are_left_out():
     text = "a cup\nSteps: 99999999, Sampler: Euler, CFG scale: nan, Seed: -1, Size: 0x5, Model: m"
     found = read_metadata(io.BytesIO(png(parameters=text)))
-    assert found == PictureMetadata(program="AUTOMATIC1111", prompt="a cup", sampler="Euler", model="m")
+    assert found == PictureMetadata(prompt="a cup", sampler="Euler", model="m")
     for number, seed in ((2**63, None), (2**63 - 1, 2**63 - 1)):
         text = f"a cup\nSteps: 5, Sampler: Euler, Seed: {number}"
         assert read_metadata(io.BytesIO(png(parameters=text))).seed == seed
@@ -863,7 +863,8 @@ SHOWN_AGAIN = {
     "the same file": ({"2.png": saved(smooth(1))}, "the same picture as 1.png"),
     "the same pixels": ({"2.png": saved(smooth(1), note="x")}, "the same pixels as 1.png"),
     "another format": ({"2.jpg": saved(smooth(1), "JPEG")}, "the same picture as 1.png, in another size or format"),
-    "a smaller size": ({"0.png": saved(smooth(1).resize((40, 40)))}, "the same picture as 1.png, in another size or format"),
+    "a smaller size": ({"0.png": saved(smooth(1).resize((40, 40)))},
+                       "the same picture as 1.png, in another size or format"),
     "a draft": ({"1-before-highres-fix.png": saved(smooth(2))}, "a draft of 1.png"),
     "a sheet by its name": ({"grid-0003.png": saved(smooth(2))}, "a contact sheet"),
     "a sheet by its settings": ({"7.png": drawn_by_a1111(7, smooth(7), ", Script: X/Y/Z plot")}, "a contact sheet"),

@@ -1,0 +1,187 @@
+"""What was understood of pictures: every file is accounted for, prompts are told apart, and guesses are named."""
+
+import io
+import json
+from random import Random
+
+import numpy as np
+import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from bias_core.errors import InvalidInput
+from bias_core.store.imports import NO_PROMPT, ImportedImages, key
+from tests.every import every
+
+COOK, NURSE = "a photo of a cook", "a photo of a nurse"
+
+
+def picture(seed, kind="PNG", size=(64, 64), **texts):
+    """A picture of smooth colours, different for each seed."""
+    noise = np.random.default_rng(seed).integers(0, 255, (4, 4, 3), dtype=np.uint8)
+    image, file, info = Image.fromarray(noise).resize(size, Image.Resampling.BICUBIC), io.BytesIO(), PngInfo()
+    for name, text in texts.items():
+        info.add_text(name, text)
+    image.save(file, kind, **({"pnginfo": info} if kind == "PNG" else {}))
+    return file.getvalue()
+
+
+def folder(path, files):
+    for name, data in files.items():
+        file = path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+def look(path, files, **reading):
+    return ImportedImages(folder(path, files), **reading).look()
+
+
+KINDS = {
+    "drawn": lambda n: (f"{COOK}_{n}.png", picture(n)),
+    "a number": lambda n: (f"{n:05}.png", picture(n)),
+    "a camera's": lambda n: (f"IMG_{n:04}.jpg", picture(n, "JPEG")),
+    "in a folder": lambda n: (f"{NURSE}/{n}.webp", picture(n, "WEBP")),
+    "a word": lambda n: (f"men/{n}.png", picture(n)),
+    "the same again": lambda n: (f"{COOK}_{n}.png", picture(1)),
+    "smaller": lambda n: (f"{COOK}_{n}.png", picture(2, size=(32, 32))),
+    "broken": lambda n: (f"{COOK}_{n}.png", b"\x89PNG\r\n\x1a\n no more"),
+    "cut off": lambda n: (f"{NURSE}/{n}.png", picture(n)[:300]),
+    "another format": lambda n: (f"{n}.heic", b"x"),
+    "without ending": lambda n: (f"{COOK} {n}", picture(n)),
+    "a sheet": lambda n: (f"grid-{n:04}.png", picture(n)),
+    "a figure": lambda n: (f"figures/{n}.png", picture(n, bias_core_figure="1")),
+    "long": lambda n: (f"{n}.png", picture(n, parameters=f"{'x ' * 9000}\nSteps: 1, Sampler: x, Seed: {n}")),
+    "blank": lambda n: (f"{COOK}_{n}.png", picture(0, size=(1, 1))),
+    "no picture": lambda n: (f"notes {n}.md", "x"),
+}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_pictures_that_count_and_those_left_out_are_all_files_that_look_like_pictures(seed, tmp_path):
+    chance = Random(seed)
+    chosen = chance.choices([*KINDS], k=chance.randint(2, 30))
+    files = dict(KINDS[kind](n) for n, kind in enumerate(chosen, start=3))
+    n_pictures = sum(kind != "no picture" for kind in chosen)
+    reading = {"copies": chance.choice(["count once", "count all"])}
+    reading["prompts_from"] = chance.choice(["auto", "table", "folder", "file name", f"one for all: {COOK}"])
+    if chance.random() < 0.3:
+        named = chance.sample([*files], min(2, len(files)))
+        lines = ({"file_name": name, "prompt": COOK} for name in named if not name.endswith(".md"))
+        files["metadata.jsonl"] = "".join(json.dumps(line) + "\n" for line in lines) or '{"prompt": "x"}'
+    try:
+        found = look(tmp_path, files, **reading)
+    except InvalidInput as error:
+        assert "has no picture" in str(error)
+        assert set(chosen) <= {"no picture", "another format", "a figure", "long"}
+        return
+    assert found.n + len(found.left_out) == n_pictures, found
+    assert set(found.left_out) <= set(files)
+    assert all(found.left_out.values())
+    assert found.n == sum(len(summary.names) for summary in found.prompts)
+
+
+DIFFERENT = {
+    "Hindi": ("एक लड़का", "एक लड़की"),
+    "Thai": ("ที่", "ทา"),
+    "Tamil": ("கி", "கு"),
+    "Bengali": ("কি", "কু"),
+    "emoji": ("a 👨‍⚕️", "a 👩‍⚕️"),
+    "skin": ("👩🏻", "👩🏿"),
+    "languages": ("C", "C++"),
+    "more": ("C#", "C"),
+    "brackets": ("(a cook)", "a cook"),
+    "weights": ("a cook:1.2", "a cook"),
+    "accents": ("un résumé", "un resume"),
+}
+
+
+@every(DIFFERENT)
+def test_two_prompts_never_share_a_key(name):
+    first, second = DIFFERENT[name]
+    assert key(first) != key(second)
+
+
+def test_two_spellings_of_a_prompt_count_together_and_are_said(tmp_path):
+    found = look(tmp_path, {f"{COOK}_1.png": picture(1), "A Photo of a cook!_2.png": picture(2)})
+    (summary,) = found.prompts
+    assert (summary.n, summary.spellings) == (2, ("A Photo of a cook!", COOK))
+    assert "spelled as" in summary.checks[0]
+
+
+NAMES = {
+    "a benchmark's": (f"color/samples/{COOK}_000000.png", COOK, "the name of the file", False),
+    "a prompt's folder": (f"{COOK}/3.png", COOK, "the name of the folder", False),
+    "a model's folder": (f"sdxl-turbo/{COOK}_3.png", COOK, "the name of the file", False),
+    "a folder of one word": ("men/3.png", "men", "the name of the folder", True),
+    "a file of one word": ("cook_3.png", "cook", "the name of the file", True),
+    "words against a word": (f"men/{COOK}_3.png", COOK, "the name of the file", False),
+    "a folder of outputs": ("outputs/3.png", NO_PROMPT, "", False),
+    "a model's folder with numbers": ("flux-dev/3.png", NO_PROMPT, "", False),
+    "a camera's": ("IMG_4407.jpg", NO_PROMPT, "", False),
+    "Chinese": ("医生的照片_1.png", "医生的照片", "the name of the file", False),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_prompt_is_taken_from_the_name_that_reads_like_one_and_doubted_elsewhere(name, tmp_path):
+    path, prompt, source, is_doubted = NAMES[name]
+    kind = "JPEG" if path.endswith("jpg") else "PNG"
+    found = look(tmp_path / name.replace("'", ""), {path: picture(1, kind), f"z{path}": picture(2, kind)})
+    summary = next(summary for summary in found.prompts if summary.prompt == prompt)
+    assert [*summary.sources] == [source] * bool(source)
+    assert bool(summary.doubts) == is_doubted
+
+
+def test_the_source_of_prompts_can_be_chosen(tmp_path):
+    text = f"{NURSE}\nSteps: 20, Sampler: Euler, Seed: 3, Size: 64x64"
+    files = {f"a red door/{COOK}_1.png": picture(1, parameters=text), f"a red door/{COOK}_1.txt": "a blue door"}
+    files["metadata.csv"] = f"file_name,prompt\na red door/{COOK}_1.png,a green door\n"
+    prompts = {
+        "auto": "a green door", "table": "a green door", "picture": NURSE, "text file": "a blue door",
+        "file name": COOK, "folder": "a red door", "one for all: x y z": "x y z",
+    }  # fmt: skip
+    for source, prompt in prompts.items():
+        assert look(tmp_path, files, prompts_from=source).counts == {prompt: 1}, source
+    with pytest.raises(InvalidInput, match="prompts are taken from auto, table, .*got 'the moon'"):
+        look(tmp_path, files, prompts_from="the moon")
+    with pytest.raises(InvalidInput, match="copies are 'count once' or 'count all'; got 'never'"):
+        look(tmp_path, files, copies="never")
+
+
+def test_ways_of_drawing_are_told_apart_and_can_be_taken_alone(tmp_path):
+    def drawn(seed, model):
+        return picture(
+            10 * seed + len(model), parameters=f"{COOK}\nSteps: 20, Sampler: Euler, Seed: {seed}, Model: {model}"
+        )
+
+    files = {f"{model}/{seed}.png": drawn(seed, model) for model in ("sd15", "other") for seed in range(3)}
+    found = look(tmp_path, files)
+    assert found.ways == {"other": 3, "sd15": 3}
+    assert [summary.n_seeds for summary in found.prompts] == [3]
+    alone = look(tmp_path, files, drawn_with="other")
+    assert (alone.n, set(alone.left_out.values())) == (3, {"drawn with sd15"})
+    unknown = look(tmp_path / "unknown", {f"sdxl/{COOK}_1.png": picture(1), f"sd15/{COOK}_1.png": picture(2)})
+    assert unknown.ways == {"sd15": 1, "sdxl": 1}  # by the folders
+
+
+NUMBERS = {
+    "rounded": ("seed", "3,07E+09", "the seed “3,07E+09” was rounded by a spreadsheet"),
+    "rounded, with a point": ("seed", "1.2345E+12", "was rounded by a spreadsheet"),
+    "a decimal comma": ("guidance_scale", "7,5", "guidance_scale “7,5” is read as 7.5"),
+    "no number": ("seed", "random", "seed “random” is no number"),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_that_a_spreadsheet_changed_are_said_by_line(name, tmp_path):
+    column, cell, says = NUMBERS[name]
+    files = {"metadata.csv": f"file_name;prompt;{column}\n1.png;{COOK};{cell}\n", "1.png": picture(1)}
+    found = ImportedImages(folder(tmp_path / name, files))
+    (row,) = found.rows(COOK, 1)
+    (remark,) = found.unread_metadata
+    assert remark.startswith("metadata.csv, line 2: ")
+    assert says in remark
+    assert found.drawing(row.id).seed is None
+    assert row.guidance_scale == (7.5 if column == "guidance_scale" else 0.0)
