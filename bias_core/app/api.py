@@ -39,6 +39,7 @@ from bias_core.labels.make_task import label_run, task_values
 from bias_core.services import Services
 from bias_core.settings import COMMAND
 from bias_core.store.export import write_zip
+from bias_core.store.imports import ImportedImages
 from bias_core.store.uploads import HeldUploads, UploadStore
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.corrected import corrected, correction_of
@@ -54,6 +55,7 @@ from bias_core.study.programs import (
     attributes_answer,
     correction_answer,
     full_size,
+    look_answer,
     measures_answer,
     models_answer,
     report_answer,
@@ -144,7 +146,8 @@ def _sentence(one: Setting) -> str:
     """A setting's description for programs: label, sentence and range."""
     text = one.sentence if one.sentence.startswith(one.label) else f"{one.label}. {one.sentence}"
     reach = replace(one, percent=False).range_words
-    return text.replace("`models`", "list_models") + (f". Range: {reach}" if reach else "")
+    text = text.replace("`models`", "list_models").replace("`pictures`", "look_at_pictures")
+    return text + (f". Range: {reach}" if reach else "")
 
 
 _OF_A_STUDY = {
@@ -152,6 +155,9 @@ _OF_A_STUDY = {
     for name, one in settings_of(StudySettings).items()
     if not one.local
 }
+
+
+_OF_PICTURES = {name: settings_of(StudySettings)[name] for name in ("prompts_from", "copies")}
 
 
 def _uploaded(file: object, uploads: UploadStore, held: HeldUploads) -> str:
@@ -254,6 +260,22 @@ class Tools:
         options = dict(name_and_value(text) for text in given.pop("options") or [])
         design, settings = find_design(study), StudySettings(**given, options=options, arms=arms)
         return self._report(detail, design, settings, changed_settings(settings))
+
+    @tool
+    @with_settings(_OF_PICTURES, pictures="One uploaded zip of pictures")
+    def look_at_pictures(self, detail: str = SUMMARY, **given: Any) -> dict[str, Any]:
+        """Show what is understood of pictures before anything is scored: prompts, their sources, models, copies.
+
+        The numbers of pictures that count and that are left out are together all files that look like pictures;
+        run_study reads pictures in the same way.
+
+        Args:
+        """
+        if len(pictures := given.pop("pictures") or []) != 1:
+            raise InvalidInput(f"give one zip of pictures, got {len(pictures)}")
+        held = HeldUploads()  # held until the file is read
+        path = Path(_uploaded(pictures[0], self.services.uploads, held))
+        return look_answer(ImportedImages(path, **given).look(), detail)
 
     @tool
     @with_settings(offered_settings(COMPARE_SETTINGS, compare_settings("", [])))
@@ -418,7 +440,7 @@ def add_tools(services: Services) -> None:
         _offer(ask, **RUN)
     looks = (
         tools.get_report, tools.report_document, tools.label_run, tools.corrected_run, tools.list_studies,
-        tools.list_models, tools.list_attribute_sets, tools.list_measures,
+        tools.list_models, tools.list_attribute_sets, tools.list_measures, tools.look_at_pictures,
     )  # fmt: skip
     for look in looks:
         _offer(look)

@@ -53,7 +53,7 @@ class PictureMetadata:
 
     @property
     def drawn_with(self) -> str:
-        """What tells two ways of drawing apart: the model, its LoRAs, a start picture; "" if none is known."""
+        """Return what tells ways of drawing apart: model, LoRAs, a start picture; "" if none is known."""
         start = ["a start picture"] if any("start picture" in text for text in self.further) else []
         return " + ".join(filter(None, [self.model, *self.loras, *start]))
 

@@ -75,7 +75,7 @@ IN_FILE, IN_FOLDER, GIVEN = "the name of the file", "the name of the folder", "y
 PROMPT_SOURCES = {
     "table": IN_TABLE, "picture": IN_PICTURE, "text file": IN_TEXT, "file name": IN_FILE, "folder": IN_FOLDER,
 }  # fmt: skip
-"""Sources of prompts in words, by their names in the setting ``prompts_from``."""
+"""Sources of prompts in words, by the names that choose them."""
 COUNT_ONCE: Literal["count once"] = "count once"
 COUNT_ALL: Literal["count all"] = "count all"
 COPIES = COUNT_ONCE, COUNT_ALL
@@ -335,7 +335,7 @@ class FoundPrompt:
 
 @dataclass(frozen=True, kw_only=True)
 class PromptSummary:
-    """What is known of the pictures of one prompt."""
+    """Facts about the pictures of one prompt."""
 
     prompt: str  # NO_PROMPT for pictures without one
     n: int  # pictures that count
@@ -362,7 +362,7 @@ class PromptSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class PictureLook:
-    """What was understood of a folder or zip, before anything is scored.
+    """A folder or zip of pictures as it was understood, before anything is scored.
 
     The pictures of all ``prompts`` and those ``left_out`` are together all files that look like pictures.
     """
@@ -557,8 +557,8 @@ class ImportedImages:
         parts = (
             ("pictures are left out", left_out),
             ("lines or files could not be used", self.problems),
-            ("pictures look like another, or repeat its seed and settings, and count: are they copies?", self.alike),
-            ("prompts are guessed from a name that hardly reads like one: are they right?", doubted),
+            ("pictures count though they look like another, or repeat its seed and settings", self.alike),
+            ("prompts are guessed from a name that hardly reads like one", doubted),
             ("pictures have no prompt, though something is written about them", missing),
             ("pictures have one colour all over, or are blurred by a checker, and count as blanked", self.blanks),
             ("pictures are animations, of which the first frame counts", self.animations),

@@ -95,7 +95,7 @@ def drawn_with(image: StoredImage) -> dict[str, str]:
 def rewritten_prompts(pictures: Sequence[DrawnPicture]) -> tuple[StudyTable, ...]:
     """Return a table of the words most often added to prompts or removed; () if no prompt was rewritten."""
     distinct = list({picture.image.row.id: picture for picture in pictures if not picture.image.blocked}.values())
-    changed = [picture for picture in distinct if drawn_prompt(picture.image) != picture.prompt]
+    changed = [picture for picture in distinct if drawn_prompt(picture.image) not in ("", picture.prompt)]
     if not changed:
         return ()
     added, removed = Counter[str](), Counter[str]()

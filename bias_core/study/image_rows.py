@@ -357,7 +357,7 @@ class ImportedRows:
         if len(ways) < 2 or not named:
             return []
         parts = count_in_words({way or "not known": n for way, n in ways.most_common()})
-        arms = f" To compare them, make an arm of each, with “drawn with” {' or '.join(named[:2])}."
+        arms = f" To compare them, make an arm of each, with “drawn with” {' or '.join(named)}."
         return [f"Pictures drawn in {len(ways)} ways are pooled: {parts}.{arms if len(named) > 1 else ''}"]
 
     def refuse_none(self, shots: Sequence[Shot]) -> None:

@@ -167,19 +167,30 @@ def measures_answer(detail: str = SUMMARY) -> Row:
     return listed_answer("list_measures", "measures", entries, ("key", "name", "bounds", "null_value"), detail)
 
 
-def look_answer(look: PictureLook) -> Row:
-    """Return what was understood of a folder or zip of pictures."""
-    facts = ("prompt", "n", "sources", "checks", "drawn_with", "samplers", "n_seeds")
-    return {
+def look_answer(look: PictureLook, detail: str = SUMMARY) -> Row:
+    """Return what was understood of a folder or zip of pictures; in full, also the names of all files."""
+    facts = ("prompt", "n", "sources", "checks", "ways", "samplers", "n_seeds")
+    full: Row = {
         "name": look.name,
         "n_pictures": look.n,
+        "n_left_out": len(look.left_out),
         "prompts": [
             plain({name: getattr(summary, name) for name in facts} | {"files": summary.names})
             for summary in look.prompts
         ],
-        "left_out": dict(look.left_out),
-        "notes": [{"says": sentence, "files": list(lines)} for sentence, lines in look.notes],
+        "left_out": look.left_out_lines,
+        "notes": [{"says": sentence, "n": len(lines), "files": list(lines)} for sentence, lines in look.notes],
     }
+    if detail != SUMMARY:
+        return _chosen(full, detail)
+    short = [{name: summary[name] for name in facts} for summary in full["prompts"]]
+    notes = [{"says": sentence, "n": len(lines)} for sentence, lines in look.notes]
+    more = {"tool": "look_at_pictures", "arguments": {"detail": FULL}, "n": len(short)}
+    left_out = full["left_out"][:_MOST_LEFT_OUT]
+    return _fitted({**full, "prompts": short, "left_out": left_out, "notes": notes, "more": more}, "prompts")
+
+
+_MOST_LEFT_OUT = 10  # pictures, in a summary
 
 
 def runs_answer(runs: Iterable[RunHead]) -> Row:

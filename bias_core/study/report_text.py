@@ -25,6 +25,7 @@ from bias_core.number_text import (
     typeset,
 )
 from bias_core.store.export import as_code, in_markdown, without_splits
+from bias_core.store.imports import NO_PROMPT
 from bias_core.study.attributes import attribute_of
 from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT
 from bias_core.study.design import known_study
@@ -521,6 +522,8 @@ def _prompts(frame: pd.DataFrame) -> str:
     if len(prompts) != 1:
         return f" of {len(prompts):,} prompts" if prompts else ""
     (prompt,) = prompts
+    if prompt == NO_PROMPT:
+        return f" {NO_PROMPT}"
     return f" of “{prompt if len(prompt) <= _LONGEST else prompt[:_LONGEST] + '…'}”"
 
 

@@ -185,6 +185,44 @@ def test_the_studies_that_fit_are_told(path):
     assert order == sorted(order)
 
 
+def test_pictures_without_prompts_are_the_concept_that_is_named_or_have_none(services, tmp_path):
+    path, rng = tmp_path / "plain.zip", Random(3)
+    with zipfile.ZipFile(path, "w") as archive:
+        for n in range(6):
+            with archive.open(f"IMG_{n:04}.png", "w") as file:
+                draw_scene(_portrait(rng, skin=9), 64).save(file, "PNG")
+    options = {"attributes": ["dark skin"], "attribute_a": "", "attribute_b": "", "n_images": 6}
+    for concept, prompt, says in (
+        ("mechanic", DARK, f"No picture has a prompt: all 6 are taken as “{DARK}”."),
+        ("", "without a prompt", "6 pictures have no prompt."),
+    ):
+        settings = explore_settings(concept=concept, images=str(path), force=True, **options)
+        found = complete(run_study(find_design("explore"), settings, services))
+        assert found.n_images == 6
+        assert set(found.pictures["prompt"]) == {prompt}
+        assert says in found.results.notes
+        assert finding_rows(found)[0]["n"] == 6
+    study = StudySettings(images=str(path), options={"tests": ["science_arts"]})
+    with pytest.raises(InvalidInput, match="To take all pictures as one prompt, set “prompts from” to “one for all: "):
+        complete(run_study(find_design("t2iat-tests"), study, services))
+
+
+def test_ways_of_drawing_are_pooled_with_a_note_or_arms(services, tmp_path):
+    rng = Random(3)
+    for model in ("sd15", "sdxl"):
+        (tmp_path / model).mkdir()
+        for n in range(5):
+            draw_scene(_portrait(rng, skin=9), 64).save(tmp_path / model / f"{DARK}_{n}.png")
+    options = {"attributes": ["dark skin"], "attribute_a": "", "attribute_b": "", "n_images": 10}
+    settings = explore_settings(concept="mechanic", images=str(tmp_path), force=True, **options)
+    pooled = complete(run_study(find_design("explore"), settings, services))
+    assert "Pictures drawn in 2 ways are pooled: sd15 (5), sdxl (5)." in " ".join(pooled.results.notes)
+    arms = tuple(Arm(drawn_with=model) for model in ("sd15", "sdxl"))
+    compared = complete(run_study(find_design("explore"), replace(settings, arms=arms), services))
+    assert [(arm.name, arm.n_images) for arm in compared.arms] == [("sd15", 5), ("sdxl", 5)]
+    assert "pooled" not in " ".join(compared.results.notes)
+
+
 def test_a_study_that_asks_for_these_prompts_says_how_many(services, tmp_path):
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
     drawn = complete(run_study(find_design("t2iat-tests"), settings, services))
@@ -343,7 +381,7 @@ def test_arms_of_imported_pictures_with_the_same_seeds_are_compared_pair_by_pair
     assert set(table_of(report, "differences").frame["compared on"]) == {"same seeds"}
     (note,) = [note for note in report.arms[0].results.notes if "record how they were drawn" in note]
     assert note == (
-        "12 of 12 pictures record how they were drawn: program AUTOMATIC1111; sampler Euler a; steps 20; "
+        "12 of 12 pictures record how they were drawn: sampler Euler a; steps 20; "
         "guidance 7; size 512x512; seeds of 12."
     )
 

@@ -31,7 +31,7 @@ from tests.ui.test_hosts import PATHS
 
 TOOLS = {
     "explore", "run_study", "compare", "get_report", "report_document", "label_run", "corrected_run", "list_studies",
-    "list_models", "list_attribute_sets", "list_measures", "suggest_attributes",
+    "list_models", "list_attribute_sets", "list_measures", "suggest_attributes", "look_at_pictures",
 }  # fmt: skip
 STUDY = {"study": "t2iat-tests", "scale": 0.02, "options": ["tests=science_arts", "n_permutations=200"]}
 
@@ -106,7 +106,7 @@ def test_every_tool_answers_an_object_of_at_most_8_kb_unless_more_is_asked_for(s
         "corrected_run": over_mcp(served, "corrected_run", **run),
         **{tool: over_mcp(served, tool) for tool in TOOLS if tool.startswith("list_")},
     }
-    assert {name.partition(" ")[0] for name in answers} == TOOLS - {"report_document"}
+    assert {name.partition(" ")[0] for name in answers} == TOOLS - {"report_document", "look_at_pictures"}
     too_long = {}
     for name, answer in answers.items():
         assert not answer["isError"], answer["content"]
@@ -300,6 +300,11 @@ def test_pictures_that_are_uploaded_are_an_arm_and_no_path_of_the_server_is(prog
             archive.writestr(f"{i}.png", picture.getvalue())
     asked = {"study": "tbyb-dataset", "force": True, "options": ["negative=a wall"], "api_name": "/run_study"}
     assert programs.predict(pictures=[handle_file(str(path))], **asked)["n_images"] == 4
+    seen = programs.predict(pictures=[handle_file(str(path))], api_name="/look_at_pictures")
+    assert (seen["n_pictures"], seen["left_out"]) == (4, [])
+    assert [(one["prompt"], one["n"], one["sources"]) for one in seen["prompts"]] == [
+        ("a photo of a cup", 4, {"a table": 4})
+    ]
     inside = tmp_path / "inside.zip"
     inside.write_bytes(path.read_bytes())
     for wrong in ({"path": str(inside)}, str(inside), {"name": "x"}):

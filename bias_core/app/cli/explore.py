@@ -41,17 +41,17 @@ from bias_core.explore.options import (
 )
 from bias_core.models.catalogue import Role
 from bias_core.settings import COMMAND
-from bias_core.store.imports import AUTO, COPIES, COUNT_ONCE, ONE_FOR_ALL, PROMPT_SOURCES, ImportedImages
 from bias_core.store.tables import ENDINGS, HUB
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design
-from bias_core.study.image_rows import count_in_words
 from bias_core.study.types import Progress, StudyReport, StudySettings, check_several, parse_arms
+from bias_core.values import settings_of
 
 if TYPE_CHECKING:
     from bias_core.explore.suggest import Suggested
 
 _MOST_LINES = 10  # of one kind of files, in what was understood of pictures
+_SETTINGS = settings_of(StudySettings)
 _FLAGS = {"n_images": ("-n",), "n_clusters": ("--clusters",)}
 _OF_EXPLORE = offered_settings(
     (*EXPLORE_SETTINGS, "images", "prompts_from", "copies", "drawn_with", "arms"), explore_settings()
@@ -196,27 +196,22 @@ def models(*, as_json: AsJson = False) -> None:
 def pictures(
     path: Annotated[Path, typer.Argument(help="Folder or zip of pictures.")],
     *,
-    prompts_from: Annotated[
-        str,
-        option(
-            DRAW,
-            f"Source of the prompts: {AUTO}, {', '.join(PROMPT_SOURCES)}, or “{ONE_FOR_ALL}a photo of a doctor”.",
-            "--prompts-from",
-        ),
-    ] = AUTO,
-    copies: Annotated[str, option(DRAW, f"Copies: {' or '.join(COPIES)}.", "--copies")] = COUNT_ONCE,
+    prompts_from: Annotated[str, option(DRAW, f"{_SETTINGS['prompts_from'].sentence}.", "--prompts-from")] = "auto",
+    copies: Annotated[str, option(DRAW, f"{_SETTINGS['copies'].sentence}.", "--copies")] = "count once",
     as_json: AsJson = False,
 ) -> None:
     """Show what is understood of your own pictures: prompts and where they come from, models, copies, unread files.
 
     Nothing is scored. `explore` and `study run` read --images in the same way, with the same options.
     """
-    from bias_core.study.programs import as_text, look_answer
+    from bias_core.store.imports import ImportedImages
+    from bias_core.study.image_rows import count_in_words
+    from bias_core.study.programs import FULL, as_text, look_answer
 
     with user_errors():
         look = ImportedImages(path, prompts_from=prompts_from, copies=copies).look()
         if as_json:
-            typer.echo(as_text(look_answer(look)))
+            typer.echo(as_text(look_answer(look, FULL)))
             return
         n_prompts = len(look.prompts)
         head = f"{look.name}: {look.n:,} pictures count, of {n_prompts:,} prompt{'s' * (n_prompts != 1)}"
