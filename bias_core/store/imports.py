@@ -552,8 +552,9 @@ class ImportedImages:
     def remarks(self) -> list[tuple[str, list[str]]]:
         """Return sentences about pictures that do not count as they are, each with the pictures."""
         left_out = [f"{name}: {reason}" for name, reason in self.left_out.items()]
-        doubted = [f"{name}: “{found.text}”, {found.doubt}" for name, found in self._found.items() if found.doubt]
-        missing = [f"{name}: {found.missing}" for name, found in self._found.items() if found.missing]
+        counted = [(name, found) for name, found in self._found.items() if name not in self.left_out]
+        doubted = [f"{name}: “{found.text}”, {found.doubt}" for name, found in counted if found.doubt]
+        missing = [f"{name}: {found.missing}" for name, found in counted if found.missing]
         parts = (
             ("pictures are left out", left_out),
             ("lines or files could not be used", self.problems),

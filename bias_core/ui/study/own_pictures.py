@@ -161,7 +161,7 @@ class OwnPictures:
                              label="Ways of drawing", elem_id=f"{key}-ways")  # fmt: skip
         kinds = ", ".join(ending[1:].upper() for ending in TABLE_ENDINGS)
         self.table = gr.File(
-            label=f"Or a table with file_name and prompt ({kinds})", file_types=list(TABLE_ENDINGS), height=100,
+            label=f"Or a table with file_name and prompt ({kinds})", file_types=list(TABLE_ENDINGS), height=130,
             elem_id=f"{key}-own-table",
         )  # fmt: skip
 
