@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import gradio as gr
 
 from bias_core.explore.exploration import is_exploration
-from bias_core.explore.extension import explore_extensions, read_attributes, suggest_set
+from bias_core.explore.extension import MOST, explore_extensions, read_attributes, suggest_set
 from bias_core.explore.options import (
     ADDED,
     KIND,
@@ -59,7 +59,7 @@ from bias_core.ui.study.own_pictures import DRAWN, OWN, chosen_pictures
 from bias_core.ui.study.study_tab import CHIP, EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor, run_queued, then_run
-from bias_core.values import changed_settings, settings_of
+from bias_core.values import changed_settings, option_values, settings_of
 
 Steps = Generator[Progress, None, list[Suggested]]
 _TICKED = 5  # suggestions ticked at first
@@ -527,8 +527,13 @@ class ExploreForm(StudyTab):
         *form, images, pack, _ = values
         settings = read_form(form)
         if choice := chosen_pictures(images):
-            settings, takes_all = choice.apply(settings), choice.has_prompts and not settings.arms
-            return self.designs[KIND], of_any_prompt(settings) if takes_all else settings
+            settings = choice.apply(settings)
+            if choice.has_prompts and (choice.ways or not settings.arms):
+                return self.designs[KIND], of_any_prompt(settings)
+            n_images = min(MOST, max(2, choice.n))  # all of them show the concept
+            return self.designs[KIND], replace(
+                settings, options={**option_values(settings.options), "n_images": n_images}
+            )
         return pack_of(str(pack), settings) if pack else (self.designs[KIND], settings)
 
     def report_before(self, values: Sequence[Any]) -> StudyReport | None:

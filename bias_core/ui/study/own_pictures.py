@@ -46,6 +46,7 @@ class PictureChoice:
     copies: Literal["count once", "count all"] = COUNT_ONCE
     ways: tuple[str, ...] = ()  # of drawing, each of which is an arm
     has_prompts: bool = False
+    n: int = 0  # pictures that count
 
     def apply(self, settings: StudySettings) -> StudySettings:
         """Return settings of a run on these pictures; arms of the form count before those of the ways of drawing."""
@@ -84,7 +85,7 @@ def look_through(path: Path, choice: PictureChoice | None = None) -> Arrived:
     has_prompts = any(summary.sources for summary in look.prompts)
     ways = tuple(look.ways) if choice.ways else ()
     return Arrived(
-        choice=replace(choice, images=str(path), has_prompts=has_prompts, ways=ways),
+        choice=replace(choice, images=str(path), has_prompts=has_prompts, ways=ways, n=look.n),
         look=look,
         thumbnails={name: _small(image) for name, image in source.read_first(shown)},
     )
