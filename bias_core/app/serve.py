@@ -120,9 +120,16 @@ def build_theme() -> gr.themes.Base:
     return theme.set(**look["colours"])
 
 
+def bypass_proxy() -> None:
+    """Keep a proxy of the environment out of Gradio's request to its own server."""
+    given = os.environ.get("no_proxy", os.environ.get("NO_PROXY", ""))
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, (given, "127.0.0.1", "localhost")))
+
+
 def launch(services: Services) -> None:
     """Build and serve until interrupted; print the address."""
     share_freed_memory()
+    bypass_proxy()
     options = launch_options(services)
     print(f"{TITLE}: http://{options['server_name']}:{options['server_port']}", flush=True)
     services.label_copy()

@@ -48,6 +48,7 @@ from bias_core.study.attribute_scores import AttributeScore, score_attributes, w
 from bias_core.study.attributes import ALL
 from bias_core.study.classifiers import Reader
 from bias_core.study.design import PACK, find_design, pack_design
+from bias_core.study.headlines import ASKS_FOR_SEVERAL
 from bias_core.study.image_rows import ImportedRows, scaled
 from bias_core.study.label_tasks import people_of
 from bias_core.study.limits import ShareValues
@@ -73,6 +74,9 @@ from bias_core.types import Attribute
 from bias_core.values import Options, option_values, settings_of
 
 _PERSON = re.compile(r"\b(?:person|people|human|individual|m[ae]n|wom[ae]n|male|female)\b", re.I)
+_SEVERAL = re.compile(
+    r"(?i)\b(?:two|three|four|five|several|many|group|crowd|couple|pair|team|family|people)\b|\band (?:an?|one|the) "
+)
 _FEWEST = 4  # pictures for a map, or for separate scores of a prompt
 _MOST_ON_MAP = 3000  # each picture is compared with all others
 _MOST_PROMPTS = 24
@@ -186,7 +190,10 @@ def _notes(data: StudyData, n: int, *, missing: bool) -> list[str]:
     settings = data.settings
     info = None if settings.images else data.services.model_info(settings.model)
     n_all, blanked = len(data.frame) + data.n_blocked, "The model refused or failed, or its safety checker blanked"
+    of_people = any(_PERSON.search(attribute.positive) for attribute in explore_options(settings).scored)
+    asks_for_several = of_people and n > 0 and bool(data.frame["prompt"].str.contains(_SEVERAL).any())
     notes = {
+        ASKS_FOR_SEVERAL: asks_for_several,
         f"{blanked} {data.n_blocked} of {n_all} pictures; they are not scored.": data.n_blocked > 0,
         "No picture could be scored.": n == 0,
         f"No clusters: these need at most {_MOST_ON_MAP:,} pictures.": n > _MOST_ON_MAP,

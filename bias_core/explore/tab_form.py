@@ -28,10 +28,12 @@ from bias_core.explore.options import (
 )
 from bias_core.explore.study import pack_of
 from bias_core.explore.suggest import Suggested, suggest_attributes, suggest_settings, suggested_by_words
+from bias_core.prompts import fill_template
 from bias_core.services import Services
 from bias_core.store.tables import ENDINGS
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import pack_design
+from bias_core.study.image_rows import cut_notes
 from bias_core.study.run import followed
 from bias_core.study.types import Arm, Design, Progress, StudyReport, StudySettings, arm_text
 from bias_core.ui import messages
@@ -410,6 +412,8 @@ class ExploreForm(StudyTab):
         self.on_any("click", list(parts["concepts"].values()), self.on_concept_button, None, changed)
         depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
         form["model"].input(self.on_model, [form["model"], form["condition"]], depends, **LATEST)
+        told = [form["concept"].blur, form["template"].blur]
+        gr.on(told, self.on_prompt, [form["concept"], form["template"], form["model"]], form["model_note"], **LATEST)
         form["pack"].change(self.on_pack, form["pack"], form["pack_note"], **QUIET)
         self.own_pictures.source.change(None, self.own_pictures.source, parts["run"], js=_RUN_TEXT_JS, **QUIET)
         parts["dice"].click(lambda: secrets.randbelow(2**31), None, form["seed"], **QUIET)
@@ -502,6 +506,14 @@ class ExploreForm(StudyTab):
         with messages.user_errors() as problem:
             return self._model_updates(name, None) | {self.form["condition"]: self.conditions_after(name, condition)}
         return {self.form["model_note"]: messages.error_html(problem.message)}
+
+    def on_prompt(self, concept: str, template: str, model: str) -> Any:
+        """Show the note on the model, and what it does not read of the prompt."""
+        with messages.user_errors():
+            note, prompt = self._model_updates(model, None)[self.form["model_note"]], fill_template(template, concept)
+            cut = cut_notes(self.services.text_to_image(model), f"{model} form", [prompt], self.services)
+            return note + "".join(render("status", kind="warning", text=text) for text in cut)
+        return gr.skip()
 
     def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
         """Restore this browser's last choices, or fill in the address's settings."""

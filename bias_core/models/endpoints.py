@@ -52,6 +52,9 @@ _SHORTEST_SECRET = 8  # characters; "none", "EMPTY" and "1234" stand in place of
 _WORDS = re.compile(r"(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})(?:[ _-]+(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15}))*")
 
 
+_SERVICE = re.compile(r"/(?:chat/completions|completions|responses|images/(?:generations|edits))$")
+
+
 class RequestFailed(ModelUnavailable):
     """A request without a usable answer.
 
@@ -92,7 +95,9 @@ def ask_until_answered(request: Callable[[], T], sleep: Callable[[float], None] 
 class Endpoint:
     """A server, its model, and the time limit of an answer; ModelUnavailable for an invalid address."""
 
-    url: str  # base address, with or without its "/v1"; "https://user:password@host" works too
+    # base address, with or without its "/v1", also with "/chat/completions" and a query; "https://user:password@host"
+    # works too
+    url: str
     model: str  # the model's name on that server
     # sent with every request, never shown; "" for servers without keys
     key: str = field(default="", repr=False)
@@ -115,9 +120,23 @@ class Endpoint:
 
         >>> Endpoint(url="http://host:1", model="").base, Endpoint(url="https://host/openai/v1/", model="").base
         ('http://host:1/v1', 'https://host/openai/v1')
+        >>> Endpoint(url="http://host/v1/chat/completions?api-version=1", model="").base
+        'http://host/v1'
         """
-        bare = self.url.rstrip("/")
-        return bare if urlsplit(bare).path else f"{bare}/v1"
+        parts = urlsplit(self.url)
+        path = _SERVICE.sub("", parts.path.rstrip("/")).rstrip("/")
+        return parts._replace(path=path or "/v1", query="", fragment="").geturl()
+
+    def address(self, path: str) -> str:
+        """Return the address of a service, with the query of the given address."""
+        query = urlsplit(self.url).query
+        return f"{self.base}/{path}{f'?{query}' if query else ''}"
+
+    @property
+    def place(self) -> str:
+        """The address by which answers are stored: without password and query, which may hold a key."""
+        parts = urlsplit(self.base)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
     @property
     def host(self) -> str:
@@ -133,7 +152,7 @@ class Endpoint:
         """
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         with self._worded(name):
-            status, pause, content = exchange("POST", f"{self.base}/{path}", self.seconds, headers, body)
+            status, pause, content = exchange("POST", self.address(path), self.seconds, headers, body)
         self._check(name, status, pause, content)
         try:
             answer = read_json(content)
@@ -214,6 +233,8 @@ class Endpoint:
                 f"the server at {self.host} has no model {self.model!r} ({reason}) (check {self.named_by})", **facts
             )
         message = f"{name} refuses (status {status}): {reason or 'no reason given'}"
+        if status == 404:
+            message += f" (nothing answers at {self.place}: check {self.settings}_URL)"
         raise RequestFailed(message, **facts, again=status in RETRIED, pause=pause_asked_for(pause))
 
 
@@ -350,6 +371,7 @@ class EndpointReader:
 
     def __init__(self, name: str, endpoint: Endpoint, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self.name, self.endpoint = name, endpoint
+        self.stored_as = f"{name} at {endpoint.place}"  # two servers may give their models the same name
         self._sleep = sleep
         self._unknown: set[str] = set()
 
@@ -473,7 +495,16 @@ def _shows_something(token: str) -> bool:
 
 
 _CERTAIN = np.eye(3)
-_FIRST_WORD = re.compile(r"\b(?:(yes)|(no)|(cannot|can['’]t|unable|unclear|unsure))\b", re.IGNORECASE)
+_WORD = re.compile(
+    # "no beard" and "no doubt" answer nothing; "no it is not" does
+    r"\b(?:(yes)|(no)(?!\s+(?!(?:it|he|she|they|this|that|there|the|i)\b)[a-z])|(cannot|can['’]t|unable|unclear|unsure))\b",
+    re.IGNORECASE,
+)
+_ASKED = re.compile(r"\byes\W{1,4}or\W{1,4}no\b\W{0,3}|\byes/no\b", re.IGNORECASE)
+_FINAL = re.compile(
+    r"\b(?:answer|verdict|conclusion)\b(?:\s+is)?\W{0,9}(?=(?:yes|no|cannot|can['’]t|unclear)\b)", re.IGNORECASE
+)
+_SENTENCE_ENDS = re.compile(r"(?<=[.!?;])\s+|\n+")
 _MARKS = " \n\t\"'“”*.,:!▁Ġ"  # around a token
 _MOST_TOKENS = 16  # of an answer
 _TOKENS_WITH_THOUGHTS = 4096  # of a model that thinks aloud before it
@@ -483,7 +514,12 @@ _REFUSALS = {"content_filter", "content_policy_violation", "moderation_blocked"}
 
 
 class EndpointJudge(EndpointReader):
-    """Judge on a server: by the likeliest first tokens if it shows them, else by its text."""
+    """Judge on a server: by the likeliest first tokens if it shows them, else by the last verdict of its text.
+
+    ``said`` has what it said to the last questions, "" where its tokens counted.
+    """
+
+    said: Sequence[str] = ()
 
     def __init__(self, name: str, endpoint: Endpoint, *, at_once: int = 4, **options: Any) -> None:
         super().__init__(name, endpoint, **options)
@@ -497,15 +533,18 @@ class EndpointJudge(EndpointReader):
         check_questions(images, questions)
         pool = ThreadPoolExecutor(self.at_once)
         try:
-            return np.array(list(pool.map(self._answer_one, images, questions))).reshape(-1, 3)
+            answers = list(pool.map(self._answer_one, images, questions))
         finally:
             pool.shutdown(cancel_futures=True)
+        self.said = [text for _, text in answers]
+        return np.array([answer for answer, _ in answers]).reshape(-1, 3)
 
-    def _answer_one(self, image: Image.Image, question: str) -> np.ndarray:
+    def _answer_one(self, image: Image.Image, question: str) -> tuple[np.ndarray, str]:
         content = [{"type": "image_url", "image_url": {"url": _data_uri(image)}}, {"type": "text", "text": question}]
+        n_tokens = self._most_tokens
         body = {
             "messages": [{"role": "user", "content": content}],
-            "max_tokens": self._most_tokens,
+            "max_tokens": n_tokens,
             "temperature": 0,
             "logprobs": True,
             "top_logprobs": _SHOWN_TOKENS,
@@ -516,31 +555,42 @@ class EndpointJudge(EndpointReader):
             answer = None if thought else _by_tokens(choice.get("logprobs"))
         except RequestFailed as refused:
             if refused.code in _REFUSALS:
-                return _CERTAIN[2]
+                return _CERTAIN[2], f"(refused: {refused.code})"
             raise
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise self.endpoint.not_understood(self.name, error) from error
         if answer is not None:
-            return answer
-        if text or choice.get("finish_reason") != "length":
-            return by_text(text)
-        if self._most_tokens == _TOKENS_WITH_THOUGHTS:
-            raise self._said_nothing(choice, self._most_tokens)
-        self._most_tokens = _TOKENS_WITH_THOUGHTS
-        return self._answer_one(image, question)
+            return answer, ""
+        if choice.get("finish_reason") != "length":
+            return by_text(text), text
+        if n_tokens < _TOKENS_WITH_THOUGHTS:  # its verdict may come later
+            self._most_tokens = _TOKENS_WITH_THOUGHTS
+            return self._answer_one(image, question)
+        if not text:
+            raise self._said_nothing(choice, n_tokens)
+        return _CERTAIN[2], text + CUT_OFF
 
     def _may_lack(self, key: str, reason: str) -> bool:
         return super()._may_lack(key, reason) or ("logprobs" in key and "logprob" in reason)
 
 
-def by_text(text: str) -> np.ndarray:
-    """The first answer in a text, with certainty ``(3,)``; "cannot tell" without one.
+CUT_OFF = " … (cut off)"
+"""End of what a judge said if it was cut at its length, so that it has no verdict."""
 
-    >>> by_text("No, she looks young.").tolist(), by_text("I am sorry, I can't say no.").tolist()
-    ([0.0, 1.0, 0.0], [0.0, 0.0, 1.0])
+
+def by_text(text: str) -> np.ndarray:
+    """The last verdict of a text, with certainty ``(3,)``; "cannot tell" if its sentence has both, or there is none.
+
+    >>> by_text("There is no beard. Final answer: Yes").tolist(), by_text("I am sorry, I can't say no.").tolist()
+    ([1.0, 0.0, 0.0], [0.0, 0.0, 1.0])
     """
-    match = _FIRST_WORD.search(text)
-    return np.array(_CERTAIN[2 if match is None or match.lastindex is None else match.lastindex - 1])
+    plain = _ASKED.sub("", re.sub(r"[*_`]+", "", text))
+    if final := list(_FINAL.finditer(plain)):
+        plain = _SENTENCE_ENDS.split(plain[final[-1].end() :])[0]
+    for sentence in reversed(_SENTENCE_ENDS.split(plain)):
+        if verdicts := {match.lastindex for match in _WORD.finditer(sentence)}:
+            return np.array(_CERTAIN[2 if len(verdicts) > 1 else (verdicts.pop() or 3) - 1])
+    return np.array(_CERTAIN[2])
 
 
 def _by_tokens(logprobs: Any) -> np.ndarray | None:

@@ -273,6 +273,9 @@ def records(
     return [common | ({"revised_prompt": text} if text else {}) for text in revised[: len(rows)]]
 
 
+_FEWEST_OF_PNDM = 4  # steps
+
+
 @contextmanager
 def errors_in_a_sentence(pipeline: Any, model: str, row: ImageRow) -> Iterator[None]:
     """Turn errors of a pipeline's code into one sentence; out-of-memory errors pass unchanged.
@@ -285,6 +288,9 @@ def errors_in_a_sentence(pipeline: Any, model: str, row: ImageRow) -> Iterator[N
         raise
     except TROUBLES as error:
         text, refused = " ".join(str(error).split())[:_LONGEST], isinstance(error, ValueError)
+        scheduler = type(getattr(pipeline, "scheduler", None)).__name__
+        if scheduler == "PNDMScheduler" and row.num_inference_steps < _FEWEST_OF_PNDM:  # its first steps use four
+            text, refused = f"the sampler pndm needs at least {_FEWEST_OF_PNDM} steps", True
         raise (InvalidInput if refused else ModelUnavailable)(
             f"{model} ({type(pipeline).__name__}) cannot draw {row.width}x{row.height} pixels in "
             f"{row.num_inference_steps} steps at guidance {row.guidance_scale:g}: "

@@ -4,7 +4,7 @@ The same readings are the shares that are watched while pictures are drawn.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,6 +27,7 @@ from bias_core.store.readings import Question, open_picture
 from bias_core.study.limits import Countdown, ShareValues, report_unread_on_stop
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
+from bias_core.study.types import JudgeAnswer
 from bias_core.types import Attribute, Estimate, KnownPicture, ReaderErrors
 
 CALLS = ("yes", "no", "cannot tell")
@@ -115,7 +116,7 @@ def judge_attributes(
         (image.path.stem, question): partial(open_picture, image) for image in stored for question in questions
     }
     ask = partial(ask_judge, data.services, data.settings.judge, check=data.check)
-    answers = yield from ask("asking the judge", pictures)
+    answers = yield from ask("asking the judge", pictures, record=data.judge_answers.extend)
     model = data.settings.model
     of_known_truth = [data.services.known_pictures(model, one.positive, one.negative) for one in attributes]
     of_known = {(one.key, q): one.draw for q, some in zip(questions, of_known_truth, strict=True) for one in some}
@@ -142,14 +143,21 @@ def errors_of(pictures: Sequence[KnownPicture], answers: np.ndarray) -> ReaderEr
 
 
 def ask_judge(
-    services: StudyServices, name: str, what: str, pictures: Mapping[Question, Picture], check: Callable[[], None]
+    services: StudyServices,
+    name: str,
+    what: str,
+    pictures: Mapping[Question, Picture],
+    check: Callable[[], None],
+    record: Callable[[Iterable[JudgeAnswer]], None] = lambda _: None,
 ) -> Steps[dict[Question, np.ndarray]]:
     """Return probabilities ``(3,)`` of every question about a picture; stored answers are not asked again.
 
-    ``check`` is called before every few questions, and raises to stop.
+    ``check`` is called before every few questions, and raises to stop. ``record`` gets all answers, with what a judge
+    on a server said.
     """
     judge = services.judge(name)
-    texts: dict[Question, str] = services.answers.find(judge.name, list(pictures))
+    stored_as = getattr(judge, "stored_as", judge.name)
+    texts: dict[Question, str] = services.answers.find(stored_as, list(pictures))
     missing = [key for key in pictures if key not in texts]
     turn, countdown = services.reading(judge), Countdown(len(missing))
     with report_unread_on_stop(lambda: (key[0] for key in missing if key not in texts)):
@@ -159,12 +167,23 @@ def ask_judge(
             images = [pictures[key]() for key in part]
             with turn:
                 answers = _checked(judge.judge(images, [question for _, question in part]), len(part), judge.name)
-            fresh = {key: " ".join(map(repr, row)) for key, row in zip(part, answers.tolist(), strict=True)}
-            services.answers.keep(judge.name, fresh)
+                said = getattr(judge, "said", ()) or [""] * len(part)
+            fresh = {
+                key: "\n".join(filter(None, (" ".join(map(repr, row)), text)))
+                for key, row, text in zip(part, answers.tolist(), said, strict=True)
+            }
+            services.answers.keep(stored_as, fresh)
             texts |= fresh
             done = start + len(part)
             yield countdown.progress(done, f"{what}: {done:,} of {len(missing):,}")
-    return {key: np.array(texts[key].split(), dtype=float) for key in pictures}
+    numbers = {key: np.array(texts[key].partition("\n")[0].split(), dtype=float) for key in pictures}
+    verdicts = calls_of(np.array([*numbers.values()]).reshape(-1, len(CALLS)))
+    record(
+        JudgeAnswer(image_id=image_id, question=question, verdict=CALLS[verdict], said=text.partition("\n")[2])
+        for ((image_id, question), verdict) in zip(numbers, verdicts, strict=True)
+        for text in [texts[image_id, question]]
+    )
+    return numbers
 
 
 def _checked(answers: np.ndarray, n: int, name: str) -> np.ndarray:

@@ -188,6 +188,9 @@ def language_model_name(name: str, services: StudyServices, world: str) -> str:
     return "endpoint"
 
 
+TOO_LONG = "too long for"  # words of a note on a text that is not read as a whole
+
+
 def cut_texts(limits: Sequence[PromptLimit], text: str = "prompt") -> list[str]:
     """Return a sentence per text encoder that cuts off some prompts, or other texts.
 
@@ -209,7 +212,7 @@ def cut_texts(limits: Sequence[PromptLimit], text: str = "prompt") -> list[str]:
             prompts = len({limit.prompt for limit in lost})
             which = f"The {text} is" if n_prompts == 1 else f"{prompts} of {n_prompts} {text}s are"
             lines.append(
-                f"{which} too long for {reader} ({longest.n_tokens} tokens, at most {longest.limit}), which did not "
+                f"{which} {TOO_LONG} {reader} ({longest.n_tokens} tokens, at most {longest.limit}), which did not "
                 f"see “{shortened(longest.cut)}”{sees_all}."
             )
     return lines

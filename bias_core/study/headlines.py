@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bias_core.measures.cards import METRICS
 from bias_core.number_text import format_estimate, format_given, format_number, format_rate, format_share, state_p
 from bias_core.study.claims import SAME_TEST, WHY_NOT
+from bias_core.study.classifiers import TOO_LONG
 from bias_core.study.design import known_study
+from bias_core.study.judge_answers import often_in_doubt
 from bias_core.study.report_text import VALIDITY, corrected_headline, finding_rows, is_known
 from bias_core.values import option_values
 
@@ -165,8 +168,21 @@ def counts_of(lines: Sequence[VerdictLine]) -> dict[str, int]:
 
 def headline(report: StudyReport) -> str:
     """Return the headline in one or two sentences; if the run was stopped while measuring, also how far it got."""
-    text = corrected_headline(report) or _forced_headline(report) or _of_all(report)
+    text = corrected_headline(report) or _forced_headline(report) or _of_all(report) + often_in_doubt(report)
+    text += _remarks_on_prompts(report)
     return f"{text} Stopped after {report.stopped_after}." if report.stopped_after else text
+
+
+ASKS_FOR_SEVERAL = "The prompt asks for several people, and the classifier answers for the whole picture."
+"""Note on a prompt with several people, which a headline repeats."""
+
+
+def _remarks_on_prompts(report: StudyReport) -> str:
+    """Say that a model did not read all of a prompt (its note has the numbers), or that it asks for several people."""
+    notes = report.results.notes
+    cut = [note for note in notes if TOO_LONG in note and "prompt" in note.partition(TOO_LONG)[0]]
+    said = [re.sub(r" [(][^()]*[)]", "", note) for note in cut[:1]] + [ASKS_FOR_SEVERAL] * (ASKS_FOR_SEVERAL in notes)
+    return "".join(f" {sentence}" for sentence in said)
 
 
 def _forced_headline(report: StudyReport) -> str:

@@ -530,8 +530,10 @@ def _prompts(frame: pd.DataFrame) -> str:
 def _origin(report: StudyReport, part: Measured, rows: list[ImageRow]) -> str:
     """Return the model that drew the pictures, with revision and day, or their import."""
     day = f" on {day_of(report)}" if report.created else ""
-    if part.settings.model.startswith(IMPORTED):
-        return f" that were imported ({part.settings.model.removeprefix(IMPORTED)}), measured{day}"
+    sources = list(dict.fromkeys(row.model for row in rows)) or [part.settings.model]
+    if all(source.startswith(IMPORTED) for source in sources):
+        names = " and ".join(source.removeprefix(IMPORTED) for source in sources)
+        return f" that were imported ({names}), measured{day}"
     revisions = " and ".join(dict.fromkeys(row.revision for row in rows if row.revision))
     revisions = revisions or report.versions.get("model_revision", "")
     revision = f" (revision {revisions})" if revisions else ""

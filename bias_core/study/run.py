@@ -22,6 +22,7 @@ from bias_core.study.claims import with_claims, without_fixed_n
 from bias_core.study.classifiers import fetch_reader, reader_note, with_other_readers
 from bias_core.study.corrected import corrected
 from bias_core.study.image_rows import treated, treatment
+from bias_core.study.judge_answers import judge_tables
 from bias_core.study.limits import ShareValues, TimeLimit, stop_rule
 from bias_core.study.plan import lay_out, plan_notes, read_files, settle
 from bias_core.study.reproduction import protocol_tables, settings_table
@@ -289,7 +290,7 @@ def _read_arms(
         results = results if data[i].fixed_n else as_watched(results)
         results = with_claims(results, arm.study.family, confidence=arm.settings.confidence)
         drawn = [*plan_notes(arm, services), *while_drawing(data[i].images_by_id.values())]
-        tables = (*results.tables, *rewritten_prompts(data[i].drawn_pictures))
+        tables = (*results.tables, *rewritten_prompts(data[i].drawn_pictures), *judge_tables(data[i].judge_answers))
         results = replace(results, tables=tables, notes=(*data[i].notes, *drawn, *results.notes))
         n_planned, n_images, n_blocked = data[i].n_planned, len(data[i].frame), data[i].n_blocked
         arms.append(

@@ -34,7 +34,7 @@ from bias_core.study.limits import (
     unique_rows,
 )
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import Progress, Shot, StudyReport, StudySettings, pictures_of
+from bias_core.study.types import JudgeAnswer, Progress, Shot, StudyReport, StudySettings, pictures_of
 from bias_core.types import ImageRow, StoredImage
 from bias_core.waiting import never
 
@@ -100,6 +100,7 @@ class StudyData(Stoppable):
         self.notes: list[str] = []
         self.images_by_id: dict[str, StoredImage] = {}
         self.drawn_pictures: list[DrawnPicture] = []
+        self.judge_answers: list[JudgeAnswer] = []
         self._rows_by_shot: dict[int, tuple[Shot, list[ImageRow]]] = {}
 
     @classmethod

@@ -304,6 +304,16 @@ class Sample:
     apart: PairedComparison | None = None  # the same for two arms that share no unit
 
 
+@dataclass(frozen=True, kw_only=True)
+class JudgeAnswer:
+    """A judge's answer to one question about a picture."""
+
+    image_id: str
+    question: str
+    verdict: str  # "yes", "no" or "cannot tell"
+    said: str = ""  # by a judge on a server whose text counts
+
+
 Verdict = Literal["above", "below", "not clear", "too few", "not tested"]
 """Verdicts on a number against its null value; *not tested* without a null value."""
 

@@ -16,6 +16,8 @@ from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.models.endpoints import Endpoint, EndpointJudge, EndpointLanguageModel
 from bias_core.services import Services
 from bias_core.settings import Settings
+from bias_core.study.attribute_scores import ask_judge
+from bias_core.study.types import JudgeAnswer
 from tests.hosted_server import FakeServer
 
 KEY = "sk-very-secret-0123456789"
@@ -326,13 +328,80 @@ def test_the_likeliest_first_words_of_a_server_are_its_probabilities(ask):
     assert [sent["max_tokens"] for sent in server.requests] == [16, 4096, 4096]
 
 
-def test_a_text_answers_by_its_first_word_that_does(ask):
+def test_a_text_answers_by_its_last_verdict_and_one_with_both_or_none_cannot_tell(ask):
+    yes, no, doubt = range(3)
     answers = {
-        "No.": 1, "yes, there is": 0, "I cannot tell.": 2, "I can’t say no": 2, "I know nothing": 2,
-        "Unclear: no face": 2, "": 2, "<think>No beard, no hat...</think>\n\nYes": 0, "<think>No beard": 2,
+        "No.": no, "yes, there is": yes, "I cannot tell.": doubt, "I can’t say no": doubt, "I know nothing": doubt,
+        "Unclear: no face": doubt, "": doubt, "<think>No beard, no hat...</think>\n\nYes": yes,
+        "<think>No beard": doubt,
+        # reasons before the verdict
+        "There is no beard and no hat, but a man's face. Final answer: Yes": yes, "No doubt about it: yes.": yes,
+        "It has no hair. The person is smiling. No": no, "Yes, at first sight. Actually no.": no,
+        "Is there a man? No.\nSo the final answer is: **No**": no, "The answer is no.": no,
+        # forms
+        "**Answer:** Yes": yes, '{"no_person": false, "answer": "yes"}': yes, "\\boxed{No}": no,
+        "<answer>Yes</answer>": yes, "Question: yes or no? Yes": yes, "No it is a woman.": no,
+        "I'd say it's a no": no,
+        # both, or none
+        "Yes and no.": doubt, "Maybe yes, maybe no": doubt, "It is not a man.": doubt, "Ja": doubt, "True": doubt,
+        "I cannot determine whether yes applies": doubt, "Answer: cannot tell": doubt,
     }  # fmt: skip
     _, given = ask(*map(said, answers), n=len(answers))
     assert dict(zip(answers, given.argmax(axis=1).tolist(), strict=True)) == answers
+
+
+def test_a_text_that_is_cut_is_asked_again_with_room_and_then_said_to_be_cut(ask):
+    server, given = ask(said("The person wears a", finish="length"), said("The person wears a coat. Yes"), n=2)
+    assert given.tolist() == [[1, 0, 0]] * 2
+    assert [sent["max_tokens"] for sent in server.requests] == [16, 4096, 4096]
+    _, given = ask(said("Yes, the person", finish="length"), said("Yes, the person wears", finish="length"))
+    assert given.tolist() == [[0, 0, 1]]  # what comes later may take it back
+
+
+ADDRESSES = {
+    "http://host:1": ("http://host:1/v1/chat/completions", "http://host:1/v1"),
+    "https://me:hush@host/openai/v1/": ("https://me:hush@host/openai/v1/chat/completions", "https://host/openai/v1"),
+    "http://host/v1/chat/completions": ("http://host/v1/chat/completions", "http://host/v1"),
+    "https://host/openai/deployments/x?api-version=2": (
+        "https://host/openai/deployments/x/chat/completions?api-version=2", "https://host/openai/deployments/x"
+    ),
+    "https://host/v1/chat/completions?key=secret": (
+        "https://host/v1/chat/completions?key=secret", "https://host/v1"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("url", ADDRESSES)
+def test_an_address_may_end_in_its_service_or_a_query_and_is_stored_without_secrets(url):
+    endpoint = Endpoint(url=url, model="eye")
+    assert (endpoint.address("chat/completions"), endpoint.place) == ADDRESSES[url]
+
+
+def test_two_servers_with_one_model_name_are_two_judges(tmp_path):
+    pictures = {("picture", MAN): lambda: Image.new("RGB", (8, 6), "red")}
+    for text, verdict in (("Yes", 0), ("No", 1)):
+        with FakeServer(said(text)).running() as url:
+            settings = Settings(data_dir=tmp_path, judge_url=url, judge_model="eye", offline=True)
+            services, heard = Services(settings), list[JudgeAnswer]()
+            steps = ask_judge(services, "endpoint", "asking", pictures, lambda: None, heard.extend)
+            answers = result_of(steps)
+            services.close()
+        assert answers["picture", MAN].argmax() == verdict
+        assert [(answer.verdict, answer.said) for answer in heard] == [(("yes", "no")[verdict], text)]
+
+
+def result_of(steps):
+    """Run to the end, and return the result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def test_an_address_where_nothing_answers_names_its_setting(ask):
+    with pytest.raises(ModelUnavailable, match=r"nothing answers at http://127.0.0.1:\d+/v1: check BIAS_LLM_URL"):
+        ask((404, {"detail": "Not Found"}))
 
 
 def test_a_server_that_shows_no_probabilities_is_asked_without_them(ask):

@@ -356,7 +356,12 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
         for key in both
     }
     answers = yield from ask_judge(
-        data.services, settings.judge, "asking the judge about the people", pictures, data.check
+        data.services,
+        settings.judge,
+        "asking the judge about the people",
+        pictures,
+        data.check,
+        data.judge_answers.extend,
     )
     labels, leans = [], []
     for both in keys:

@@ -345,7 +345,9 @@ def judged_things(data: StudyData, reading: pd.DataFrame, sets: Mapping[str, pd.
         (images[row].path.stem, questions[thing]): partial(open_picture, images[row]) for row, thing in pairs
     }
     judge = data.settings.judge
-    answers = yield from ask_judge(data.services, judge, "asking about things", asked_about, data.check)
+    answers = yield from ask_judge(
+        data.services, judge, "asking about things", asked_about, data.check, data.judge_answers.extend
+    )
     keys = ((images[row].path.stem, questions[thing]) for row, thing in pairs)
     things = pd.DataFrame(pairs, columns=["row", "thing"]).assign(p_yes=[float(answers[key][0]) for key in keys])
     errors, n_known = yield from _errors(data, questions)

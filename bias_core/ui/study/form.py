@@ -15,6 +15,7 @@ from bias_core.models.catalogue import hosted_name, request_words
 from bias_core.services import Services
 from bias_core.study.design import find_design, option_settings, settings_with, study_of
 from bias_core.study.export import FORMS
+from bias_core.study.image_rows import cut_notes, treated, treatment
 from bias_core.study.plan import check_number, settle
 from bias_core.study.study import Settled, Study
 from bias_core.study.types import MOST_ARMS, Arm, Design, StudySettings
@@ -528,8 +529,19 @@ class StudyForm:
                 most = f"{self.services.settings.max_images:,} pictures in {MOST_ARMS} arms"
                 count += f" in {len(arms)} arms{beside}; a run has at most {most}"
             count += "".join(f"; {words}" for words in self._requests(study, drawn))
+            count += "".join(f"; {note}" for note in self._cut_prompts(drawn, [shot.prompt for shot in shots]))
             return render("status", kind="warning", text=too_many.message) if too_many else count
         return ""
+
+    def _cut_prompts(self, arms: Sequence[StudySettings], prompts: Sequence[str]) -> list[str]:
+        """What the models of the arms do not read of the prompts."""
+        notes = dict[str, None]()
+        for arm in arms:
+            if not arm.images and not hosted_name(arm.model):
+                version, template = f"{arm.model} form", treatment(arm)
+                model, texts = self.services.text_to_image(arm.model), [treated(prompt, template) for prompt in prompts]
+                notes |= dict.fromkeys(cut_notes(model, version, texts, self.services))
+        return list(notes)
 
     def _requests(self, study: Study, arms: Sequence[StudySettings]) -> list[str]:
         """The largest number of requests per hosted model; stored pictures are not requested again."""
