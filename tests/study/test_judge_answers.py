@@ -6,7 +6,7 @@ import pytest
 
 from bias_core.models.endpoints import CUT_OFF
 from bias_core.study.design import find_design
-from bias_core.study.headlines import ASKS_FOR_SEVERAL, headline
+from bias_core.study.headlines import headline
 from bias_core.study.judge_answers import judge_tables, often_in_doubt
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import JudgeAnswer
