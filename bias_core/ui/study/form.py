@@ -534,7 +534,7 @@ class StudyForm:
         return ""
 
     def _cut_prompts(self, arms: Sequence[StudySettings], prompts: Sequence[str]) -> list[str]:
-        """What the models of the arms do not read of the prompts."""
+        """Return notes on what the models of the arms do not read of the prompts."""
         notes = dict[str, None]()
         for arm in arms:
             if not arm.images and not hosted_name(arm.model):
