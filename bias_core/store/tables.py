@@ -479,7 +479,7 @@ def _cells_of_column(column: "pa.Array") -> list[Any]:
     return [values.get(place) for place in places]
 
 
-ENDINGS = (".csv", ".tsv", ".jsonl")
+ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".txt", ".parquet")
 HUB = "hf://datasets/"
 MOST_PROMPTS, MOST_BYTES, MOST_PICTURES = 1000, 5_000_000, 1_000_000
 _MOST_ROWS = 10_000  # good and bad ones
@@ -488,7 +488,7 @@ _LONGEST_GROUP = 100
 _PROMPT = ("prompt", "text")
 _FURTHER = ("group", "n", "attributes")
 _HUB_NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+?))?(?:/(?P<file>[^@]+))?")
-_ON_HUB = (*ENDINGS, ".parquet")
+_ON_HUB = ENDINGS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -526,11 +526,35 @@ def read_pack(name: str) -> tuple[PackedPrompt, ...]:
             )
         if path.suffix.lower() == ".parquet":
             return checked_prompts(display_name, _parquet_rows(display_name, path.read_bytes()))
-        return checked_prompts(
-            display_name, read_table_file(display_name, lambda: path.open("rb"), needs=[_PROMPT], further=_FURTHER)
+        rows: Iterable[Row] = _plain_prompts(display_name, path) or read_table_file(
+            display_name, lambda: path.open("rb"), needs=[_PROMPT], further=_FURTHER
         )
+        return checked_prompts(display_name, rows)
     except OSError as error:
         raise InvalidInput(f"{display_name} cannot be read: {error.strerror or error}") from error
+
+
+def _plain_prompts(name: str, path: Path) -> list[Row]:
+    """Read a JSON list of texts or objects, or a text with a prompt on each line; [] for a table."""
+    try:
+        text = path.read_text(encoding="utf-8-sig") if path.suffix.lower() in (".json", ".txt") else ""
+    except UnicodeDecodeError:  # explained as a table's
+        return []
+    if path.suffix.lower() == ".txt":
+        rows = [(f"line {n}", {"prompt": line.strip()}) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+        has_columns = {*_PROMPT} & {*map(_column, re.split(r"[,;\t|]", text.lstrip().partition("\n")[0]))}
+        return [] if has_columns else rows
+    if not text.lstrip().startswith("["):
+        return []
+    try:
+        items = read_json(text, pairs=_object)
+    except ValueError as error:  # also InvalidInput, for a name that stands twice in an object
+        raise InvalidInput(f"{name} is no readable JSON: {error}") from error
+    objects = [item if isinstance(item, dict) else {"prompt": item} for item in items]
+    return [
+        (f"entry {n}", {_column(str(key)): _cell(value) for key, value in item.items()})
+        for n, item in enumerate(objects, start=1)
+    ]
 
 
 def _parquet_rows(name: str, data: bytes) -> Iterator[Row]:

@@ -3,15 +3,14 @@
 :func:`bias_core.labels.answers.task_answers` puts the answers of a labelling task into the same columns.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from bias_core.errors import InvalidInput, StorageError
-from bias_core.store.tables import read_table_file
-from bias_core.values import read_json
+from bias_core.errors import InvalidInput
+from bias_core.study.answer_files import LOOK, match_answers, read_answer_file
 
 COLUMNS = {
     "task": "source of the answer: the title of a labelling task, or the name of a file",
@@ -27,8 +26,6 @@ COLUMNS = {
 """Columns of a frame of answers, one row per answer, all texts; a file needs ``image_id`` and ``answer``."""
 AUTOMATIC = "automatic"
 """Rater of a classifier's answers."""
-_OF_FILES = ("image_id", "position", "answer", "rater")
-_FIRST_BYTES, _MOST_BYTES = 64, 64_000_000  # read from an export of Label Studio
 
 
 def frame_of(rows: Iterable[Mapping[str, str]], places: Iterable[str] | None = None) -> pd.DataFrame:
@@ -38,73 +35,42 @@ def frame_of(rows: Iterable[Mapping[str, str]], places: Iterable[str] | None = N
 
 
 def read_answers(path: str) -> pd.DataFrame:
-    """Return the answers in a file: a table (:mod:`bias_core.store.tables`), or the JSON that Label Studio exports.
+    """Return the answers in a file that may count (:mod:`bias_core.study.answer_files`).
 
-    Other columns and rows without an answer are ignored, as are case, blanks and hyphens of positions and answers.
-    The index names the line or task of each answer. StorageError if the file cannot be read; InvalidInput if it
-    lacks a column or has no answer.
+    Case, blanks and hyphens of positions and answers are ignored. The index names the line or task of each answer;
+    ``attrs["look"]`` is an :class:`bias_core.study.answer_files.AnswerLook`. StorageError if the file cannot be read;
+    InvalidInput if it lacks a column or has no answer.
     """
     file = Path(path).expanduser()
-    try:
-        rows = _label_studio(file)
-        if rows is None:
-            needs = [["image_id"], ["answer"]]
-            rows = list(read_table_file(file.name, lambda: file.open("rb"), needs=needs, further=_OF_FILES))
-    except OSError as error:
-        raise StorageError(f"cannot read people's answers {path}: {error}") from error
-    cells = [{key: str(row.get(key) or "").strip() for key in _OF_FILES} for _, row in rows]
-    answers = frame_of(cells, [place for place, _ in rows]).assign(task=file.name)
+    read, look = read_answer_file(file)
+    may_count = [answer for answer in read if not answer.passed_over]
+    if not may_count:
+        raise InvalidInput(" ".join([f"{file.name} has no answers.", *([*look.lines()][2:] if look.n else [])]))
+    cells = [
+        {"image_id": answer.picture, "position": answer.position, "answer": answer.answer, "rater": answer.rater}
+        for answer in may_count
+    ]
+    answers = frame_of(cells, [answer.place for answer in may_count]).assign(task=file.name)
     for column in ("position", "answer"):
         answers[column] = answers[column].str.lower().str.replace(r"[\s-]+", "_", regex=True)
-    if (answers := answers[answers["answer"] != ""]).empty:
-        raise InvalidInput(f"{file.name} has no answers")
+    answers.attrs[LOOK] = look
     return answers
 
 
-def _label_studio(file: Path) -> list[tuple[str, dict[str, Any]]] | None:
-    """Return the answers in an export of Label Studio, each with its task; None for another kind of file."""
-    with file.open("rb") as opened:
-        data = opened.read(_FIRST_BYTES)
-        if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
-            return None
-        data += opened.read(_MOST_BYTES)
-    try:
-        tasks = read_json(data)
-    except ValueError:  # :func:`read_table_file` explains it
-        return None
-    if not (isinstance(tasks, list) and tasks and all(isinstance(one, dict) and "annotations" in one for one in tasks)):
-        return None
-    try:
-        return [(f"task {i}", row) for i, task in enumerate(tasks, start=1) for row in _studio_answers(task)]
-    except (AttributeError, IndexError, KeyError, TypeError) as error:
-        raise InvalidInput(f"{file.name} has another form than the JSON that Label Studio exports") from error
-
-
-def _studio_answers(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield all answers about one picture; none for attention checks, whose right answer is known."""
-    given = [answer for answer in task["annotations"] if not answer.get("was_cancelled")]
-    if any(answer.get("ground_truth") for answer in given):
-        return
-    data = task["data"]
-    picture = data.get("image_id") or Path(data["image"]).stem
-    for number, annotation in enumerate(given, start=1):
-        for result in annotation["result"]:
-            if choices := result["value"].get("choices"):
-                raters = result.get("meta", {}).get("text") or [annotation.get("completed_by", number)]
-                rater = raters[0]["email"] if isinstance(raters[0], dict) else raters[0]
-                yield {"image_id": picture, "position": result["from_name"], "answer": choices[0], "rater": rater}
-
-
 def check_words(answers: pd.DataFrame, allowed: Collection[str]) -> None:
-    """Raise InvalidInput that quotes the first answer that is not allowed."""
+    """Raise InvalidInput that names all answers that are not allowed."""
     strange = answers.loc[~answers["answer"].isin(list(allowed)), "answer"]
     if len(strange):
-        where = f"{strange.iloc[0]!r} in {strange.index[0]}"
-        raise InvalidInput(f"answers in {_origin(answers)} are one of {', '.join(allowed)}; got {where}")
+        named = ", ".join(f"{word!r} ({n:,})" for word, n in Counter(strange).most_common(5))
+        raise InvalidInput(
+            f"answers in {_origin(answers)} are one of {', '.join(allowed)}; got {named}, the first in "
+            f"{strange.index[0]}. Nothing was scored"
+        )
 
 
 def check_answers_fit(answers: pd.DataFrame, image_ids: Collection[str]) -> None:
     """Raise InvalidInput if no answer is about one of these pictures."""
+    answers = match_answers(answers, image_ids)
     answers_counted(answers, answers["image_id"].isin(list(image_ids)), dict.fromkeys(image_ids, ()))
 
 
@@ -126,10 +92,12 @@ def answers_counted(answers: pd.DataFrame, counted: "pd.Series[bool]", positions
     if len(elsewhere):
         first = repr(elsewhere["image_id"].iloc[0])
         reasons.append(f"are about pictures that this run does not score ({len(elsewhere):,}, the first {first})")
-    if len(nowhere):
-        one = nowhere.iloc[0]
-        first = f"{one['position']!r} where there is {' and '.join(positions[one['image_id']])}"
-        reasons.append(f"name positions that their pictures do not have ({len(nowhere):,}, the first {first})")
+    if len(nowhere) and any(positions.values()):
+        strange = ", ".join(f"{position!r} ({n:,})" for position, n in Counter(nowhere["position"]).most_common(5))
+        usual = ", ".join(dict.fromkeys(place for places in positions.values() for place in places))
+        raise InvalidInput(
+            f"positions in {name} are {usual}; got {strange}, the first in {nowhere.index[0]}. Nothing was scored"
+        )
     why = f"because they {' or '.join(reasons)}"
     if not counted.any():
         raise InvalidInput(f"none of the {len(answers):,} answers in {name} counts{f', {why}' if reasons else ''}")
@@ -139,7 +107,7 @@ def answers_counted(answers: pd.DataFrame, counted: "pd.Series[bool]", positions
         f"{len(people):,} of {int(by_people.sum()):,} answers in {name} counted, of {n_people:,} "
         f"{'person' if n_people == 1 else 'people'} about {n_pictures:,} pictures."
     )
-    n_over = len(elsewhere) + len(nowhere)
+    n_over = len(elsewhere)
     over = f"{n_over:,} answer{' was' if n_over == 1 else 's were'} ignored, {why}."
     return f"{says} {over}" if n_over else says
 

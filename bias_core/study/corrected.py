@@ -30,6 +30,7 @@ from bias_core.measures.two_phase import (
 )
 from bias_core.number_text import format_share
 from bias_core.people import load_scales
+from bias_core.study.answer_files import LOOK, look_table, match_answers
 from bias_core.study.answers import AUTOMATIC, check_words
 from bias_core.study.arm_comparison import compare_arms, two_shares
 from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT, claim_columns, decide_claims, family_note, with_claims
@@ -169,6 +170,12 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
     """
     if answers is None:
         return report
+    if LOOK in answers.attrs:
+        renewed = corrected(report, match_answers(answers, _image_ids(report)), services)
+        look = answers.attrs[LOOK]
+        tables = (*renewed.results.tables, look_table(look))
+        notes = (*renewed.results.notes, *look.not_counted())
+        return replace(renewed, results=replace(renewed.results, tables=tables, notes=notes))
     is_sample, study = (answers["sample"] != "").any(), known_study(report.design)
     if not is_sample and study is not None:
         if (given := answers[answers["answer"] != ""]).empty:
@@ -180,6 +187,10 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
     if not (correction.numbers or is_sample):
         raise InvalidInput(" ".join(correction.notes))
     return correction.added_to(report)
+
+
+def _image_ids(report: StudyReport) -> list[str]:
+    return [*report.stored] if report.pictures is None else [*report.pictures["image_id"]]
 
 
 def decide_report(study: Study, report: StudyReport) -> StudyReport:

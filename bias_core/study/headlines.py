@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bias_core.measures.cards import METRICS
 from bias_core.number_text import format_estimate, format_given, format_number, format_rate, format_share, state_p
+from bias_core.study.answer_files import NOT_COUNTED
 from bias_core.study.claims import SAME_TEST, WHY_NOT
 from bias_core.study.classifiers import TOO_LONG
 from bias_core.study.design import known_study
@@ -169,7 +170,7 @@ def counts_of(lines: Sequence[VerdictLine]) -> dict[str, int]:
 def headline(report: StudyReport) -> str:
     """Return the headline in one or two sentences; if the run was stopped while measuring, also how far it got."""
     text = corrected_headline(report) or _forced_headline(report) or _of_all(report) + often_in_doubt(report)
-    text += _remarks_on_prompts(report)
+    text += _remarks(report)
     return f"{text} Stopped after {report.stopped_after}." if report.stopped_after else text
 
 
@@ -177,11 +178,13 @@ ASKS_FOR_SEVERAL = "The prompt asks for several people, and the classifier answe
 """Note on a prompt with several people, which a headline repeats."""
 
 
-def _remarks_on_prompts(report: StudyReport) -> str:
-    """Say that a model did not read all of a prompt (its note has the numbers), or that it asks for several people."""
+def _remarks(report: StudyReport) -> str:
+    """Say that a model did not read all of a prompt, that it asks for several people, or that answers do not count."""
     notes = report.results.notes
     cut = [note for note in notes if TOO_LONG in note and "prompt" in note.partition(TOO_LONG)[0]]
+    left_out = [note.partition(NOT_COUNTED)[0] + NOT_COUNTED[:-1] + "." for note in notes if NOT_COUNTED in note]
     said = [re.sub(r" [(][^()]*[)]", "", note) for note in cut[:1]] + [ASKS_FOR_SEVERAL] * (ASKS_FOR_SEVERAL in notes)
+    said += left_out
     return "".join(f" {sentence}" for sentence in said)
 
 

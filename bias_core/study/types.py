@@ -156,7 +156,7 @@ class StudySettings(RemembersNames):
     labels: str = setting(
         "",
         "People's answers",
-        "File of people's answers (CSV, or JSON of Label Studio), which replace or check the classifier's",
+        "File of people's answers (CSV, Label Studio's JSON, CVAT's XML), which replace or check the classifier's",
         local=True,
     )
     # a mapping, or the checked options of a kind of study, which :func:`options_in` returns

@@ -140,3 +140,27 @@ def test_a_hub_that_does_not_answer_is_said(monkeypatch):
         monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", fail)
         with pytest.raises(HubNotReached, match=r"cannot be fetched: offline mode is on$"):
             read_pack("hf://datasets/org/prompts")
+
+
+PLAIN = {
+    "a line each": ("a.txt", "a photo of a cook\n\na photo of a nurse, at work\n"),
+    "texts": ("a.json", '["a photo of a cook", "a photo of a nurse, at work"]'),
+    "objects": ("a.json", '[{"prompt": "a photo of a cook"}, {"Prompt": "a photo of a nurse, at work"}]'),
+    "JSON lines": ("a.json", '{"prompt": "a photo of a cook"}\n{"prompt": "a photo of a nurse, at work"}\n'),
+    "a table": ("a.txt", 'prompt;group\na photo of a cook;x\n"a photo of a nurse, at work";y\n'),
+}
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_prompts_may_be_plain_lines_or_a_list(kind, tmp_path):
+    name, content = PLAIN[kind]
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    packed = read_pack(str(tmp_path / name))
+    assert [prompt.prompt for prompt in packed] == ["a photo of a cook", "a photo of a nurse, at work"]
+
+
+@pytest.mark.parametrize("content", ["[", '[{"prompt": ""}]', "[[1]]", '[{"text": "x", "text": "y"}]', "[]"])
+def test_a_list_that_cannot_be_prompts_is_refused(content, tmp_path):
+    (tmp_path / "wrong.json").write_text(content)
+    with pytest.raises(InvalidInput, match=r"wrong\.json"):
+        read_pack(str(tmp_path / "wrong.json"))

@@ -1,4 +1,4 @@
-"""What a judge answered: verdicts by question, raw answers, and a headline that says when it often cannot tell."""
+"""Answers of a judge: verdicts by question, raw answers, and a headline that says when it often cannot tell."""
 
 from dataclasses import replace
 

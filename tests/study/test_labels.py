@@ -31,6 +31,7 @@ from bias_core.papers.pst.labelling import labels_after, labels_frame, with_answ
 from bias_core.papers.pst.report import headline
 from bias_core.papers.pst.study import relabelled
 from bias_core.papers.pst.tab import Labelling, labels_html
+from bias_core.study.answer_files import match_answers
 from bias_core.study.answers import check_words, majority, read_answers
 from bias_core.study.classifier_answers import CODES, Reading
 from bias_core.study.corrected import Corrector, _score, _unclear, kappa_finding
@@ -82,12 +83,16 @@ def test_what_cannot_be_used_is_quoted(tmp_path):
     with pytest.raises(StorageError, match=r"answers\.csv"):
         read_answers(str(path))
     for content, error, message in (
-        (b"image,answer\na,feminine\n", InvalidInput, "no column image_id"),
-        (b"image_id,answer\na,female\n", InvalidInput, "'female' in line 2"),
+        (b"id,answer\na,feminine\n", InvalidInput, "no column image_id"),
+        (b"image_id,answer\na,female\n", InvalidInput, "got 'female' .1., the first in line 2. Nothing was scored"),
         (b"image_id,answer\n", InvalidInput, "has no answers"),
         (b"image_id,answer,positions\na,feminine,left\n", InvalidInput, "do you mean position"),
-        (b"image_id,rater\na,1\n", InvalidInput, "no column answer; its columns are 'image_id, rater'"),
-        (b"", InvalidInput, r"answers\.csv has no column image_id; it is empty"),
+        (
+            b"image_id,rater\na,1\n",
+            InvalidInput,
+            "no column answer or choice or label; its columns are 'image_id, rater'",
+        ),
+        (b"", InvalidInput, r"answers\.csv has no column image_id or .*; it is empty"),
         (b'image_id,answer\n"a,b\n', InvalidInput, r"answers\.csv: line 2: check its quotation marks"),
         (b"\x89PNG\r\n\x1a\n\0", InvalidInput, r"answers\.csv cannot be read: it is not a text"),
     ):
@@ -113,8 +118,15 @@ def test_what_label_studio_exports_is_read_without_checks_of_attention(tmp_path)
     ]  # fmt: skip
     answers = read_answers(saved(tmp_path, json.dumps(tasks)))
     assert answers[["image_id", "position", "answer", "rater"]].to_numpy().tolist() == [
-        ["abc", "left", "feminine", "3"], ["x", "left", "masculine", "ada@lab"],
+        ["/data/local-files/?d=a%20b/abc.png", "left", "feminine", "3"], ["x", "left", "masculine", "ada@lab"],
     ]  # fmt: skip
+    look = answers.attrs["look"]
+    assert {reason: len(places) for reason, places in look.passed_over.items()} == {
+        "cancelled by their raters": 1, "attention checks, whose answers are known": 2,
+    }  # fmt: skip
+    assert match_answers(answers, ["abc", "y"])["image_id"].tolist() == ["abc", "x"]
+    look = answers.attrs["look"]
+    assert (dict(look.found_by), look.unmatched) == ({"the file name in an address": 1}, ["task 2: x"])
     forms: list[tuple[object, object]] = [({}, [annotation(3, "feminine")]), ([], [annotation(3, "feminine")])]
     forms += [({"image_id": "x"}, given) for given in ({}, [3], [{"result": 3}], [{"result": [{"value": [1]}]}])]
     for data, given in forms:

@@ -28,6 +28,7 @@ from bias_core.study.claims import decide_findings
 from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design, study_of
 from bias_core.study.export import to_form
+from bias_core.study.headlines import headline as full_headline
 from bias_core.study.report_text import report_facts, table_of
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
@@ -367,15 +368,16 @@ def test_people_s_answers_are_taken_instead_and_compared(services, small, tmp_pa
     assert "labelled by people" in report.results.notes[1]
     written = {"left": ("L", "1", "on the left"), "right": ("R", "2", "right person"), "": ("1", "", "single")}
     answers = [(image_id, written[position][rater], look, rater) for image_id, position, look, rater in answers]
-    labels = labels_of(tmp_path, [*answers, ("elsewhere", "L", "feminine", 1), (*answers[0][:1], "top", "feminine", 2)])
+    labels = labels_of(tmp_path, [*answers, ("elsewhere", "L", "feminine", 1)])
     nobody_reads = replace(SMALL, labels=labels, options={"labeller": "people"})
     alone = run(OCCUPATIONS, nobody_reads, services)
     assert findings(alone)["paired_overall"].estimate == findings(small)["paired_overall"].estimate
     assert alone.results.notes[0].endswith(
-        "2 answers were ignored, because they are about pictures that this run does not score (1, the first "
-        "'elsewhere') or name positions that their pictures do not have (1, the first 'top' where there is left and "
-        "right)."
+        "1 answer was ignored, because they are about pictures that this run does not score (1, the first 'elsewhere')."
     )
+    says = f"1 of {len(answers) + 1} answers in labels.csv do not count"
+    assert full_headline(alone).endswith(f"{says}.")
+    assert alone.results.notes[-1].startswith(f"{says}: pictures that the run does not have (line {len(answers) + 2}: ")
 
 
 def test_raters_who_are_split_on_everybody_are_told_so(services, small, tmp_path):
@@ -392,7 +394,9 @@ def test_raters_who_are_split_on_everybody_are_told_so(services, small, tmp_path
     assert headline(relabelled(report, by_hand)) == says
     single = [(image_id, "top", look, rater) for image_id, position, look, rater in split if position]
     labels = labels_of(tmp_path, single)
-    with pytest.raises(InvalidInput, match=f"none of the {len(single)} .* have .{len(single)}, the first 'top' where"):
+    with pytest.raises(
+        InvalidInput, match=rf"are single, left, right; got 'top' .{len(single)}., the first in line 2\. Nothing"
+    ):
         run(OCCUPATIONS, replace(SMALL, labels=labels), services)
 
 

@@ -24,6 +24,8 @@ from bias_core.settings import COMMAND
 from bias_core.study.types import StudyReport
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bias_core.services import Services
     from bias_core.study.label_tasks import Looks
     from bias_core.study.next_steps import NextStep
@@ -43,6 +45,12 @@ def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool =
     write_report(report, out, pictures=pictures)
     if not quiet:
         console.print(f"Written to {out}", markup=False)
+
+
+def show_answers(answers: "pd.DataFrame", *, quiet: bool = False) -> None:
+    """Print what was understood of a file of answers."""
+    for line in () if quiet else answers.attrs["look"].lines():
+        console.print(line, markup=False)
 
 
 def finish(
@@ -261,7 +269,7 @@ def label(
 def corrected(
     run: Run,
     labels: Annotated[
-        str, typer.Option(help="File of answers (CSV, or JSON of Label Studio) instead of those collected here.")
+        str, typer.Option(help="File of answers (CSV, Label Studio's JSON, CVAT's XML) in place of those given here.")
     ] = "",
     out: Annotated[
         Path | None, typer.Option(help="File for the numbers, name.json or name.csv; with --labels, as --out of a run.")
@@ -280,7 +288,9 @@ def corrected(
         report = _report(services, run)
         if labels:
             report = replace(report, settings=replace(report.settings, labels=labels))
-            report = corrections.corrected(report, read_answers(labels), services)
+            given = read_answers(labels)
+            report = corrections.corrected(report, given, services)
+            show_answers(given, quiet=as_json)
             show_study_report(report, full=True, as_json=as_json)
             save_study_report(report, out, quiet=as_json)
             return

@@ -13,10 +13,11 @@ import gradio as gr
 from bias_core.errors import InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
 from bias_core.services import Services
+from bias_core.study.answer_files import ENDINGS, LOOK
 from bias_core.study.design import find_design, option_settings, settings_with, study_of
 from bias_core.study.export import FORMS
 from bias_core.study.image_rows import cut_notes, treated, treatment
-from bias_core.study.plan import check_number, settle
+from bias_core.study.plan import check_number, lay_out, settle
 from bias_core.study.study import Settled, Study
 from bias_core.study.types import MOST_ARMS, Arm, Design, StudySettings
 from bias_core.types import ModelInfo
@@ -361,6 +362,7 @@ class StudyForm:
                             self.form[OPTION + name] = self._component(OPTION + name, option)
                             self.form[OPTION + name].visible = design is designs[0]
             self.form["labels"] = self._component("labels", FORM["labels"])
+            self.parts["labels_look"] = gr.HTML(elem_id=f"{self.key}-labels-look", elem_classes="notes")
         self.drawing_parts = [size, drawn, sampling]
         self.arms = ArmsForm(
             self.key, self.services, self.form_fold("Compare settings: add an arm", f"{self.key}-arms")
@@ -376,8 +378,8 @@ class StudyForm:
         if name == "force":
             return force_box(self.key)
         if name == "labels":
-            label = f"{one.label} (csv or json)"
-            return gr.File(label=label, file_types=[".csv", ".json"], height=110, elem_id=elem_id, min_width=240)
+            label = f"{one.label} ({', '.join(ending[1:] for ending in ENDINGS)})"
+            return gr.File(label=label, file_types=list(ENDINGS), height=110, elem_id=elem_id, min_width=240)
         more = {
             "value": one.shown(one.default),
             "label": f"{one.label}, %" if one.percent else one.label,
@@ -427,6 +429,16 @@ class StudyForm:
         parts = [self.parts[name] for name in ("use_own", "count") if name in self.parts]
         return list(dict.fromkeys([*self.form.values(), *parts, *self.arms.outputs(), *self.source_outputs()]))
 
+    def on_labels(self, *values: Any) -> str:
+        """Show what is understood of a file of answers, and which of them match a picture of the run."""
+        with messages.user_errors() as problem:
+            request = self.request_of(values)
+            if request.answers is None:
+                return ""
+            lay_out(request, self.services, measure=False, estimate=True)  # looks for the pictures, and draws nothing
+            return render("answers_look", lines=[*request.answers.attrs[LOOK].lines()])
+        return messages.error_html(problem.message)
+
     def source_outputs(self) -> list[Any]:
         """Everything that :meth:`show_source` changes."""
         return [self.own_pictures.source, self.own_pictures.box, self.own_pictures.images, *self.drawing_parts]
@@ -451,6 +463,9 @@ class StudyForm:
         pictures, size = self.own_pictures, [self.form["percent"]] if "percent" in self.form else []
         shown = [*self.source_outputs(), *size]
         changed = pictures.source.input(self.on_source, [pictures.source, pictures.arrived], shown, **messages.LATEST)
+        if "labels_look" in self.parts:
+            given = [self.form["labels"].upload, self.form["labels"].clear]
+            gr.on(given, self.on_labels, self.inputs(), self.parts["labels_look"], api_visibility="private")
         for event in (changed, *pictures.wire(self.parts["visitor"])):
             if "count" in self.parts:
                 event.then(self.on_count, self.inputs(), self.parts["count"], **messages.QUIET)
