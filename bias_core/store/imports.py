@@ -556,17 +556,24 @@ class ImportedImages:
         doubted = [f"{name}: “{found.text}”, {found.doubt}" for name, found in counted if found.doubt]
         missing = [f"{name}: {found.missing}" for name, found in counted if found.missing]
         parts = (
-            ("pictures are left out", left_out),
-            ("lines or files could not be used", self.problems),
-            ("pictures count though they look like another, or repeat its seed and settings", self.alike),
-            ("prompts are guessed from a name that hardly reads like one", doubted),
-            ("pictures have no prompt, though something is written about them", missing),
-            ("pictures have one colour all over, or are blurred by a checker, and count as blanked", self.blanks),
-            ("pictures are animations, of which the first frame counts", self.animations),
-            ("pictures or lines have metadata that is not used as it stands", self.unread_metadata),
-            ("files are neither pictures nor texts about them", self.others),
-        )
-        return [part for part in parts if part[1]]
+            ("picture is left out", "pictures are left out", left_out),
+            ("line or file could not be used", "lines or files could not be used", self.problems),
+            ("picture counts though it looks like another, or repeats its seed and settings",
+             "pictures count though they look like another, or repeat its seed and settings", self.alike),
+            ("prompt is guessed from a name that hardly reads like one",
+             "prompts are guessed from names that hardly read like one", doubted),
+            ("picture has no prompt, though something is written about it",
+             "pictures have no prompt, though something is written about them", missing),
+            ("picture has one colour all over, or is blurred by a checker, and counts as blanked",
+             "pictures have one colour all over, or are blurred by a checker, and count as blanked", self.blanks),
+            ("picture is an animation, of which the first frame counts",
+             "pictures are animations, of which the first frames count", self.animations),
+            ("picture or line has metadata that is not used as it stands",
+             "pictures or lines have metadata that is not used as it stands", self.unread_metadata),
+            ("file is neither a picture nor a text about one",
+             "files are neither pictures nor texts about them", self.others),
+        )  # fmt: skip
+        return [(one if len(lines) == 1 else many, lines) for one, many, lines in parts if lines]
 
     def rows(self, prompt: str, n: int) -> list[ImageRow]:
         """Rows of the first ``n`` usable pictures of a prompt, or fewer."""
