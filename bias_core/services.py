@@ -4,6 +4,7 @@ Built once when the program starts (app, command line, a script) and handed to s
 argument. No part belongs to one visitor.
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
@@ -336,6 +337,9 @@ class Services:
         """The version of a reader's weights, and its download; nothing is loaded."""
         info = self.catalogue.tool(role, name)
         revision = self._sources.reader_version(info) or (cached_commit(info.path) if info.path else "")
+        if info.library == "endpoint":  # two servers may give their models the same name; the address stays private
+            url = self.settings.judge_url if role == "judge" else self.settings.llm_url
+            revision = f"server {hashlib.sha256(url.encode()).hexdigest()[:8]}"
         download_gb = 0.0 if revision else info.download_gb
         world = self.reader_world(role, name)
         return ReaderFacts(

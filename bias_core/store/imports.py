@@ -850,7 +850,10 @@ class ImportedImages:
                     raise InvalidInput("was not read: the tables before it use up the size limit")
                 data = self._files.read(path.as_posix(), _MOST_OF_PARQUET if is_parquet else _MOST_OF_JSON)
                 n_bytes += len(data)
-                for name, facts in facts_of_parquet(data) if is_parquet else facts_of_part(data).items():
+                if not is_parquet and not (found := facts_of_part(data)):
+                    self.others.append(path.as_posix())
+                    continue
+                for name, facts in facts_of_parquet(data) if is_parquet else found.items():
                     name = (path.parent / name).as_posix()
                     if name in picture_names:
                         self._count(facts.prompt, facts.negative_prompt)

@@ -556,9 +556,12 @@ def facts_of_sidecar(data: bytes) -> PictureMetadata:
 
 
 def facts_of_part(data: bytes) -> dict[str, PictureMetadata]:
-    """Facts of DiffusionDB's pictures by file name, from the JSON of one part; {} for other files."""
+    """Facts by file name, from the JSON of a part of DiffusionDB or a list of objects; {} for other files."""
     try:
         table = read_json(data)
+        if isinstance(table, list):
+            rows = ((next((row[name] for name in _NAMES if row.get(name)), ""), row) for row in table)
+            return {str(name): facts for name, row in rows if name and (facts := _facts(row)).prompt}
         lines = {str(name): {_PART[key]: line[key] for key in _PART if key in line} for name, line in table.items()}
     except (*UNREADABLE, InvalidInput):
         return {}

@@ -180,3 +180,13 @@ def test_numbers_that_a_spreadsheet_changed_are_said_by_line(name, tmp_path):
     assert says in remark
     assert found.drawing(row.id).seed is None
     assert row.guidance_scale == (7.5 if column == "guidance_scale" else 0.0)
+
+
+def test_a_list_in_json_is_a_table_and_other_json_is_named(tmp_path):
+    files = {"a/1.png": picture(1), "a/2.png": picture(2), "a/list.json": json.dumps([
+        {"file_name": "1.png", "prompt": COOK, "seed": 3}, {"image_name": "2.png", "caption": NURSE}, {"x": 1}
+    ]), "settings.json": '{"steps": 3}', "broken.json": "{"}  # fmt: skip
+    found = look(tmp_path, files)
+    assert found.counts == {COOK: 1, NURSE: 1}
+    assert found.prompts[0].sources == {"a table": 1}
+    assert found.notes == (("files are neither pictures nor texts about them", ("broken.json", "settings.json")),)
