@@ -1,8 +1,9 @@
 """Copies in an import: pictures that are certainly another file of one picture, and pictures that only look alike."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -33,7 +34,7 @@ class PossibleCopy:
     way: str  # of drawing: its model and LoRAs; "" if it is not known
     drawing: PictureMetadata
 
-    @property
+    @cached_property
     def cells(self) -> np.ndarray:
         """Mean colour of each cell, ``(256, 3)``."""
         step = _SIDE // _CELLS
@@ -69,24 +70,34 @@ def get_thumbnail(image: Image.Image) -> np.ndarray:
 CopiesWithReasons = Iterator[tuple[PossibleCopy, str]]
 
 
-def find_copies(pictures: Sequence[PossibleCopy]) -> dict[str, str]:
-    """Return the names of pictures of one prompt that certainly show another one again, with reasons.
+def find_copies(pictures: Sequence[PossibleCopy]) -> tuple[dict[str, str], list[str]]:
+    """Return the pictures of one prompt that certainly show another one again, with reasons; and those that look alike.
 
     A copy has the same content, or the same pixels after scaling, up to what saving it again changes, and no other
     seed, model or LoRA. Drafts and contact sheets are known by their program's names or record, or show other pictures.
+    Pictures that only look alike, or repeat a seed and its settings, are no copies.
     """
+    alike = [*_pairs_alike(pictures)]
     reasons: dict[str, str] = {}
-    for find in (_find_drafts_and_sheets, _find_same_files, _find_same_pixels, _find_saved_again, _find_tiled_sheets):
+    for find in (
+        _find_drafts_and_sheets,
+        _find_same_files,
+        _find_same_pixels,
+        lambda remaining: _find_saved_again(remaining, alike),
+        _find_tiled_sheets,
+    ):
         for picture, reason in find([picture for picture in pictures if picture.name not in reasons]):
             reasons.setdefault(picture.name, reason)
-    return reasons
+    groups = _groups(pictures, [*map(_get_settings, pictures)])
+    repeated = {picture.name for group in groups for picture in _without(group, reasons)[1:]}
+    repeated |= {
+        second.name for first, second, _ in alike if not first.contradicts(second) and first.name not in reasons
+    }
+    return reasons, [picture.name for picture in _without(pictures, reasons) if picture.name in repeated]
 
 
-def find_alike(pictures: Sequence[PossibleCopy]) -> list[str]:
-    """Return the names of pictures of one prompt that look like another, or repeat its seed and settings."""
-    names = {picture.name for group in _groups(pictures, [*map(_get_settings, pictures)]) for picture in group[1:]}
-    names |= {second.name for first, second, _ in _pairs_alike(pictures) if not first.contradicts(second)}
-    return [picture.name for picture in pictures if picture.name in names]
+def _without(pictures: Sequence[PossibleCopy], reasons: Mapping[str, str]) -> list[PossibleCopy]:
+    return [picture for picture in pictures if picture.name not in reasons]
 
 
 def _get_settings(picture: PossibleCopy) -> Hashable:
@@ -134,12 +145,17 @@ def _comparable(pictures: Sequence[PossibleCopy]) -> list[PossibleCopy]:
     return [picture for picture in pictures if not picture.is_blank and not picture.own_id]
 
 
-def _find_saved_again(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
+Pairs = Sequence[tuple[PossibleCopy, PossibleCopy, np.ndarray]]
+"""Pairs of pictures in their order, with the differences of their cells."""
+
+
+def _find_saved_again(pictures: Sequence[PossibleCopy], alike: Pairs) -> CopiesWithReasons:
     """Find pictures in two sizes or formats; the largest counts, then the first."""
-    for first, second, difference in _pairs_alike(pictures):
+    names = {picture.name for picture in pictures}
+    for first, second, difference in alike:
         is_saved_again = first.size != second.size or first.format != second.format
         is_within_noise = difference.max() <= _SAVED_AGAIN_MOST and difference.mean() <= _SAVED_AGAIN_MEAN
-        if is_saved_again and is_within_noise and not first.contradicts(second):
+        if is_saved_again and is_within_noise and not first.contradicts(second) and {first.name, second.name} <= names:
             kept, copy = (second, first) if second.n_pixels > first.n_pixels else (first, second)
             yield copy, f"the same picture as {kept.name}, in another size or format"
 

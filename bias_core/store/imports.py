@@ -22,7 +22,7 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.protocols import StepCallback
-from bias_core.store.copies import PossibleCopy, find_alike, find_copies, get_thumbnail
+from bias_core.store.copies import PossibleCopy, find_copies, get_thumbnail
 from bias_core.store.drawing_facts import PictureMetadata, different, number
 from bias_core.store.images import DamagedRecord, decode_picture, open_header, read_record, without_texts
 from bias_core.store.picture_metadata import (
@@ -590,13 +590,13 @@ class ImportedImages:
                 except InvalidInput as error:
                     self.left_out[name] = str(error)
             candidates = [candidate for candidate, _, _ in read]
-            copies = find_copies(candidates) if self._copies_count == COUNT_ONCE else {}
+            copies, alike = find_copies(candidates) if self._copies_count == COUNT_ONCE else ({}, [])
             for picture in (candidate for candidate in candidates if not (candidate.is_blank or candidate.own_id)):
                 first_prompt, first_name = self._first_files.setdefault(picture.content, (prompt_key, picture.name))
                 if first_prompt != prompt_key and self._copies_count == COUNT_ONCE:
                     copies.setdefault(picture.name, f"the same picture as {first_name}, which has another prompt")
             self.left_out |= copies
-            self.alike += find_alike([candidate for candidate in candidates if candidate.name not in copies])
+            self.alike += [name for name in alike if name not in copies]
             self._rows[prompt_key] = []
             for candidate, row, record in read:
                 if candidate.name not in copies:
