@@ -53,7 +53,7 @@ from bias_core.values import read_json
 OWN_RECORD = "bias_core"  # the text of a PNG that this program writes
 FIGURE_MARK = "bias_core_figure"  # the same for a figure of a report, which no model drew
 _MOST_TEXT = 2_000_000  # characters of one picture's metadata
-_MOST_OF_PNG, _LARGEST_HIDING = 40_000_000, 4096  # bytes, and pixels of its width
+_MOST_OF_PNG, _LARGEST_HIDING = 40_000_000, 4_200_000  # bytes; pixels of a picture that is searched for hidden texts
 _HIDING = "\0hidden"  # key of what is said of a hidden text
 # Errors of parsers on malformed data.
 UNREADABLE = (ParserError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
@@ -209,7 +209,9 @@ def _read_texts(file: BinaryIO) -> tuple[dict[str, str], tuple[int, int]]:
     with open_header(file) as opened:
         texts, size, is_png = _texts(opened), opened.size, opened.format == "PNG"
         hidden = (
-            find_hidden_text(opened) if is_png and opened.mode == "RGBA" and opened.width <= _LARGEST_HIDING else ""
+            find_hidden_text(opened)
+            if is_png and opened.mode == "RGBA" and opened.width * opened.height <= _LARGEST_HIDING
+            else ""
         )
     if is_png and not texts.keys() - {XMP_KEY}:
         file.seek(0)
