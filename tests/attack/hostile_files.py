@@ -173,7 +173,8 @@ def read(path):
             return f"{len(read_answers(str(path)) if path.stem == 'labels' else read_pack(str(path)))} rows were read"
         found = ImportedImages(path)
         found.examine()
-        return f"{sum(found.counts.values())} pictures were read; {[*found.left_out, *found.problems][:1]} {found.unread_metadata[:1]}"
+        said = [*found.left_out, *found.problems][:1]
+        return f"{sum(found.counts.values())} pictures were read; {said} {found.unread_metadata[:1]}"
     except BiasCoreError as error:
         return f"{type(error).__name__}: {error}"
 
