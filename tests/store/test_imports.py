@@ -308,8 +308,8 @@ def test_a_zip_of_windows_or_a_mac_is_read_with_its_folders(tmp_path):
     assert len(found.rows(DOCTOR, 2)) == 1
     path = zipped(tmp_path, {"a photo of a café/1.png": picture(1)})
     data = path.read_bytes()
-    assert data.count(b"\x00\x08") == 2  # the flag of names in UTF-8, which a Mac leaves out
-    path.write_bytes(data.replace(b"\x00\x08", b"\x00\x00"))
+    assert data.count(b"\x14\x00\x00\x08") == 2  # the flag of names in UTF-8, which a Mac leaves out
+    path.write_bytes(data.replace(b"\x14\x00\x00\x08", b"\x14\x00\x00\x00"))
     assert ImportedImages(path).counts == {"a photo of a café": 1}
 
 
