@@ -322,7 +322,7 @@ class Explore(Study):
         begins = "Takes your own pictures" if settings.images else "Draws a concept in your own words"
         return {"begins": f"{begins} and measures", "measured": ", ".join(measured).removeprefix("and ")}
 
-    def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
+    def check_given(self, settings: StudySettings) -> None:
         """Raise InvalidInput for options that cannot be used together."""
         check_options(settings)
 

@@ -31,11 +31,9 @@ from bias_core.labels.label_store import (
 from bias_core.labels.task_owner import OwnerKey, iso, owned_row, stored_task, task_picture_png
 from bias_core.store.export import csv_bytes, json_lines, text_from
 from bias_core.store.files import replaced_file, write_atomically
-from bias_core.study.answers import frame_of
+from bias_core.study.answers import MACHINE, frame_of
 from bias_core.study.label_tasks import Item, Task, checked_choices, task_texts
 from bias_core.waiting import handing_over
-
-MACHINE = "judge: "  # starts the name of every rater that is a machine
 
 
 def keep_judgements(store: LabelStore, key: OwnerKey, judge: str, choices: Mapping[int, Mapping[str, str]]) -> None:

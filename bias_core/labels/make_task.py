@@ -22,10 +22,7 @@ from bias_core.people import load_scales
 from bias_core.store.manifests import Manifest, ManifestStore
 from bias_core.study.attribute_scores import plain_question
 from bias_core.study.classifier_answers import (
-    CANNOT_TELL,
-    NO,
     PEOPLE,
-    YES,
     Reading,
     asked_readings,
     readings_of,
@@ -36,13 +33,16 @@ from bias_core.study.classifier_answers import (
 from bias_core.study.design import known_study, read_study
 from bias_core.study.history import ListedRun, list_runs
 from bias_core.study.label_tasks import (
+    CANNOT_TELL,
     MAX_POSITIONS,
     N_LABELS,
+    NO,
     PICTURE,
     POSITIONS,
     SINGLE,
     UNKNOWN,
     UNTOLD,
+    YES,
     Answer,
     Looks,
     Task,

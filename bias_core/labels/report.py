@@ -13,7 +13,7 @@ import pandas as pd
 
 import bias_core
 from bias_core.errors import InvalidInput
-from bias_core.labels.answers import MACHINE, LabelledItem, TaskProgress, answers_frame, task_answers, winner
+from bias_core.labels.answers import LabelledItem, TaskProgress, answers_frame, task_answers, winner
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.task_owner import OwnerKey, picture_path
 from bias_core.measures.agreement import (
@@ -28,10 +28,11 @@ from bias_core.measures.paired_stereotype import ANDROGYNOUS, GENDERS, NOT_TWO_P
 from bias_core.measures.sequential import share_interval
 from bias_core.measures.two_phase import FEWEST_LABELS, draw_rater_weights, two_phase_estimate, two_phase_shares
 from bias_core.people import load_scales
+from bias_core.study.answers import MACHINE
 from bias_core.study.claims import decide_claims, decide_findings
-from bias_core.study.classifier_answers import CANNOT_TELL, CODES, NO, YES, readings_of
+from bias_core.study.classifier_answers import CODES, readings_of
 from bias_core.study.corrected import kappa_finding
-from bias_core.study.label_tasks import PICTURE, PREFER_NOT, UNTOLD, Task, answer_key
+from bias_core.study.label_tasks import CANNOT_TELL, NO, PICTURE, PREFER_NOT, UNTOLD, YES, Task, answer_key
 from bias_core.study.types import (
     Design,
     Finding,

@@ -17,7 +17,6 @@ from bias_core.errors import Cancelled, InvalidInput, NotAllowed, StorageError
 from bias_core.explore.exploration import Exploration, is_exploration
 from bias_core.explore.study import UNMEASURED
 from bias_core.labels.answers import (
-    MACHINE,
     TaskProgress,
     crowd_frame,
     export_labels,
@@ -52,6 +51,7 @@ from bias_core.labels.task_owner import (
 from bias_core.number_text import format_estimate, format_number
 from bias_core.services import Services
 from bias_core.store.export import csv_bytes
+from bias_core.study.answers import MACHINE
 from bias_core.study.claims import p_words
 from bias_core.study.corrected import corrected, correction_of
 from bias_core.study.headlines import headline

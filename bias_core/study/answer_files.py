@@ -5,29 +5,34 @@ To read another tool, add a function to :data:`READERS`: help texts and upload f
 
 import io
 import re
+from base64 import urlsafe_b64decode
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 from xml.etree import ElementTree
 
-import pandas as pd
-
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.store.tables import read_table_file
+from bias_core.store.tables import Row, read_table_file
 from bias_core.study.types import StudyTable, table
 from bias_core.values import read_json
 
-_MOST_BYTES = 64_000_000  # of an export
-_LONGEST_NAME, _SHOWN = 1000, 3  # characters of a picture's name; examples of a kind
+_MOST_BYTES = 64_000_000
+_BLANKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # and marks of encodings
+_LONGEST_NAME = 1000  # characters of a picture's name
+_SHOWN, _MOST_NAMED, _LONGEST_SHOWN = 3, 8, 80  # examples of a kind; names with their numbers; characters of a name
 _PICTURE_COLUMNS = ("image_id", "image", "file_name", "image_file_name", "filename", "picture")
+_PICTURE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 _ANSWER_COLUMNS = ("answer", "choice", "label")
 _POSITION_COLUMNS, _RATER_COLUMNS = ("position", "question"), ("rater", "annotator", "annotation_id")
+_KNOWN = "known"  # column of our own export: the answer to an attention check
+_TASK_COLUMNS = frozenset({"id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time"})
 _UPLOAD_PREFIX = re.compile(r"[0-9a-f]{8}-(?=.)")  # Label Studio's, of uploaded files
-_SEVERAL, _NO_ANSWER = "several choices in one answer, so nothing is counted", "no answer"
-_NO_PICTURE = "no picture is named"
+_EXPORT_NAME = re.compile(r"[0-9]{5,}-.*-([^-]+)")  # bias_core.store.export: number, group, id
+_SEVERAL, NO_ANSWER = "several choices in one answer, so nothing is counted", "no answer"
+_NO_PICTURE, _TWO_PICTURES = "no picture is named", "their task shows several pictures"
 _CHECK, _CANCELLED = "attention checks, whose answers are known", "cancelled by their raters"
 
 
@@ -41,6 +46,10 @@ class ReadAnswer:
     position: str = ""
     rater: str = ""
     passed_over: str = ""
+    is_number: bool = False  # stars or a number, in a control of their own
+    # of the run, set by :func:`bias_core.study.answers.fit_answers`
+    image_id: str = ""
+    found_by: str = ""
 
 
 NOT_COUNTED = "do not count:"
@@ -51,199 +60,306 @@ NOT_COUNTED = "do not count:"
 class AnswerLook:
     """A file of answers as it was understood, before any number is made of it.
 
-    The numbers of answers that match a picture, that match none and that are passed over are together all answers.
+    The answers that count and those that are passed over are together all answers.
     """
 
     name: str
     columns: Mapping[str, str]  # of picture, question, answer and rater, in its words
-    n: int
-    raters: Counter[str]
-    positions: Counter[str]
-    answers: Counter[str]
-    passed_over: Mapping[str, Sequence[str]]  # places by reason
-    found_by: Mapping[str, int] = field(default_factory=dict)  # how pictures of a run were matched, with numbers
-    unmatched: Sequence[str] = ()  # pictures that the run does not have, with their places
+    read: Sequence[ReadAnswer]
+    is_wide: bool = False  # a table with a column for each question, and others that only a run tells from them
+    question_columns: Sequence[str] = ()
+    other_columns: Sequence[
+        str
+    ] = ()  # not read; in a wide table that no run has chosen from, all that may be questions
+
+    def __deepcopy__(self, _memo: object) -> "AnswerLook":
+        """Return the look itself: pandas copies what a frame carries with every column."""
+        return self
+
+    @property
+    def n(self) -> int:
+        """Number of answers; a question that a rater skipped is none."""
+        return sum(answer.passed_over != NO_ANSWER for answer in self.read)
+
+    @property
+    def counted(self) -> list[ReadAnswer]:
+        """The answers that count."""
+        return [answer for answer in self.read if not answer.passed_over]
+
+    @property
+    def skipped(self) -> list[str]:
+        """Places of questions without an answer."""
+        return [answer.place for answer in self.read if answer.passed_over == NO_ANSWER]
+
+    @property
+    def passed_over(self) -> dict[str, list[str]]:
+        """Places of answers that do not count, by reason."""
+        places = defaultdict[str, list[str]](list)
+        for answer in self.read:
+            if answer.passed_over not in ("", NO_ANSWER):
+                places[answer.passed_over].append(answer.place)
+        return dict(places)
+
+    @property
+    def found_by(self) -> Counter[str]:
+        """How pictures of a run were found, with the numbers of answers."""
+        return Counter(answer.found_by for answer in self.read if answer.found_by)
 
     def lines(self) -> Iterator[str]:
         """Yield what a person should know, in sentences."""
         columns = ", ".join(f"{what} from {column}" for what, column in self.columns.items() if column)
         yield f"{self.name}: {self.n:,} answers ({columns})."
-        n_raters = len(self.raters)
-        said = ", ".join(f"{answer} ({n:,})" for answer, n in self.answers.most_common(8))
-        where = f" about {_listed(self.positions)}" if set(self.positions) - {""} else ""
-        yield f"Answers: {said}{where}, of {n_raters:,} {'person' if n_raters == 1 else 'people'}."
+        if self.question_columns:
+            yield f"Columns taken as questions: {', '.join(self.question_columns)}."
+        if self.other_columns and (self.question_columns or not self.is_wide):
+            yield f"Columns not read: {', '.join(self.other_columns)}."
+        counted = self.counted
+        said = format_counts(answer.answer for answer in counted)
+        named = [answer.position for answer in counted]
+        where = f" about {format_counts(named)}" if any(named) else ""
+        n_raters = len({answer.rater for answer in counted})
+        whose = f"of {n_raters:,} {'person' if n_raters == 1 else 'people'}"
+        yield f"Answers: {said}{where}, {whose if self.columns.get('rater') else 'without a rater'}."
         if self.found_by:
             ways = ", ".join(f"{n:,} by {way}" for way, n in self.found_by.items())
-            yield f"{sum(self.found_by.values()):,} answers match a picture of the run: {ways}."
+            yield f"{self.found_by.total():,} answers match a picture of the run: {ways}."
+        yield from self.without_effect()
+
+    def without_effect(self) -> Iterator[str]:
+        """Yield what was skipped and what does not count."""
+        if n := len(self.skipped):
+            questions = "question was" if n == 1 else "questions were"
+            yield f"{n:,} {questions} skipped, without an answer ({format_examples(self.skipped)})."
         yield from self.not_counted()
 
     def not_counted(self) -> Iterator[str]:
         """Yield which answers do not count, and why."""
         for reason, places in self.passed_over.items():
-            yield f"{len(places):,} of {self.n:,} answers in {self.name} {NOT_COUNTED} {reason} ({_examples(places)})."
-        if self.unmatched:
-            where = f"pictures that the run does not have ({_examples(self.unmatched)})"
-            yield f"{len(self.unmatched):,} of {self.n:,} answers in {self.name} {NOT_COUNTED} {where}."
+            examples = format_examples(places)
+            yield f"{len(places):,} of {self.n:,} answers in {self.name} {NOT_COUNTED} {reason} ({examples})."
 
 
-def _listed(counts: Counter[str]) -> str:
-    return ", ".join(f"{name or 'no position'} ({n:,})" for name, n in counts.most_common(8))
+def format_counts(names: Iterable[str]) -> str:
+    """Return the most frequent names with their numbers."""
+    counts = Counter(names)
+    most = counts.most_common(_MOST_NAMED)
+    shown = ", ".join(f"{name[:_LONGEST_SHOWN] or 'no position'} ({n:,})" for name, n in most)
+    return shown + (f" and {len(counts) - _MOST_NAMED:,} more" if len(counts) > _MOST_NAMED else "")
 
 
-def _examples(given: Sequence[str]) -> str:
-    places = list(dict.fromkeys(given))
-    return "; ".join(places[:_SHOWN]) + (f"; and {len(places) - _SHOWN:,} more" if len(places) > _SHOWN else "")
+def format_examples(examples: Sequence[str]) -> str:
+    """Return the first different examples, and the number of others."""
+    different = list(dict.fromkeys(examples))
+    more = f"; and {len(different) - _SHOWN:,} more" if len(different) > _SHOWN else ""
+    return "; ".join(different[:_SHOWN]) + more
 
 
-def read_answer_file(path: Path) -> tuple[list[ReadAnswer], AnswerLook]:
+def read_answer_file(path: Path) -> AnswerLook:
     """Return all answers in a file, and what was understood of it.
 
     Raises StorageError: it cannot be read. InvalidInput: its tool is not known, or it lacks a column.
     """
     try:
-        with path.open("rb") as opened:
-            start = opened.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-        by_content = {b"[": _read_json, b"<": _read_xml}  # whatever a file is called
-        columns, answers = by_content.get(start, READERS.get(path.suffix.lower(), _read_table))(path)
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise StorageError(f"cannot read people's answers {path}: {error}") from error
-    passed_over, may_count = defaultdict[str, list[str]](list), [answer for answer in answers if not answer.passed_over]
-    for answer in answers:
-        if answer.passed_over:
-            passed_over[answer.passed_over].append(answer.place)
-    look = AnswerLook(
-        name=path.name,
-        columns=columns,
-        n=len(answers),
-        raters=Counter(answer.rater for answer in may_count),
-        positions=Counter(answer.position for answer in may_count),
-        answers=Counter(answer.answer for answer in may_count),
-        passed_over=dict(passed_over),
-    )
-    return answers, look
+    if len(data) > _MOST_BYTES:
+        raise InvalidInput(f"{path.name} is larger than {_MOST_BYTES // 1_000_000} MB")
+    start = data[:64].lstrip(_BLANKS)[:1]
+    by_content = {b"[": _read_json, b"<": _read_xml}  # whatever a file is called
+    try:
+        return by_content.get(start, READERS.get(path.suffix.lower(), _read_table))(path.name, data)
+    except RecursionError as error:
+        raise InvalidInput(f"{path.name} has lists nested too deep") from error
 
 
-_Read = tuple[Mapping[str, str], list[ReadAnswer]]
+def _read_table(name: str, data: bytes) -> AnswerLook:
+    def rows(needs: Sequence[Sequence[str]] = (), further: Collection[str] = ()) -> Iterator[Row]:
+        return read_table_file(name, lambda: io.BytesIO(data), needs=needs, further=further)
+
+    _, first = next(rows(), ("", {}))
+    look = _look_at_rows(name, list(rows())) if _is_wide(first) else None
+    if look is None or not look.is_wide:
+        needs, further = [_PICTURE_COLUMNS, _ANSWER_COLUMNS], (*_POSITION_COLUMNS, *_RATER_COLUMNS)
+        look = _look_at_rows(name, list(rows(needs, further)))
+    return look or AnswerLook(name=name, columns={}, read=())
 
 
-def _read_table(path: Path) -> _Read:
-    rows = list(
-        read_table_file(
-            path.name,
-            lambda: path.open("rb"),
-            needs=[_PICTURE_COLUMNS, _ANSWER_COLUMNS],
-            further=(*_POSITION_COLUMNS, *_RATER_COLUMNS),
+def _is_wide(columns: Collection[str]) -> bool:
+    """Return True for a table with a column for each question, as Label Studio exports it."""
+    is_long = any(column in columns for column in (*_ANSWER_COLUMNS, *_POSITION_COLUMNS))
+    return not is_long or ("lead_time" in columns and not {"annotator", "annotation_id"}.isdisjoint(columns))
+
+
+def _look_at_rows(name: str, rows: Sequence[Row]) -> AnswerLook | None:
+    """Read a table with one answer in a line, or a column for each question; None if it lacks pictures or answers."""
+    columns = dict.fromkeys(column for _, row in rows for column in row)
+    cells = {column: [row[column] for _, row in rows if not is_blank(row.get(column))] for column in columns}
+    of_pictures = [column for column in columns if cells[column] and all(_is_picture(column, c) for c in cells[column])]
+    picture, answer, question, rater = (
+        next((column for column in names if column in columns), "")
+        for names in (
+            (*_PICTURE_COLUMNS, *of_pictures * (len(of_pictures) == 1)),
+            _ANSWER_COLUMNS, _POSITION_COLUMNS, _RATER_COLUMNS,
         )
-    )
-    there = {column for _, row in rows for column in row}
-    kinds = {
-        "picture": _PICTURE_COLUMNS,
-        "answer": _ANSWER_COLUMNS,
-        "question": _POSITION_COLUMNS,
-        "rater": _RATER_COLUMNS,
-    }
-    columns = {kind: next((name for name in names if name in there), "") for kind, names in kinds.items()}
-    answers = []
+    )  # fmt: skip
+    is_wide = _is_wide(columns)
+    no_questions = {"", *_TASK_COLUMNS, *_PICTURE_COLUMNS, *of_pictures, picture, rater}
+    questions = [column for column in columns if column not in no_questions] if is_wide else [answer]
+    if not picture or not any(questions):
+        return None
+    read = []
     for place, row in rows:
-        cells = {kind: str(row.get(column) or "").strip() if column else "" for kind, column in columns.items()}
-        if cells["picture"] or cells["answer"]:
-            answers.append(
-                ReadAnswer(
-                    place=place, picture=cells["picture"], answer=cells["answer"], position=cells["question"],
-                    rater=cells["rater"], passed_over="" if cells["answer"] else _NO_ANSWER,
-                )
-            )  # fmt: skip
-    return columns, answers
+        shown, person = (_text(row.get(column)) for column in (picture, rater))
+        for column in questions:
+            value = row.get(column)
+            given = _given(value)
+            if not given and not is_blank(value) and is_wide:
+                continue  # a region: no answer to a question
+            reasons = {
+                NO_ANSWER: not given, _NO_PICTURE: not shown, _SEVERAL: len({*given}) > 1,
+                _CHECK: not is_wide and not is_blank(row.get(_KNOWN)),
+            }  # fmt: skip
+            if shown or given:
+                read.append(
+                    ReadAnswer(
+                        place=place, picture=shown, answer=next(iter(given), ""), rater=person,
+                        position=column if is_wide else _text(row.get(question)),
+                        passed_over=next((reason for reason, holds in reasons.items() if holds), ""),
+                    )
+                )  # fmt: skip
+    names = {"picture": picture, "answer": answer, "question": question, "rater": rater}
+    return AnswerLook(
+        name=name,
+        columns=names | {"answer": "their cells", "question": "the names of columns"} if is_wide else names,
+        read=read,
+        is_wide=is_wide,
+        other_columns=questions
+        if is_wide
+        else [column for column in columns if column not in {"", _KNOWN, *names.values()}],
+    )
 
 
-def _read_json(path: Path) -> _Read:
+def _given(value: Any) -> list[str]:
+    """Return the choices or the number in a cell; [] for none, and for regions and the like.
+
+    >>> _given(" yes "), _given('{"choices": ["left", "right"]}'), _given(4), _given([{"x": 1}])
+    (['yes'], ['left', 'right'], ['4'], [])
+    """
+    if isinstance(value, str) and value.strip().startswith(("{", "[")):
+        try:
+            value = read_json(value)
+        except ValueError:
+            return [value.strip()]
+    if isinstance(value, Mapping):
+        return _given(next((value[name] for name in ("choices", "rating", "number") if name in value), None))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [text for one in value for text in _given(one)]
+    return [_text(value)] if _text(value) else []
+
+
+def _text(value: Any) -> str:
+    """Return a cell's text or number as a text."""
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value).strip()
+
+
+def is_blank(value: Any) -> bool:
+    """Return True for a cell with nothing in it."""
+    return value is None or (not isinstance(value, bool | int | float) and not str(value).strip())
+
+
+def _read_json(name: str, data: bytes) -> AnswerLook:
     """Read an export of Label Studio: its JSON, or its smaller JSON-MIN; JSON lines are a table."""
-    with path.open("rb") as opened:
-        data = opened.read(_MOST_BYTES)
-    if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
-        return _read_table(path)
     try:
         tasks = read_json(data)
+    except ValueError as error:
+        if not data.lstrip(_BLANKS).startswith(b"["):
+            return _read_table(name, data)  # JSON lines
+        raise InvalidInput(f"{name} is no readable JSON: {error}") from error
+    try:
+        tasks = tasks if isinstance(tasks, list) else [tasks]
         if not all(isinstance(task, dict) for task in tasks):
             raise TypeError
-        is_full = any("annotations" in task for task in tasks)
-        read = _read_task if is_full else _read_small_task
-        answers = [answer for i, task in enumerate(tasks, start=1) for answer in read(f"task {i}", task)]
+        places = [f"task {i}" for i in range(1, len(tasks) + 1)]
+        if any("annotations" in task for task in tasks):
+            read = [answer for pair in zip(places, tasks, strict=True) for answer in _read_task(*pair)]
+            columns = {"picture": "the task's data", "question": "from_name", "answer": "choices"}
+            return AnswerLook(name=name, columns=columns | {"rater": "completed_by"}, read=read)
+        rows = [{as_word(str(key)): value for key, value in task.items()} for task in tasks]
+        if (look := _look_at_rows(name, list(zip(places, rows, strict=True)))) is not None or not tasks:
+            return look or AnswerLook(name=name, columns={}, read=())
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, InvalidInput):
             raise
-        raise InvalidInput(f"{path.name} has another form than the JSON that Label Studio exports") from error
-    question, rater = ("from_name", "completed_by") if is_full else ("the names of columns", "annotator")
-    return {"picture": "the task's data", "question": question, "answer": "choices", "rater": rater}, answers
+        raise InvalidInput(f"{name} has another form than the JSON that Label Studio exports") from error
+    raise InvalidInput(
+        f"{name} has another form than the JSON that Label Studio exports: no picture or no answer in it"
+    )
 
 
 def _read_task(place: str, task: Mapping[str, Any]) -> Iterator[ReadAnswer]:
     annotations = task.get("annotations") or []
-    picture = _picture_of(task["data"])
+    pictures = _pictures_of(task["data"])
+    picture = pictures[0] if pictures else ""
     # Our own export gives the known answer of an attention check as an annotation of nobody.
     is_check = "image_id" in task["data"] and any(
         annotation.get("ground_truth") and not any("meta" in result for result in annotation["result"])
         for annotation in annotations
     )
     for number, annotation in enumerate(annotations, start=1):
+        has_answer = False
         for result in annotation.get("result") or []:
             value = result.get("value") or {}
-            given = [str(choice) for choice in value.get("choices") or ([value["rating"]] if "rating" in value else [])]
-            if not given:
+            if not (given := _given({name: value[name] for name in ("choices", "rating", "number") if name in value})):
                 continue  # a relation, a region, a text: no answer to a question
             raters = (result.get("meta") or {}).get("text") or [annotation.get("completed_by", number)]
             rater = raters[0].get("email") or raters[0].get("id") if isinstance(raters[0], dict) else raters[0]
             reasons = {
-                _NO_PICTURE: not picture,
-                _CHECK: is_check, _CANCELLED: bool(annotation.get("was_cancelled")), _SEVERAL: len(set(given)) > 1,
+                _NO_PICTURE: not picture, _TWO_PICTURES: len(pictures) > 1,
+                _CHECK: is_check, _CANCELLED: bool(annotation.get("was_cancelled")), _SEVERAL: len({*given}) > 1,
             }  # fmt: skip
-            reason = next((reason for reason, holds in reasons.items() if holds), "")
+            reason, has_answer = next((reason for reason, holds in reasons.items() if holds), ""), True
             yield ReadAnswer(place=place, picture=picture, answer=given[0], position=str(result.get("from_name") or ""),
-                             rater=str(rater), passed_over=reason)  # fmt: skip
+                             rater=str(rater), passed_over=reason, is_number="choices" not in value)  # fmt: skip
+        if not has_answer:
+            yield ReadAnswer(place=place, picture=picture, passed_over=NO_ANSWER)
 
 
-_OF_A_TASK = frozenset({"id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time", "image_id"})
-
-
-def _read_small_task(place: str, task: Mapping[str, Any]) -> Iterator[ReadAnswer]:
-    """Read JSON-MIN: the task's data and its answers are one table, a text for one choice."""
-    picture, rater = _picture_of(task), str(task.get("annotator") or task.get("annotation_id") or "")
-    for name, value in task.items():
-        given = value.get("choices") if isinstance(value, Mapping) else [value] if isinstance(value, str) else None
-        if name in _OF_A_TASK or not given or _is_picture(name, value):
-            continue
-        reason = _SEVERAL if len(set(map(str, given))) > 1 else ""
-        yield ReadAnswer(
-            place=place, picture=picture, answer=str(given[0]), position=name, rater=rater, passed_over=reason
-        )
-
-
-def _picture_of(data: Mapping[str, Any]) -> str:
-    """Return the picture's id or address in a task's data."""
-    if isinstance(data.get("image_id"), str):
-        return str(data["image_id"])
-    return next((value for name, value in data.items() if _is_picture(name, value)), "")
+def _pictures_of(data: Mapping[str, Any]) -> list[str]:
+    """Return the picture's id or address in a task's data; several if no name says which is meant."""
+    named = [data[name] for name in _PICTURE_COLUMNS if isinstance(data.get(name), str)]
+    return named[:1] or list(dict.fromkeys(value for name, value in data.items() if _is_picture(name, value)))
 
 
 def _is_picture(name: str, value: Any) -> bool:
-    is_file = isinstance(value, str) and PurePosixPath(urlsplit(value).path).suffix.lower() in (
-        ".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp",
-    )  # fmt: skip
-    return isinstance(value, str) and (is_file or name.lower() in ("image", "img", "picture") or "/data/" in value)
+    if not isinstance(value, str):
+        return False
+    has_ending = PurePosixPath(_path_of(value)).suffix.lower() in _PICTURE_ENDINGS
+    return has_ending or name.lower() in ("image", "img", "picture")
 
 
-def _read_xml(path: Path) -> _Read:
-    """Read CVAT's XML for images: a tag for the picture, or its attributes, are the answers."""
-    with path.open("rb") as opened:
-        data = opened.read(_MOST_BYTES)
-    if b"<!ENTITY" in data or b"<!DOCTYPE" in data:
-        raise InvalidInput(f"{path.name} declares entities, which no export of CVAT does")
+def _split(address: str) -> SplitResult:
     try:
-        root = ElementTree.parse(io.BytesIO(data)).getroot()
-    except ElementTree.ParseError as error:
-        raise InvalidInput(f"{path.name} is no readable XML: {error}") from error
+        return urlsplit(address)
+    except ValueError:  # a host in half a bracket
+        return SplitResult("", "", address, "", "")
+
+
+class _WithoutEntities(ElementTree.TreeBuilder):
+    def doctype(self, name: str, *_ids: str | None) -> None:
+        """Refuse a document type, in which entities are declared, in any encoding."""
+        raise InvalidInput(f"it declares a document type {name[:40]}, which no export of CVAT does")
+
+
+def _read_xml(name: str, data: bytes) -> AnswerLook:
+    """Read CVAT's XML for images: a tag for the picture, or its attributes, are the answers."""
+    try:
+        root = ElementTree.parse(io.BytesIO(data), ElementTree.XMLParser(target=_WithoutEntities())).getroot()
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
+        raise InvalidInput(f"{name} is no readable XML: {error}") from error
     if root.tag != "annotations":
-        raise InvalidInput(f"{path.name} is XML, but not CVAT's for images: its first tag is <{root.tag[:40]}>")
+        raise InvalidInput(f"{name} is XML, but not CVAT's for images: its first tag is <{root.tag[:40]}>")
     owners = [owner.text or "" for owner in root.iter("username")]
     answers = []
     for image in root.iter("image"):
@@ -258,72 +374,64 @@ def _read_xml(path: Path) -> _Read:
                     answer=answer,
                     position=position,
                     rater=owners[0] if owners else "",
-                    passed_over="" if answer else _NO_ANSWER,
+                    passed_over="" if answer else NO_ANSWER,
                 )
                 for position, answer in given.items()
             ]
-    return {
-        "picture": "the image's name",
-        "question": "attributes",
-        "answer": "their values",
-        "rater": "the task",
-    }, answers
+    names = {"picture": "the image's name", "question": "attributes", "answer": "their values", "rater": "the task"}
+    return AnswerLook(name=name, columns=names, read=answers)
 
 
-READERS: Mapping[str, Callable[[Path], _Read]] = {
+READERS: Mapping[str, Callable[[str, bytes], AnswerLook]] = {
     ".csv": _read_table, ".tsv": _read_table, ".jsonl": _read_table, ".json": _read_json, ".xml": _read_xml,
 }  # fmt: skip
 """Readers of answers by the ending of their files; others are read as a table."""
 ENDINGS = tuple(READERS)
 
 
+def as_word(text: str) -> str:
+    """Return a position or an answer without case, blanks and hyphens."""
+    return re.sub(r"[\s-]+", "_", text.strip().lower())
+
+
 def match_picture(name: str, image_ids: Collection[str]) -> tuple[str, str]:
     """Return the picture that a name, path or address means, and in words by what it was found; ("", "") if none.
 
     >>> match_picture("/data/local-files/?d=a%2F1a2b3c4d-x1.png", {"x1"})
-    ('x1', 'the file name after “1a2b3c4d-”')
+    ('x1', 'the file name after the prefix of an upload')
     >>> match_picture("x1", {"x1"}), match_picture("s3://bucket/x1.png", {"x1"}), match_picture("x2.png", {"x1"})
     (('x1', 'id'), ('x1', 'the file name in an address'), ('', ''))
+    >>> match_picture("train/00001-paired-x1.png", {"x1"})
+    ('x1', 'the id in the file name of an export')
     """
     name = name.strip()[:_LONGEST_NAME]
     if name in image_ids:
         return name, "id"
-    parts = urlsplit(name)
-    inner = parse_qs(parts.query).get("d", [parts.path if parts.scheme or parts.query else name])[0]
-    file = unquote(inner).replace("\\", "/").rpartition("/")[2]
-    way = "the file name in an address" if parts.scheme or parts.query or "/" in inner else "the file name"
-    for text, found in ((file, way), _without_prefix(file, way)):
-        for candidate in (text, text.rpartition(".")[0]):
-            if candidate and candidate in image_ids:
-                return candidate, found
-    return "", ""
+    path = _path_of(name)
+    file = unquote(path).replace("\\", "/").rpartition("/")[2]
+    stem = file if file in image_ids else file.rpartition(".")[0] or file
+    later = _UPLOAD_PREFIX.sub("", stem, count=1) if _UPLOAD_PREFIX.match(stem) else ""
+    export = _EXPORT_NAME.fullmatch(later) or _EXPORT_NAME.fullmatch(stem)
+    ways = {
+        "the file name in an address" if path != name or "/" in path else "the file name": stem,
+        "the file name after the prefix of an upload": later,
+        "the id in the file name of an export": export[1] if export else "",
+    }
+    return next(((found, way) for way, found in ways.items() if found in image_ids and found), ("", ""))
 
 
-def _without_prefix(file: str, way: str) -> tuple[str, str]:
-    prefix = _UPLOAD_PREFIX.match(file)
-    return (file[prefix.end() :], f"the file name after “{prefix[0]}”") if prefix else (file, way)
-
-
-def match_answers(answers: pd.DataFrame, image_ids: Collection[str]) -> pd.DataFrame:
-    """Return answers of a file with the ids of their pictures, in place of names and addresses that mean one.
-
-    The look of the file, ``answers.attrs["look"]``, then says by what each was found. Answers of tasks are unchanged.
-    """
-    look: AnswerLook | None = answers.attrs.get(LOOK)
-    if look is None:
-        return answers
-    ids = set(image_ids)
-    found = {name: match_picture(name, ids) for name in answers["image_id"].unique()}
-    ways = [found[name][1] for name in answers["image_id"]]
-    pairs = zip(answers.index, answers["image_id"], ways, strict=True)
-    answers.attrs[LOOK] = replace(
-        look,
-        found_by=Counter(re.sub("“[0-9a-f]{8}-”", "a prefix of an upload", way) for way in ways if way),
-        unmatched=[f"{place}: {name[:80]}" for place, name, way in pairs if not way],
-    )
-    matched = answers.assign(image_id=[found[name][0] or name for name in answers["image_id"]])
-    matched.attrs = {}
-    return matched
+def _path_of(address: str) -> str:
+    """Return the path in an address; in Label Studio's own addresses that of the file they stand for."""
+    parts = _split(address)
+    query = parse_qs(parts.query)
+    if "d" in query and parts.path.rstrip("/").endswith("/data/local-files"):
+        return query["d"][0]
+    if "fileuri" in query and re.search(r"/(resolve|presign)/?$", parts.path):
+        try:
+            return _path_of(urlsafe_b64decode(query["fileuri"][0] + "==").decode())
+        except ValueError:  # no base64, or no text in it
+            return ""
+    return parts.path if parts.scheme or parts.query else address
 
 
 LOOK = "look"
@@ -332,12 +440,16 @@ LOOK = "look"
 
 def look_table(look: AnswerLook) -> StudyTable:
     """Return what was understood of a file of answers, as a table of a report."""
+    columns = ", ".join(f"{what}: {name}" for what, name in look.columns.items() if name)
     counts = {
-        "answers in the file": (look.n, ", ".join(f"{what}: {name}" for what, name in look.columns.items() if name)),
-        "people": (len(look.raters), ""),
+        "answers in the file": (look.n, columns),
+        "people": (len({answer.rater for answer in look.counted}), ""),
+        "columns taken as questions": (len(look.question_columns), ", ".join(look.question_columns)),
+        "columns not read": (len(look.other_columns), ", ".join(look.other_columns)),
         **{f"found by {way}": (n, "") for way, n in look.found_by.items()},
-        "of pictures that the run does not have": (len(look.unmatched), _examples(look.unmatched)),
-        **{reason: (len(places), _examples(places)) for reason, places in look.passed_over.items()},
+        **{reason: (len(places), format_examples(places)) for reason, places in look.passed_over.items()},
+        "skipped, without an answer": (len(look.skipped), format_examples(look.skipped)),
+        "counted": (len(look.counted), ""),
     }
     rows = [{"what": what, "n": n, "examples": examples} for what, (n, examples) in counts.items() if n]
     return table("answers_understood", "What was understood of the answers", rows, f"From {look.name}.")

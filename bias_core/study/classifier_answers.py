@@ -10,12 +10,12 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, CANNOT_IDENTIFY, GENDERS, NOT_TWO_PEOPLE, UNCLEAR
 from bias_core.people import Scale, load_scales
+from bias_core.study.answer_fit import Questions, join_questions
 from bias_core.study.design import known_study
-from bias_core.study.label_tasks import MAX_POSITIONS, SINGLE
+from bias_core.study.label_tasks import CANNOT_TELL, MAX_POSITIONS, NO, SINGLE, YES
 from bias_core.study.types import StudyReport, named_parts
 from bias_core.types import Attribute
 
-YES, NO, CANNOT_TELL = "yes", "no", "cannot_tell"
 CODES = {NO: 0, YES: 1, CANNOT_TELL: 2, CANNOT_IDENTIFY: 2, UNCLEAR: 2, NOT_TWO_PEOPLE: 3, ANDROGYNOUS: 4}
 """Classes of answers of classifiers and people; a gender is 1 if it conforms to the stereotype, else 0."""
 PEOPLE = "people"  # name of the question how the people in a picture look
@@ -66,6 +66,16 @@ class Reading:
 def readings_of(report: StudyReport) -> list[Reading]:
     """Return the classifier's answers about every measured attribute, or about the people in each picture."""
     return [*_attribute_readings(report), *_people_readings(report)]
+
+
+def questions_of(report: StudyReport) -> Questions:
+    """Return what the study asks about the pictures of a finished run."""
+    study, frame = known_study(report.design), report.pictures
+    if study is None or frame is None or frame.empty:
+        return {}
+    arms = [(frame[frame["arm"] == arm] if arm else frame, part) for arm, part in named_parts(report)]
+    of_arms = [study.questions(part.settings, own, part.results) for own, part in arms]
+    return join_questions((*report.stored, *frame["image_id"]), of_arms)
 
 
 def asked_readings(readings: Sequence[Reading], *, attributes: Sequence[str] = (), setting: str = "") -> list[Reading]:

@@ -30,24 +30,24 @@ from bias_core.measures.two_phase import (
 )
 from bias_core.number_text import format_share
 from bias_core.people import load_scales
-from bias_core.study.answer_files import LOOK, look_table, match_answers
-from bias_core.study.answers import AUTOMATIC, check_words
+from bias_core.study.answer_files import LOOK, look_table
+from bias_core.study.answer_fit import check_arms_have_answers, fit_answers
+from bias_core.study.answers import AUTOMATIC
 from bias_core.study.arm_comparison import compare_arms, two_shares
 from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT, claim_columns, decide_claims, family_note, with_claims
 from bias_core.study.classifier_answers import (
-    CANNOT_TELL,
     CODES,
     PEOPLE,
-    YES,
     Reading,
     ScalePictures,
+    questions_of,
     readings_of,
     scale_pictures,
     strata_of,
 )
 from bias_core.study.classifiers import READ_BY
 from bias_core.study.design import known_study
-from bias_core.study.label_tasks import SINGLE, attribute_key, scale_task
+from bias_core.study.label_tasks import CANNOT_TELL, SINGLE, YES, attribute_key, scale_task
 from bias_core.study.report_text import CORRECTED, count_people
 from bias_core.study.study import Study
 from bias_core.study.study_services import StudyServices
@@ -170,27 +170,30 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
     """
     if answers is None:
         return report
-    if LOOK in answers.attrs:
-        renewed = corrected(report, match_answers(answers, _image_ids(report)), services)
-        look = answers.attrs[LOOK]
-        tables = (*renewed.results.tables, look_table(look))
-        notes = (*renewed.results.notes, *look.not_counted())
-        return replace(renewed, results=replace(renewed.results, tables=tables, notes=notes))
-    is_sample, study = (answers["sample"] != "").any(), known_study(report.design)
-    if not is_sample and study is not None:
-        if (given := answers[answers["answer"] != ""]).empty:
-            raise InvalidInput(_NO_ANSWERS)
-        if (scored := _in_its_own_way(study, report, given, services)) is not None:
-            return scored
-        check_words(given, CODES)
-    correction = correction_of(report, answers)
-    if not (correction.numbers or is_sample):
-        raise InvalidInput(" ".join(correction.notes))
-    return correction.added_to(report)
+    if (answers["sample"] != "").any():
+        return correction_of(report, answers).added_to(report)
+    fitted = fit_to_report(report, answers)
+    study = known_study(report.design)
+    scored = None if study is None else _in_its_own_way(study, report, fitted, services)
+    if scored is None:
+        correction = correction_of(report, fitted)
+        if not correction.numbers:
+            raise InvalidInput(" ".join(correction.notes))
+        scored = correction.added_to(report)
+    look = fitted.attrs[LOOK]
+    tables = (*scored.results.tables, *([look_table(look)] if LOOK in answers.attrs else []))
+    notes = (*scored.results.notes, *look.not_counted())
+    return replace(scored, results=replace(scored.results, tables=tables, notes=notes))
 
 
-def _image_ids(report: StudyReport) -> list[str]:
-    return [*report.stored] if report.pictures is None else [*report.pictures["image_id"]]
+def fit_to_report(report: StudyReport, answers: pd.DataFrame) -> pd.DataFrame:
+    """Return the answers that count for a finished run, with the look; InvalidInput as :func:`fit_answers`."""
+    if (answers["answer"] == "").all():
+        raise InvalidInput(_NO_ANSWERS)
+    ended_early = report.stopped or bool(report.stopped_after or report.stop_rule)
+    given = answers[answers["answer"] != ""]
+    given.attrs = answers.attrs
+    return fit_answers(given, questions_of(report), has_all_pictures=not ended_early)
 
 
 def decide_report(study: Study, report: StudyReport) -> StudyReport:
@@ -205,11 +208,15 @@ def _in_its_own_way(
     if not report.arms:
         scored = study.correct(report, answers, services)
         return None if scored is None else decide_report(study, scored)
+    if study.takes_labels and report.pictures is not None:
+        by_arm = report.pictures.groupby("arm", sort=False)["image_id"]
+        check_arms_have_answers(answers, {str(arm): image_ids.tolist() for arm, image_ids in by_arm})
     arms, frames = list[ArmReport](), list[pd.DataFrame]()
     for arm in report.arms:
         pictures = None if report.pictures is None else report.pictures[report.pictures["arm"] == arm.name]
         alone = replace(report, arms=(), settings=arm.settings, results=arm.results, pictures=pictures)
-        if (scored := study.correct(alone, answers, services)) is None:
+        own = answers if pictures is None else answers[answers["image_id"].isin(pictures["image_id"])]
+        if (scored := study.correct(alone, own, services)) is None:
             return None
         arms.append(replace(arm, results=decide_report(study, scored).results))
         frames += [] if scored.pictures is None else [scored.pictures]

@@ -25,7 +25,8 @@ Looks = Literal["two", "four"]
 the last."""
 KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 
-CANNOT_TELL = "cannot_tell"
+YES_NO = YES, NO, CANNOT_TELL = "yes", "no", "cannot_tell"
+"""Answers to the question if a picture shows an attribute."""
 UNTOLD = ("unclear", "cannot_identify")  # the first with four looks, the second with two
 SINGLE, PAIRED, PICTURE = "single", "paired", "picture"
 """Position of the one person of a picture, and of a picture judged as a whole."""

@@ -9,16 +9,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields, replace
 from functools import cache
 from importlib import metadata
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pandas as pd
 
 from bias_core.errors import Cancelled, InvalidInput, TooLarge
 from bias_core.models.catalogue import check_condition, hosted_name
 from bias_core.models.engines import Cost, estimate_cost
 from bias_core.settings import Settings
 from bias_core.store.manifests import Manifest
-from bias_core.study.answers import check_answers_fit, read_answers
+from bias_core.study.answer_fit import check_arms_have_answers, fit_answers, join_questions
+from bias_core.study.answers import read_answers
 from bias_core.study.classifiers import check_readers, chosen_readers, resolve_readers
 from bias_core.study.design import papers_readers, study_of, typed_options, with_protocol
 from bias_core.study.image_rows import (
@@ -234,7 +237,7 @@ def settle(design: Design, given: StudySettings, names: Collection[str] | None =
             advice = "it asks no classifier about single pictures, so that people have nothing to correct"
         raise InvalidInput(f"{design.name} takes no file of people's answers. Leave labels out; {advice}")
     answers = read_answers(settings.labels) if settings.labels else None
-    study.check_given(settings, answers)
+    study.check_given(settings)
     settings = check_arms(with_arms_of_options(settings, study.arms(settings)))
     return Settled(study=study, settings=settings, answers=answers)
 
@@ -284,9 +287,8 @@ def lay_out(
     if is_here:
         ids = {row.id for row in manifest.rows}
         study.check(settings, services, draws_to_measure=read and services.images.n_present(ids) < len(ids))
-    if request.answers is not None and is_here:
-        check_answers_fit(request.answers, ids)
-    return StudyPlan(study=study, settings=settings, rows=rows, shots=shots, manifest=manifest, warning=warning)
+    plan = StudyPlan(study=study, settings=settings, rows=rows, shots=shots, manifest=manifest, warning=warning)
+    return _with_answers(plan, request.answers)
 
 
 def _plan_arms(
@@ -303,7 +305,7 @@ def _plan_arms(
 
     def plan_each(*, any_world: bool) -> tuple[StudyPlan, ...]:
         how: dict[str, Any] = {"measure": measure, "estimate": estimate, "any_world": any_world, "cancelled": cancelled}
-        return tuple(lay_out(arm, services, **how) for arm in request.arms)
+        return tuple(lay_out(replace(arm, answers=None), services, **how) for arm in request.arms)
 
     plans = plan_each(any_world=False)
     if any(chosen_readers(plan.settings) != chosen_readers(plans[0].settings) for plan in plans):
@@ -311,7 +313,29 @@ def _plan_arms(
     request = replace(request, settings=_with_readers_of(plans[0].settings, request.settings))
     if not estimate:
         check_work_of_arms(request, plans, services.settings)
-    return _plan_together(request.design, request.settings, plans, session)
+    return _with_answers(_plan_together(request.design, request.settings, plans, session), request.answers)
+
+
+def _with_answers(plan: StudyPlan, answers: pd.DataFrame | None) -> StudyPlan:
+    """Return the plan with the answers that count for its pictures; without any if a model's revision is unknown."""
+    if answers is None or not all(arm.manifest.versions["model_revision"] or arm.settings.images for arm in plan.each):
+        return plan
+    pictures = [[row.id for row in arm.manifest.rows] for arm in plan.each]
+    questions = [arm.study.questions(arm.settings, _planned_frame(arm)) for arm in plan.each]
+    fitted = fit_answers(answers, join_questions(chain.from_iterable(pictures), questions))
+    if plan.arms:
+        names = (arm.name for arm in plan.settings.arms)
+        check_arms_have_answers(fitted, dict(zip(names, pictures, strict=True)))
+    return replace(plan, answers=fitted)
+
+
+def _planned_frame(plan: StudyPlan) -> pd.DataFrame:
+    """Return one row per planned picture of one arm, with its facts."""
+    return pd.DataFrame(
+        {"image_id": row.id, "group": row.group, "prompt": shot.prompt, "seed": row.seed, **shot.facts}
+        for shot in plan.shots
+        for row in plan.rows.of(shot)
+    )
 
 
 def check_study_readers(study: Study, settings: StudySettings, world: str, services: StudyServices) -> str:

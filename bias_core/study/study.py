@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bias_core.study.classifiers import Reader
+from bias_core.study.label_tasks import YES_NO
 from bias_core.study.types import (
     AGAINST_P_STAR,
     Arm,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # the command line's help does without pandas
     import pandas as pd
 
     from bias_core.store.manifests import Manifest
+    from bias_core.study.answer_fit import Questions
     from bias_core.study.image_rows import Rows
     from bias_core.study.limits import ShareValues
     from bias_core.study.study_data import Steps, StudyData
@@ -148,8 +150,8 @@ class Study(ABC):
         """Return the classifiers and encoders that read the pictures."""
         return encoders_and_judge(settings)
 
-    def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:  # noqa: B027
-        """Raise InvalidInput for options that cannot be used together, and answers that :meth:`correct` cannot use.
+    def check_given(self, settings: StudySettings) -> None:  # noqa: B027
+        """Raise InvalidInput for options that cannot be used together.
 
         It is called as soon as the settings are complete, before models are looked up.
         """
@@ -172,6 +174,18 @@ class Study(ABC):
         :func:`bias_core.study.classifier_answers.readings_of` returns these answers.
         """
         return any(self.attributes(settings).values())
+
+    def questions(self, settings: StudySettings, frame: pd.DataFrame, results: Results | None = None) -> Questions:
+        """Return what people can be asked about each picture of one arm; by default its attributes.
+
+        ``frame`` has the planned pictures, or with ``results`` those of a finished run.
+        """
+        attributes = self.attributes_of(settings, frame["prompt"])
+        questions: dict[str, dict[str, Collection[str]]] = {}
+        for image_id, group in zip(frame["image_id"], frame["group"], strict=True):
+            of_group = {attribute.name: YES_NO for attribute in attributes.get(group, ())}
+            questions.setdefault(image_id, {}).update(of_group)
+        return questions
 
     # During a run
 
@@ -197,7 +211,7 @@ class Study(ABC):
         """Return a report of one arm corrected by people's answers.
 
         None if the study has no way of its own, so that the answers correct the classifier's shares.
-        ``answers`` is a frame (:data:`bias_core.study.answers.COLUMNS`); InvalidInput if none of them counts.
+        ``answers`` is a frame that fits the run (:func:`bias_core.study.answer_fit.fit_answers`).
         """
         return None
 
@@ -275,6 +289,7 @@ class StudyPlan:
     shots: list[Shot]
     manifest: Manifest  # with one row per picture; not yet saved
     warning: str = ""  # first sentence of the report; "" for none
+    answers: pd.DataFrame | None = field(default=None, compare=False, repr=False)  # those that count; None without
     # plans of several arms, with parts of this manifest; empty for one arm
     arms: tuple[StudyPlan, ...] = ()
 

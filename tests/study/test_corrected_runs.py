@@ -16,9 +16,16 @@ from bias_core.labels.task_owner import delete_task, exclude_rater
 from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import holm
 from bias_core.measures.two_phase import draw_rater_weights
+from bias_core.study.answers import read_answers
 from bias_core.study.claims import SAME_TEST, WHY_NOT
 from bias_core.study.classifier_answers import Reading, readings_of, strata_of
-from bias_core.study.corrected import Corrector, PeopleAnswers, correction_of, shares_of_attribute
+from bias_core.study.corrected import (
+    Corrector,
+    PeopleAnswers,
+    corrected as corrected_report,
+    correction_of,
+    shares_of_attribute,
+)
 from bias_core.study.design import find_design
 from bias_core.study.headlines import headline
 from bias_core.study.history import delete_run, list_runs, restore_run
@@ -31,6 +38,7 @@ from bias_core.types import Attribute
 from tests import shared
 from tests.claimed import broken_claims
 from tests.explored import explored
+from tests.study.oasis_runs import write_labels
 from tests.study.simulated_raters import simulate
 
 services = shared.real_services
@@ -309,6 +317,29 @@ def test_answers_of_a_task_are_kept_apart_by_the_sentence_that_they_are_about():
         about = Attribute(name="man", positive=sentence, negative="no")
         reading = Reading(arm="", group="", attribute=about, image_ids=("a",), positions=("",), codes=np.array([1]))
         np.testing.assert_array_equal(answers.votes(reading), [[code]])
+
+
+def test_answers_in_a_file_count_once_and_those_about_other_pictures_are_named(services, exploration, tmp_path):
+    others, asked = np.split(exploration.pictures["image_id"].to_numpy(), [2])
+    groups = np.where(exploration.pictures["image_id"].isin(others), "attribute_a", "concept")
+    explored_with_words = replace(exploration, pictures=exploration.pictures.assign(group=groups))
+    columns = ["image_id", "position", "answer", "rater"]
+    answers = [(image_id, "man", "yes", 1) for image_id in asked]
+
+    def corrected_by(*added):
+        path = write_labels(tmp_path / "answers.csv", columns, [*answers, *added])
+        return corrected_report(explored_with_words, read_answers(path), services)
+
+    report = corrected_by(*((image_id, "man", "yes", 1) for image_id in others))
+    says = f"2 of {len(answers) + 2} answers in answers.csv do not count"
+    assert headline(report).endswith(f"{says}.")
+    assert any(note.startswith(f"{says}: a question that this run does not ask") for note in report.results.notes)
+    for added, words in (
+        ((asked[0], "man", "no", 1), f"one picture: line 2 and line {len(answers) + 2} "),
+        ((asked[0], "hat", "no", 1), "positions in answers.csv are man, glasses; got hat"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            corrected_by(added)
 
 
 def test_what_cannot_be_labelled_is_said(services, exploration, tmp_path):

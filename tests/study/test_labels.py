@@ -31,8 +31,8 @@ from bias_core.papers.pst.labelling import labels_after, labels_frame, with_answ
 from bias_core.papers.pst.report import headline
 from bias_core.papers.pst.study import relabelled
 from bias_core.papers.pst.tab import Labelling, labels_html
-from bias_core.study.answer_files import match_answers
-from bias_core.study.answers import check_words, majority, read_answers
+from bias_core.study.answer_fit import fit_answers
+from bias_core.study.answers import majority, read_answers
 from bias_core.study.classifier_answers import CODES, Reading
 from bias_core.study.corrected import Corrector, _score, _unclear, kappa_finding
 from bias_core.study.design import find_design
@@ -84,7 +84,7 @@ def test_what_cannot_be_used_is_quoted(tmp_path):
         read_answers(str(path))
     for content, error, message in (
         (b"id,answer\na,feminine\n", InvalidInput, "no column image_id"),
-        (b"image_id,answer\na,female\n", InvalidInput, "got 'female' .1., the first in line 2. Nothing was scored"),
+        (b"image_id,answer\na,female\n", InvalidInput, "got female .1., the first in line 2. Nothing was scored"),
         (b"image_id,answer\n", InvalidInput, "has no answers"),
         (b"image_id,answer,positions\na,feminine,left\n", InvalidInput, "do you mean position"),
         (
@@ -98,7 +98,7 @@ def test_what_cannot_be_used_is_quoted(tmp_path):
     ):
         path.write_bytes(content)
         with pytest.raises(error, match=message):
-            check_words(read_answers(str(path)), WORDS)
+            fit_answers(read_answers(str(path)), {"a": {"": WORDS}})
 
 
 def test_what_label_studio_exports_is_read_without_checks_of_attention(tmp_path):
@@ -124,9 +124,11 @@ def test_what_label_studio_exports_is_read_without_checks_of_attention(tmp_path)
     assert {reason: len(places) for reason, places in look.passed_over.items()} == {
         "cancelled by their raters": 1, "attention checks, whose answers are known": 2,
     }  # fmt: skip
-    assert match_answers(answers, ["abc", "y"])["image_id"].tolist() == ["abc", "x"]
+    answers = fit_answers(answers, {name: {"left": WORDS} for name in ("abc", "y")})
+    assert answers["image_id"].tolist() == ["abc"]
     look = answers.attrs["look"]
-    assert (dict(look.found_by), look.unmatched) == ({"the file name in an address": 1}, ["task 2: x"])
+    assert look.found_by == {"the file name in an address": 1}
+    assert look.passed_over["pictures that the run does not have"] == ["task 2: x"]
     forms: list[tuple[object, object]] = [({}, [annotation(3, "feminine")]), ([], [annotation(3, "feminine")])]
     forms += [({"image_id": "x"}, given) for given in ({}, [3], [{"result": 3}], [{"result": [{"value": [1]}]}])]
     for data, given in forms:
@@ -140,12 +142,6 @@ def test_most_votes_win_and_a_tie_decides_nothing():
         {"image_id": list("aaabbc"), "rater": list("123121"), "answer": ["x", "y", "x", "x", "y", "y"]}
     )
     assert majority(answers).to_dict() == {"a": "x", "b": "", "c": "y"}
-
-
-def test_a_rater_has_one_vote():
-    answers = pd.DataFrame({"image_id": ["a", "a"], "rater": ["1", "1"], "answer": ["x", "x"]})
-    with pytest.raises(InvalidInput, match="repeat"):
-        majority(answers)
 
 
 services = shared.fake_services

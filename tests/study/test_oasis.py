@@ -23,8 +23,10 @@ from bias_core.study.claims import decide_findings
 from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design, read_table
 from bias_core.study.headlines import headline
+from bias_core.study.plan import plan_study
 from bias_core.study.report_text import report_facts
 from bias_core.study.saved import open_report
+from bias_core.study.types import StudySettings
 from bias_core.types import Attribute, GeneratedImage, Step, is_sourced
 from tests import shared
 from tests.every import every
@@ -172,13 +174,15 @@ def test_accuracy_on_doctors_stands_beside_table_4(world, tmp_path):
     assert (line["pictures"], line["SDv2, in the paper"], line["SDv3, in the paper"]) == ("doctor", 1.0, 0.99)
 
 
-def test_labels_that_cannot_be_used_are_refused_before_anything_is_drawn(tmp_path):
+def test_labels_that_cannot_be_used_are_refused_before_anything_is_drawn(world, tmp_path):
     with pytest.raises(InvalidInput, match="direction=rbf needs people's answers"):
         shots_of(NATIONALITIES, options={"direction": "rbf"})
-    for position, answer, words in (("wings", "yes", "man, turban.*got 'wings'"), ("man", "maybe", "yes, no")):
-        labels = write_labels(tmp_path / "l.csv", ["image_id", "position", "answer"], [("a", position, answer)])
+    design = find_design(NATIONALITIES)
+    image_id = plan_study(design, StudySettings(scale=0.02), world).manifest.rows[0].id
+    for position, answer, words in (("wings", "yes", "man, turban.*got wings"), ("man", "maybe", "yes, no")):
+        labels = write_labels(tmp_path / "l.csv", ["image_id", "position", "answer"], [(image_id, position, answer)])
         with pytest.raises(InvalidInput, match=words):
-            shots_of(NATIONALITIES, labels=labels)
+            plan_study(design, StudySettings(scale=0.02, labels=labels), world)
 
 
 def test_where_nothing_is_planted_nationalities_are_alike(world):

@@ -29,6 +29,7 @@ from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design, study_of
 from bias_core.study.export import to_form
 from bias_core.study.headlines import headline as full_headline
+from bias_core.study.plan import plan_study
 from bias_core.study.report_text import report_facts, table_of
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
@@ -362,8 +363,9 @@ def test_people_s_answers_are_taken_instead_and_compared(services, small, tmp_pa
     raters = frame(report, "table1")
     assert (raters["raters"] == 3).all()
     assert (raters["Fleiss' κ"] < 0.9).all()
-    counted = r"(\d+) of \1 answers in labels.csv counted, of 3 people about \d+ pictures."
-    assert re.fullmatch(counted, report.results.notes[0])
+    n_pictures = len({image_id for image_id, *_ in answers})
+    counted = f"{len(answers)} answers in labels.csv count, of 3 people about {n_pictures} pictures."
+    assert report.results.notes[0] == counted
     assert "classified by people (labels.csv), otherwise calibration-clip" in report_facts(report)
     assert "labelled by people" in report.results.notes[1]
     written = {"left": ("L", "1", "on the left"), "right": ("R", "2", "right person"), "": ("1", "", "single")}
@@ -372,9 +374,7 @@ def test_people_s_answers_are_taken_instead_and_compared(services, small, tmp_pa
     nobody_reads = replace(SMALL, labels=labels, options={"labeller": "people"})
     alone = run(OCCUPATIONS, nobody_reads, services)
     assert findings(alone)["paired_overall"].estimate == findings(small)["paired_overall"].estimate
-    assert alone.results.notes[0].endswith(
-        "1 answer was ignored, because they are about pictures that this run does not score (1, the first 'elsewhere')."
-    )
+    assert alone.results.notes[0] == counted
     says = f"1 of {len(answers) + 1} answers in labels.csv do not count"
     assert full_headline(alone).endswith(f"{says}.")
     assert alone.results.notes[-1].startswith(f"{says}: pictures that the run does not have (line {len(answers) + 2}: ")
@@ -395,9 +395,51 @@ def test_raters_who_are_split_on_everybody_are_told_so(services, small, tmp_path
     single = [(image_id, "top", look, rater) for image_id, position, look, rater in split if position]
     labels = labels_of(tmp_path, single)
     with pytest.raises(
-        InvalidInput, match=rf"are single, left, right; got 'top' .{len(single)}., the first in line 2\. Nothing"
+        InvalidInput, match=rf"are left, right, single; got top .{len(single)}., the first in line 2\. Nothing"
     ):
         run(OCCUPATIONS, replace(SMALL, labels=labels), services)
+
+
+def planned_people(settings, services):
+    """The pictures of each arm before anything is drawn, with a position in each."""
+    plan = plan_study(OCCUPATIONS, settings, services)
+    shots = [[(row.id, shot) for shot in arm.shots for row in arm.rows.of(shot)] for arm in plan.each]
+    return [[(key, "single" if shot.facts["setting"] == "single" else "left") for key, shot in one] for one in shots]
+
+
+def test_answers_that_do_not_fit_the_run_are_refused_before_anything_is_drawn(services, tmp_path):
+    fresh = replace(SMALL, seed=77)
+    (people,) = planned_people(fresh, services)
+    fitting = [(*person, "feminine", 1) for person in people]
+    for wrong, words in (
+        ((people[0][0], "top", "feminine", 1), "positions in labels.csv are .*; got top"),
+        ((*people[0], "female", 2), "got female"),
+        ((*people[0], "masculine", 1), "of one rater to one question about one picture: line 2 and line "),
+    ):
+        labels = labels_of(tmp_path, [*fitting, wrong])
+        before = services.images.n_bytes
+        with pytest.raises(InvalidInput, match=words):
+            run(OCCUPATIONS, replace(fresh, labels=labels), services)
+        assert services.images.n_bytes == before
+
+
+def test_answers_about_pictures_of_all_arms_count_for_their_arm(services, tmp_path):
+    two_arms = replace(SMALL, scale=0.01, arms=(Arm(condition="fair"), Arm(condition="published")))
+    arms = planned_people(two_arms, services)
+    answers = [(*person, "feminine", 1) for arm in arms for person in arm]
+    labels = labels_of(tmp_path, [*answers, ("gone", "left", "feminine", 1)])
+    settings = replace(two_arms, labels=labels)
+    look = plan_study(OCCUPATIONS, settings, services).answers.attrs["look"]
+    assert look.found_by == {"id": len(answers)}
+    report = run(OCCUPATIONS, settings, services)
+    assert f"1 of {look.n} answers in labels.csv do not count" in full_headline(report)
+    for part, arm in zip(report.arms, arms, strict=True):
+        assert part.results.notes[0].startswith(
+            f"{len(arm)} answers in labels.csv count, of 1 person about {len(arm)} "
+        )
+    labels = labels_of(tmp_path, answers[: len(arms[0])])
+    with pytest.raises(InvalidInput, match="counts for the arm “published”, so the arms cannot be compared"):
+        plan_study(OCCUPATIONS, replace(two_arms, labels=labels), services)
 
 
 def test_people_whom_nobody_labelled_are_left_out_and_counted(services, small, tmp_path):

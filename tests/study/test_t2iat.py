@@ -333,10 +333,15 @@ def test_undecided_pictures_are_left_out(services, judged, tmp_path):
 def test_answers_about_other_pictures_or_in_other_words_are_refused(services, judged, tmp_path):
     flowers = frame(judged, "judged").loc[0, "image_id"]
     for image_id, answer, words in (
-        ("elsewhere", "a", "none of the"), ("elsewhere", "nice", "nice"), (flowers, "male", "has the answer 'male'"),
-    ):  # fmt: skip
+        ("elsewhere", "a", "only 0 of 1 answers"),
+        (flowers, "male", "answers in labels.csv are a, b, .*; got male .1., the first in line 2"),
+    ):
         with pytest.raises(InvalidInput, match=words):
             run(HUMAN, replace(JUDGED, labels=labels_of(tmp_path, [(image_id, answer, 1)])), services)
+    edited = judged.pictures.loc[judged.pictures["set"] != "neutral", "image_id"].iloc[0]
+    report = run(HUMAN, replace(JUDGED, labels=labels_of(tmp_path, [(flowers, "a", 1), (edited, "a", 1)])), services)
+    says = "1 of 2 answers in labels.csv do not count: a question that this run does not ask about their pictures"
+    assert f"{says} (line 3: no position)." in report.results.notes
     with pytest.raises(InvalidInput, match="people judged no concept"):
         run(HUMAN, replace(JUDGED, options={"tests": ["straight_gay"]}), services)
 

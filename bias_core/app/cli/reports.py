@@ -289,8 +289,8 @@ def corrected(
         if labels:
             report = replace(report, settings=replace(report.settings, labels=labels))
             given = read_answers(labels)
+            show_answers(corrections.fit_to_report(report, given), quiet=as_json)
             report = corrections.corrected(report, given, services)
-            show_answers(given, quiet=as_json)
             show_study_report(report, full=True, as_json=as_json)
             save_study_report(report, out, quiet=as_json)
             return

@@ -157,9 +157,10 @@ def run_studies(study: Study = "", *, given: Given, how: StudyOptions) -> None:
         if how.n is not None and how.n < 1:
             raise InvalidInput(f"the number of pictures per prompt is at least 1, got {how.n}")
         chosen = _one_each(*read_given(study, given, how.settings, how.n), services)
-        if chosen[0].answers is not None and not how.as_json:
-            lay_out(chosen[0], services, measure=False, estimate=True)  # looks for the pictures of the answers
-            show_answers(chosen[0].answers)
+        for request in chosen:
+            if request.answers is not None and not how.as_json:
+                answers = lay_out(request, services, measure=False, estimate=True).answers
+                show_answers(request.answers if answers is None else answers)
         if how.plan or how.draw_only or how.dry_run or len(chosen) > 1:
             plans = [lay_out(request, services, measure=not how.draw_only, estimate=how.dry_run) for request in chosen]
             _agree(plans, services, how)

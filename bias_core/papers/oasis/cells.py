@@ -13,14 +13,14 @@ from bias_core.measures.alignment import image_direction
 from bias_core.measures.sequential import against, share_interval
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate, stereotype_score
 from bias_core.prompts import SLOT, fill_template
-from bias_core.study.answers import answers_counted, check_words, majority
+from bias_core.study.answers import count_answers, majority
 from bias_core.study.arm_comparison import mean_sample, share_test
 from bias_core.study.attribute_scores import AttributeScore, score_attributes
 from bias_core.study.attributes import to_attributes
 from bias_core.study.claims import decide_claims
 from bias_core.study.design import ReportTexts, read_table, settings_with
 from bias_core.study.image_rows import scaled
-from bias_core.study.label_tasks import attribute_key
+from bias_core.study.label_tasks import YES_NO
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.types import (
     Claim,
@@ -389,35 +389,14 @@ def _threshold_readings(threshold: float) -> tuple[str, str, str]:
 TEXTS = ReportTexts(__file__)
 Labels = Mapping[str, "pd.Series[float]"]
 """People's answers by attribute and picture id: 1 shown, 0 not shown, nan for ties and unclear pictures."""
-_ANSWERS = {"yes": 1.0, "no": 0.0, "cannot_tell": np.nan}
+_ANSWERS = dict(zip(YES_NO, (1.0, 0.0, np.nan), strict=True))
 
 
-def people_labels(
-    frame: pd.DataFrame, answers: pd.DataFrame, attributes: Mapping[str, Sequence[Attribute]]
-) -> tuple[Labels, str]:
-    """Return the majority answer for each picture of ``frame``, and a sentence on the number of answers."""
-    answers = answers_about(answers, attributes)
-    counted, positions = answers["image_id"].isin(frame["image_id"]), dict.fromkeys(frame["image_id"], ())
-    says = f"{answers_counted(answers, counted, positions)} P, P − P* and Ψ stay the classifier's."
-    by_name = answers[counted].groupby("position", sort=False)
+def people_labels(answers: pd.DataFrame) -> tuple[Labels, str]:
+    """Return the majority answer for each picture, and a sentence on the number of answers."""
+    says = f"{count_answers(answers)} P, P − P* and Ψ stay the classifier's."
+    by_name = answers.groupby("position", sort=False)
     return {str(name): majority(own).map(_ANSWERS) for name, own in by_name}, says
-
-
-def answers_about(answers: pd.DataFrame, attributes: Mapping[str, Sequence[Attribute]]) -> pd.DataFrame:
-    """Return people's answers with the attribute as position; with a single attribute it may be left out.
-
-    InvalidInput for other positions, and for answers other than yes, no and cannot tell.
-    """
-    names = {attribute_key(one.name): one.name for own in attributes.values() for one in own}
-    check_words(answers, _ANSWERS)
-    only = next(iter(names.values())) if len(names) == 1 else None
-    about = answers["attribute"].where(answers["attribute"] != "", answers["position"])
-    positions = about.map(lambda text: only if only and not text else names.get(attribute_key(text)))
-    if positions.isna().any():
-        strange = about[positions.isna()].iloc[0]
-        where = ", ".join(answers["task"].unique())
-        raise InvalidInput(f"positions of answers in {where} are one of {', '.join(names.values())}; got {strange!r}")
-    return answers.assign(position=positions)
 
 
 def labelled_directions(

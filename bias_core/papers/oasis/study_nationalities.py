@@ -24,7 +24,6 @@ from bias_core.papers.oasis.cells import (
     NationalityOptions,
     Published,
     accuracy_tables,
-    answers_about,
     cell_findings,
     doctor_by_concept,
     labelled_directions,
@@ -436,11 +435,6 @@ class _NationalityStudy(Study):
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
         return own_by_nationality(self.design, settings)
 
-    def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
-        """Raise InvalidInput for answers that are not about the attributes."""
-        if answers is not None:
-            answers_about(answers, self.attributes(settings))
-
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         return watch_attributes(self.attributes(settings), data, frame, of_groups=True)
 
@@ -469,7 +463,7 @@ class NationalityStereotypes(_NationalityStudy):
     def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
         """Return the report with the classifier's accuracy, and with directions from labelled pictures if asked for."""
         settings, results, frame = report.settings, report.results, pictures_of(report)
-        labels, says = people_labels(frame, answers, self.attributes(settings))
+        labels, says = people_labels(answers)
         if options_in(settings, StereotypeOptions).direction != "text":
             again = complete(self._measured(settings, StudyData.of_report(report, services), labels))
             results = replace(results.renewed(again), notes=results.notes)
@@ -585,7 +579,7 @@ class DoctorPrevalence(_NationalityStudy):
     def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
         """Return the report with the classifier's accuracy, for each concept."""
         frame, by_hand = pictures_of(report), self.design.data["clip_accuracy"]["gender_of_doctors"]
-        labels, says = people_labels(frame, answers, self.attributes(report.settings))
+        labels, says = people_labels(answers)
 
         def table4(concept: str, _attribute: str) -> dict[str, float]:
             return {f"{m}, in the paper": share / 100 if concept == PLAIN else math.nan for m, share in by_hand.items()}

@@ -1,7 +1,6 @@
 """PST: the people in each picture, and the gender that people or classifiers perceive."""
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +22,7 @@ from bias_core.measures.paired_stereotype import (
 from bias_core.people import Box, boxes_of_text, boxes_text, crop_people, person_halves, whole_picture
 from bias_core.protocols import ImageTextEncoder
 from bias_core.store.readings import open_picture
-from bias_core.study.answers import AUTOMATIC, answers_counted, frame_of
+from bias_core.study.answers import AUTOMATIC, count_answers, frame_of
 from bias_core.study.attribute_scores import CALLS, ask_judge, calls_of, question_about
 from bias_core.study.attributes import find_attribute, load_attribute_sets
 from bias_core.study.classifiers import Reader
@@ -230,9 +229,9 @@ def with_answers(people: pd.DataFrame, answers: pd.DataFrame) -> tuple[pd.DataFr
     """Return ``people`` with labels from answers, the answers as ratings, and notes.
 
     The majority of raters counts. A person without an answer has no label; in a setting without answers, all keep the
-    classifier's label. InvalidInput if no answer counts.
+    classifier's label.
     """
-    ratings, counted = _ratings(people, answers)
+    ratings = _ratings(people, answers)
     is_new = people["setting"].isin(ratings["setting"])
     human, _ = _merged(people, ratings[ratings["rater"] != AUTOMATIC])
     perceived, split = _merged(people, ratings)
@@ -249,42 +248,17 @@ def with_answers(people: pd.DataFrame, answers: pd.DataFrame) -> tuple[pd.DataFr
         labelled[RATERS_SPLIT] = split
     kept = people.loc[~is_new & people["automatic"].notna(), "setting"].unique()
     notes = [f"Pictures in the {one} setting keep the classifier's labels: people labelled none." for one in kept]
-    return labelled, ratings, [] if by_hand else [*notes, counted + _split_note(labelled)]
+    return labelled, ratings, [] if by_hand else [*notes, count_answers(answers) + _split_note(labelled)]
 
 
 _PERSON = ["image_id", "position"]
 
 
-def _ratings(people: pd.DataFrame, answers: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the answers, one row each with its person, and a sentence on how many count."""
-    positions = {str(image_id): tuple(some) for image_id, some in people.groupby("image_id")["position"]}
-    there = [positions.get(image_id, ()) for image_id in answers["image_id"]]
-    meant = list(map(_position, answers["position"], there))
-    counted = pd.Series([person in those for person, those in zip(meant, there, strict=True)], answers.index)
-    says = answers_counted(answers, counted, positions)
+def _ratings(people: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
+    """Return the answers, one row each with its person."""
     person = people[[*_PERSON, "setting", "identity", "stereotyped_gender"]]
-    given = (
-        answers[["image_id", "answer", "rater"]].assign(position=meant).rename(columns={"answer": "perceived_gender"})
-    )
-    return given.merge(person, on=_PERSON, how="inner"), says
-
-
-def _position(text: str, positions: Sequence[str]) -> str:
-    """Return the position that ``text`` names; ``text`` itself if it names none or several.
-
-    >>> [_position(text, POSITIONS[2]) for text in ("left", "l", "2", "on_the_right", "top")]
-    ['left', 'left', 'right', 'right', 'top']
-    >>> _position("", (SINGLE,))
-    'single'
-    """
-    words = re.findall(r"[^\W\d_]+|\d+", text)
-    meant = {
-        position
-        for number, position in enumerate(positions, start=1)
-        if (not text and len(positions) == 1)
-        or any(position.startswith(word) or word.lstrip("0") == str(number) for word in words)
-    }
-    return meant.pop() if len(meant) == 1 else text
+    given = answers[[*_PERSON, "answer", "rater"]].rename(columns={"answer": "perceived_gender"})
+    return given.merge(person, on=_PERSON, how="inner")
 
 
 def _merged(people: pd.DataFrame, ratings: pd.DataFrame) -> tuple["pd.Series[Any]", "pd.Series[Any]"]:

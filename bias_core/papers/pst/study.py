@@ -42,7 +42,7 @@ from bias_core.papers.pst.report import (
     with_claims_of,
 )
 from bias_core.prompts import fix_articles
-from bias_core.study.answers import check_words
+from bias_core.study.answer_fit import Questions
 from bias_core.study.classifiers import READ_BY, Reader
 from bias_core.study.corrected import decide_report
 from bias_core.study.design import extensions, read_table, study_of
@@ -125,15 +125,18 @@ class PairedStudy(Study):
         """Return True if a classifier labels the people."""
         return options_in(settings, LabellingOptions).labeller != labelling.PEOPLE
 
-    def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
-        """Raise InvalidInput if nothing can label people, or for an invalid answer."""
+    def check_given(self, settings: StudySettings) -> None:
+        """Raise InvalidInput if nothing can label people."""
         labelling.check_labelling(settings)
-        if answers is not None:
-            check_words(answers, ALL_ANSWERS)
+
+    def questions(self, settings: StudySettings, frame: pd.DataFrame, results: Results | None = None) -> Questions:
+        """Return the positions of the people in each picture."""
+        people = labelling.people_of(frame, self.identities(settings))
+        by_picture = people.groupby("image_id", sort=False)["position"]
+        return {str(image_id): dict.fromkeys(positions, ALL_ANSWERS) for image_id, positions in by_picture}
 
     def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices | None) -> StudyReport:
         """Return the report scored from people's labels; no classifier runs again."""
-        check_words(answers, ALL_ANSWERS)
         people, ratings, says = labelling.with_answers(labelling.labelled_people(report), answers)
         pictures, old = report.pictures, report.results
         if pictures is not None:

@@ -1,7 +1,7 @@
 """T2IAT's occupations (Fig. 3 and 4), and associations compared with people's choices (Table 2)."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -21,7 +21,8 @@ from bias_core.number_text import format_estimate, format_given, typeset
 from bias_core.papers.t2iat.report import occupations_headline, order_headline, words_headline
 from bias_core.papers.t2iat.study_tests import SETS, CrossingOptions, association_shots, names_of_tests
 from bias_core.prompts import fill_template
-from bias_core.study.answers import answers_counted, check_words, majority
+from bias_core.study.answer_fit import Questions
+from bias_core.study.answers import count_answers, majority
 from bias_core.study.arm_comparison import sets_sample, table_over_arms
 from bias_core.study.claims import claim_columns, decide_claims, family_note, require_units, without_fixed_n
 from bias_core.study.corrected import kappa_finding
@@ -156,9 +157,9 @@ class JudgedOptions(CrossingOptions):
     )
 
 
-def _words(lines: Iterable[Line]) -> list[str]:
-    """Return the possible answers: an attribute's name, or its letter."""
-    return list(dict.fromkeys(["a", "b", *(line[side] for line in lines for side in ("a", "b"))]))
+def _letters(line: Line) -> dict[str, str]:
+    """Return the letters of the possible answers: an attribute's name, or its letter; raters may mix both."""
+    return {"a": "a", "b": "b", line["a"]: "a", line["b"]: "b"}
 
 
 def _lines(design: Design, frame: pd.DataFrame) -> dict[str, Line]:
@@ -191,16 +192,11 @@ def _by_people(
     lines: Mapping[str, Line], judged: pd.DataFrame, answers: pd.DataFrame
 ) -> tuple[list[bool | None], list[str]]:
     """Return True for each picture if most raters chose A, None for a tie or no answer; and notes."""
-    check_words(answers, _words(lines.values()))
-    is_judged = answers["image_id"].isin(judged["image_id"])
-    notes = [answers_counted(answers, is_judged, dict.fromkeys(judged["image_id"], ()))]
+    notes = [count_answers(answers)]
     answers = answers.merge(judged[["image_id", "concept"]])
-    letters = []
-    for answer, concept in zip(answers["answer"], answers["concept"], strict=True):
-        letter_of = {"a": "a", "b": "b", lines[concept]["a"]: "a", lines[concept]["b"]: "b"}  # raters may mix both
-        if answer not in letter_of:
-            raise InvalidInput(f"a picture of {concept} has the answer {answer!r}; use one of {[*letter_of]}")
-        letters.append(letter_of[answer])
+    letters = [
+        _letters(lines[concept])[answer] for answer, concept in zip(answers["answer"], answers["concept"], strict=True)
+    ]
     by_picture = majority(answers.assign(answer=letters))
     if n_split := int((by_picture == "").sum()):
         notes.append(f"Raters are split on {n_split:,} of {len(by_picture):,} pictures, which count for neither side.")
@@ -416,10 +412,20 @@ class AssociationAndPeople(Study):
         there = frame[frame["set"] == SETS[0]].groupby(["test", "side"]).size()
         return {"n_images": there.clip(upper=options_in(settings, JudgedOptions).n_images).tolist()}
 
-    def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
-        """Raise InvalidInput for an answer that is not an attribute."""
-        if answers is not None:
-            check_words(answers, _words(self.design.data["human_comparison"]["scores"]))
+    def questions(self, settings: StudySettings, frame: pd.DataFrame, results: Results | None = None) -> Questions:
+        """Return the attributes that a picture of a judged concept may be closer to."""
+        lines = _lines(self.design, frame)
+        concepts = {(line["test"], line["side"]): concept for concept, line in lines.items()}
+        neutral = frame[frame["set"] == SETS[0]]
+        of_pictures = [concepts.get(place, "") for place in zip(neutral["test"], neutral["side"], strict=True)]
+        judged = neutral.assign(concept=of_pictures) if results is None else results.frame("judged")
+        questions: dict[str, dict[str, list[str]]] = {}
+        for image_id, concept in zip(judged["image_id"], judged["concept"], strict=True):
+            if concept:
+                words = [*_letters(lines[concept])]
+                earlier = questions.get(image_id, {"": words})[""]  # a picture of two concepts has the words of both
+                questions[image_id] = {"": [word for word in words if word in earlier]}
+        return questions
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Measure the share judged closer to A and the mean association per concept, and the agreement of orders."""

@@ -15,10 +15,10 @@ import numpy as np
 from bias_core.measures.paired_stereotype import GENDERS
 from bias_core.number_text import format_number
 from bias_core.services import Services
-from bias_core.study.classifier_answers import CODES, NO, PEOPLE, YES, Reading, readings_of
+from bias_core.study.classifier_answers import CODES, PEOPLE, Reading, readings_of
 from bias_core.study.corrected import BUDGET, Correction, PeopleAnswers, corrected, correction_of
 from bias_core.study.documents import small_uri
-from bias_core.study.label_tasks import N_LABELS, SINGLE
+from bias_core.study.label_tasks import N_LABELS, NO, SINGLE, YES
 from bias_core.study.limits import drawn_words
 from bias_core.study.next_steps import N_RATERS, NextStep, next_steps
 from bias_core.study.plan import settle
