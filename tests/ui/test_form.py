@@ -27,7 +27,7 @@ from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design, option_settings
 from bias_core.study.documents import to_markdown
 from bias_core.study.image_rows import RowMaker
-from bias_core.study.plan import check_number, check_size, n_asked, settle
+from bias_core.study.plan import check_number, check_size, n_asked, plan_study, settle
 from bias_core.study.saved import SavedReport
 from bias_core.study.types import Arm, StudySettings, check_arms
 from bias_core.types import Attribute
@@ -503,6 +503,24 @@ def test_the_count_is_of_all_arms_and_says_the_limit(objects):
     assert "in 2 arms, 1 of them with uploaded pictures" in objects.on_count(
         *values_of(objects, (Arm(), Arm(images="old.zip")), percent=3)
     )
+
+
+def test_the_look_at_a_file_of_answers_follows_the_form(services, tmp_path):
+    tab, path = built(PairedTab, services), tmp_path / "answers.csv"
+    values = {"study": "pst-occupations", "percent": 2, "option.labeller": "people"}
+    plan = plan_study(find_design("pst-occupations"), StudySettings(scale=0.02), services)
+    pair = next(row.id for row in plan.manifest.rows if row.group != "single")
+    path.write_text(f"image_id,position,answer,rater\n{pair},left,feminine,1\n")
+
+    def look(**changes):
+        return tab.on_labels(*values_of(tab, (), **values, **changes))
+
+    assert "1 answers match a picture of the run" in look(labels=str(path))
+    assert "are about pictures of this run" in look(labels=str(path), seed=5)
+    assert look() == ""
+    restored = tab.form_of(find_design("pst-occupations"), StudySettings())
+    assert (restored[tab.form["labels"]], restored[tab.parts["labels_look"]]) == (None, "")
+    assert tab.parts["labels_look"] in tab.form_outputs()
 
 
 def test_a_comparison_shows_arms_and_ranks_before_differences_in_markdown_too(objects, compared):

@@ -426,17 +426,20 @@ class StudyForm:
 
     def form_outputs(self) -> list[Any]:
         """Everything that :meth:`form_of` changes."""
-        parts = [self.parts[name] for name in ("use_own", "count") if name in self.parts]
+        parts = [self.parts[name] for name in ("use_own", "count", "labels_look") if name in self.parts]
         return list(dict.fromkeys([*self.form.values(), *parts, *self.arms.outputs(), *self.source_outputs()]))
 
     def on_labels(self, *values: Any) -> str:
         """Show what is understood of a file of answers, and which of them match a picture of the run."""
+        if not dict(zip(self.fields(), values, strict=False)).get("labels"):
+            return ""
         with messages.user_errors() as problem:
             request = self.request_of(values)
             if request.answers is None:
                 return ""
-            lay_out(request, self.services, measure=False, estimate=True)  # looks for the pictures, and draws nothing
-            return render("answers_look", lines=[*request.answers.attrs[LOOK].lines()])
+            answers = lay_out(request, self.services, measure=False, estimate=True).answers  # draws nothing
+            look = (request.answers if answers is None else answers).attrs[LOOK]
+            return render("answers_look", lines=[*look.lines()])
         return messages.error_html(problem.message)
 
     def source_outputs(self) -> list[Any]:
@@ -463,10 +466,13 @@ class StudyForm:
         pictures, size = self.own_pictures, [self.form["percent"]] if "percent" in self.form else []
         shown = [*self.source_outputs(), *size]
         changed = pictures.source.input(self.on_source, [pictures.source, pictures.arrived], shown, **messages.LATEST)
+        arrived = pictures.wire(self.parts["visitor"])
         if "labels_look" in self.parts:
-            given = [self.form["labels"].upload, self.form["labels"].clear]
-            gr.on(given, self.on_labels, self.inputs(), self.parts["labels_look"], api_visibility="private")
-        for event in (changed, *pictures.wire(self.parts["visitor"])):
+            given = [self.form["labels"].upload, self.form["labels"].clear, self.parts["count"].edit]
+            gr.on(given, self.on_labels, self.inputs(), self.parts["labels_look"], **messages.LATEST)
+            for event in arrived:
+                event.then(self.on_labels, self.inputs(), self.parts["labels_look"], **messages.QUIET)
+        for event in (changed, *arrived):
             if "count" in self.parts:
                 event.then(self.on_count, self.inputs(), self.parts["count"], **messages.QUIET)
 
@@ -624,6 +630,7 @@ class StudyForm:
             **{self.form[name]: value for name, value in (values | {"labels": None}).items()},
             **self.options_of(design.name, above.options),
             **({self.parts["use_own"]: False} if self.own else {}),
+            **({self.parts["labels_look"]: ""} if "labels_look" in self.parts else {}),
             **self.arms.show(arms),
             self.parts["count"]: self.count_of(settle(design, settings)),  # no listener sees arms in a closed fold
         }
