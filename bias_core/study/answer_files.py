@@ -5,32 +5,27 @@ To read another tool, add a function to :data:`READERS`: help texts and upload f
 
 import io
 import re
-from base64 import urlsafe_b64decode
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 from xml.etree import ElementTree
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.store.tables import Row, read_table_file
+from bias_core.study.picture_names import is_picture
 from bias_core.study.types import StudyTable, table
 from bias_core.values import read_json
 
 _MOST_BYTES = 64_000_000
 _BLANKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # and marks of encodings
-_LONGEST_NAME = 1000  # characters of a picture's name
 _SHOWN, _MOST_NAMED, _LONGEST_SHOWN = 3, 8, 80  # examples of a kind; names with their numbers; characters of a name
 _PICTURE_COLUMNS = ("image_id", "image", "file_name", "image_file_name", "filename", "picture")
-_PICTURE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 _ANSWER_COLUMNS = ("answer", "choice", "label")
 _POSITION_COLUMNS, _RATER_COLUMNS = ("position", "question"), ("rater", "annotator", "annotation_id")
 _KNOWN = "known"  # column of our own export: the answer to an attention check
 _TASK_COLUMNS = frozenset({"id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time"})
-_UPLOAD_PREFIX = re.compile(r"[0-9a-f]{8}-(?=.)")  # Label Studio's, of uploaded files
-_EXPORT_NAME = re.compile(r"[0-9]{5,}-.*-([^-]+)")  # bias_core.store.export: number, group, id
 _SEVERAL, NO_ANSWER = "several choices in one answer, so nothing is counted", "no answer"
 _NO_PICTURE, _TWO_PICTURES = "no picture is named", "their task shows several pictures"
 _CHECK, _CANCELLED = "attention checks, whose answers are known", "cancelled by their raters"
@@ -102,7 +97,7 @@ class AnswerLook:
 
     @property
     def found_by(self) -> Counter[str]:
-        """How pictures of a run were found, with the numbers of answers."""
+        """Numbers of answers by the way in which their pictures of a run were found."""
         return Counter(answer.found_by for answer in self.read if answer.found_by)
 
     def lines(self) -> Iterator[str]:
@@ -196,7 +191,7 @@ def _look_at_rows(name: str, rows: Sequence[Row]) -> AnswerLook | None:
     """Read a table with one answer in a line, or a column for each question; None if it lacks pictures or answers."""
     columns = dict.fromkeys(column for _, row in rows for column in row)
     cells = {column: [row[column] for _, row in rows if not is_blank(row.get(column))] for column in columns}
-    of_pictures = [column for column in columns if cells[column] and all(_is_picture(column, c) for c in cells[column])]
+    of_pictures = [column for column in columns if cells[column] and all(is_picture(column, c) for c in cells[column])]
     picture, answer, question, rater = (
         next((column for column in names if column in columns), "")
         for names in (
@@ -329,21 +324,7 @@ def _read_task(place: str, task: Mapping[str, Any]) -> Iterator[ReadAnswer]:
 def _pictures_of(data: Mapping[str, Any]) -> list[str]:
     """Return the picture's id or address in a task's data; several if no name says which is meant."""
     named = [data[name] for name in _PICTURE_COLUMNS if isinstance(data.get(name), str)]
-    return named[:1] or list(dict.fromkeys(value for name, value in data.items() if _is_picture(name, value)))
-
-
-def _is_picture(name: str, value: Any) -> bool:
-    if not isinstance(value, str):
-        return False
-    has_ending = PurePosixPath(_path_of(value)).suffix.lower() in _PICTURE_ENDINGS
-    return has_ending or name.lower() in ("image", "img", "picture")
-
-
-def _split(address: str) -> SplitResult:
-    try:
-        return urlsplit(address)
-    except ValueError:  # a host in half a bracket
-        return SplitResult("", "", address, "", "")
+    return named[:1] or list(dict.fromkeys(value for name, value in data.items() if is_picture(name, value)))
 
 
 class _WithoutEntities(ElementTree.TreeBuilder):
@@ -392,46 +373,6 @@ ENDINGS = tuple(READERS)
 def as_word(text: str) -> str:
     """Return a position or an answer without case, blanks and hyphens."""
     return re.sub(r"[\s-]+", "_", text.strip().lower())
-
-
-def match_picture(name: str, image_ids: Collection[str]) -> tuple[str, str]:
-    """Return the picture that a name, path or address means, and in words by what it was found; ("", "") if none.
-
-    >>> match_picture("/data/local-files/?d=a%2F1a2b3c4d-x1.png", {"x1"})
-    ('x1', 'the file name after the prefix of an upload')
-    >>> match_picture("x1", {"x1"}), match_picture("s3://bucket/x1.png", {"x1"}), match_picture("x2.png", {"x1"})
-    (('x1', 'id'), ('x1', 'the file name in an address'), ('', ''))
-    >>> match_picture("train/00001-paired-x1.png", {"x1"})
-    ('x1', 'the id in the file name of an export')
-    """
-    name = name.strip()[:_LONGEST_NAME]
-    if name in image_ids:
-        return name, "id"
-    path = _path_of(name)
-    file = unquote(path).replace("\\", "/").rpartition("/")[2]
-    stem = file if file in image_ids else file.rpartition(".")[0] or file
-    later = _UPLOAD_PREFIX.sub("", stem, count=1) if _UPLOAD_PREFIX.match(stem) else ""
-    export = _EXPORT_NAME.fullmatch(later) or _EXPORT_NAME.fullmatch(stem)
-    ways = {
-        "the file name in an address" if path != name or "/" in path else "the file name": stem,
-        "the file name after the prefix of an upload": later,
-        "the id in the file name of an export": export[1] if export else "",
-    }
-    return next(((found, way) for way, found in ways.items() if found in image_ids and found), ("", ""))
-
-
-def _path_of(address: str) -> str:
-    """Return the path in an address; in Label Studio's own addresses that of the file they stand for."""
-    parts = _split(address)
-    query = parse_qs(parts.query)
-    if "d" in query and parts.path.rstrip("/").endswith("/data/local-files"):
-        return query["d"][0]
-    if "fileuri" in query and re.search(r"/(resolve|presign)/?$", parts.path):
-        try:
-            return _path_of(urlsafe_b64decode(query["fileuri"][0] + "==").decode())
-        except ValueError:  # no base64, or no text in it
-            return ""
-    return parts.path if parts.scheme or parts.query else address
 
 
 LOOK = "look"

@@ -1,4 +1,4 @@
-"""Which answers of people count for a run: the one place that decides, before anything is drawn or scored."""
+"""Fits people's answers to a run: decides which ones count, before anything is drawn or scored."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,10 +16,10 @@ from bias_core.study.answer_files import (
     as_word,
     format_counts,
     format_examples,
-    match_picture,
 )
 from bias_core.study.answers import AUTOMATIC, MACHINE, frame_of_look
 from bias_core.study.label_tasks import POSITIONS, YES, attribute_key
+from bias_core.study.picture_names import match_picture
 
 Questions = Mapping[str, Mapping[str, Collection[str]]]
 """The answers that a run takes, by picture id and position: left, an attribute, "" if the answer itself says it."""

@@ -9,10 +9,11 @@ from random import Random
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.study.answer_files import ENDINGS, READERS, match_picture, read_answer_file
+from bias_core.study.answer_files import ENDINGS, READERS, read_answer_file
 from bias_core.study.answer_fit import fit_answers
 from bias_core.study.answers import read_answers
 from bias_core.study.label_tasks import YES_NO
+from bias_core.study.picture_names import match_picture
 
 IDS = ["0a1b2c3d4e5f", "picture-2", "alone"]
 LOOKS = ("feminine", "masculine", "cannot_identify")
