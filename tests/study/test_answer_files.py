@@ -206,6 +206,13 @@ def test_what_a_run_does_not_know_is_refused_with_the_whole_file(case, tmp_path)
         fitted(saved(tmp_path, "file", content))
 
 
+def test_answers_about_pictures_that_a_stopped_run_did_not_draw_are_named_and_not_refused(tmp_path):
+    given = read_answers(str(saved(tmp_path, "file", REFUSED["most pictures"][0])))
+    look = fit_answers(given, PAIRS, has_all_pictures=False).attrs["look"]
+    assert len(look.counted) == 1
+    assert [len(places) for places in look.passed_over.values()] == [5]
+
+
 def test_a_yes_about_another_attribute_counts_for_none(tmp_path):
     only_beards = {name: {"beard": YES_NO} for name in IDS}
     path = saved(tmp_path, "file", csv_text(LINE, ("alone", "hat", "yes", "a")))
