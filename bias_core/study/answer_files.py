@@ -118,6 +118,8 @@ class AnswerLook:
         if self.found_by:
             ways = ", ".join(f"{n:,} by {way}" for way, n in self.found_by.items())
             yield f"{self.found_by.total():,} answers match a picture of the run: {ways}."
+        else:
+            yield "Which answers count is decided once the pictures of the run are known; its model is not here yet."
         yield from self.without_effect()
 
     def without_effect(self) -> Iterator[str]:
