@@ -435,8 +435,8 @@ def yes_no_answers(
     position = next((p for p, (name, _) in task.attributes.items() if name == attribute), task.positions[0])
     about = answers[answers["position"].isin([position, ""])]
     key = task.answer(present).key
-    untold = ("", *(word for word, code in CODES.items() if code >= CODES[CANNOT_TELL]))
-    said = about["answer"].map(lambda given: YES if given == key else given if given in untold else NO)
+    words = {"": "", **{word: CANNOT_TELL for word, code in CODES.items() if code >= CODES[CANNOT_TELL]}, key: YES}
+    said = about["answer"].map(lambda given: words.get(given, NO))
     return about.assign(attribute=attribute, question="", answer=said)
 
 
