@@ -167,7 +167,7 @@ def _of_a_program(texts: Mapping[str, str], name: str) -> PictureMetadata:
                 for key in keys:
                     check_length(texts[key], f"its metadata ({key})", MOST_GRAPH if key == "prompt" else MOST_TEXT)
                 facts = read(texts, name)
-                return _compared(facts, texts["prompt"], name) if {"parameters", "prompt"} <= set(texts) else facts
+                return _compared(facts, texts.get("prompt", ""), name) if keys == ("parameters",) else facts
             except UNREADABLE as error:
                 if isinstance(error, InvalidInput):
                     raise
@@ -252,8 +252,6 @@ def _texts(opened: Image.Image) -> dict[str, str]:
 
 
 _XMP_COMMENT = re.compile(r"<exif:UserComment>(?:\s*<rdf:Alt>)?\s*(?:<rdf:li[^<>]{0,80}>)?([^<]{2,})<")
-
-
 _OTHER_KEYS = dict.fromkeys(("Parameters", "UserComment", "exif:UserComment"), "parameters")
 
 
@@ -315,9 +313,8 @@ def _of_a1111(text: str) -> PictureMetadata:
     if "Denoising strength" in table and not any(name.startswith("Hires") for name in table):
         facts = replace(facts, further=("a start picture (img2img)", *facts.further))
     is_sheet = bool(re.search("plot|grid|matrix", str(table.get("Script", ""))[:200], re.IGNORECASE))
-    return replace(
-        facts, program=_program(table), is_sheet=is_sheet, unclear="its prompt is empty" * (not facts.prompt)
-    )
+    unclear = "" if facts.prompt else "its prompt is empty"
+    return replace(facts, program=_program(table), is_sheet=is_sheet, unclear=unclear)
 
 
 _A1111 = frozenset({"Sampler", "CFG scale", "Seed", "Steps", "ENSD", "Schedule type"})
@@ -449,9 +446,7 @@ def _of_description(texts: Mapping[str, str], _name: str) -> PictureMetadata:
     return _of_a1111(text)
 
 
-_MOCHI = (
-    "(?:Include in Image|Exclude from Image|Model|Steps|Guidance Scale|Seed|Size|Scheduler|ML Compute Unit|Generator)"
-)
+_MOCHI = r"(?:(?:In|Ex)clude \w+ Image|Model|Steps|Guidance Scale|Seed|Size|Scheduler|ML Compute Unit|Generator)"
 
 
 def _of_parameters(texts: Mapping[str, str], name: str) -> PictureMetadata:
