@@ -470,7 +470,8 @@ def _of_invoke(texts: Mapping[str, str], _name: str) -> PictureMetadata:
     if "invokeai_metadata" in texts:
         return facts_of_table(read_json(texts["invokeai_metadata"]), "InvokeAI")
     if "Dream" in texts:
-        quoted, arguments = re.match(r'"(.*?)"(.*)', one_line(texts["Dream"])).groups()  # type: ignore[union-attr]
+        quoted, arguments = re.match(r'"(.*)"(?= -|$)(.*)', one_line(texts["Dream"])).groups()  # type: ignore[union-attr]
+        quoted = quoted.replace('\\"', '"')
         table = {_DREAM.get(name, name): value for name, value in re.findall(r" -(\w+) (\S+)", arguments)}
     else:
         metadata = read_json(texts["sd-metadata"])

@@ -188,6 +188,11 @@ TABLES = {
     "ComfyUI": ({"lora_name": "fair.safetensors", "strength_model": 0.8, "strength_clip": 1}, [], ("fair:0.8",)),
     "a stack": ({"lora_name_1": "fair", "lora_wt_1": 0.4, "lora_name_2": "None", "switch_3": "Off", "lora_name_3": "x"},
                 [], ("fair:0.4",)),
+    "fields that are not shown": ({"lora_count": 1, "lora_name_1": "fair", "lora_wt_1": 0.5, "lora_name_2": "old"}, [],
+                                  ("fair:0.5",)),
+    "numbers in the middle": ({"toggle": True, "num_loras": 1, "lora_1_name": "fair", "lora_1_strength": 0.5,
+                               "lora_2_name": "old"}, [], ("fair:0.5",)),
+    "all switched off": ({"toggle": False, "lora_1_name": "fair"}, [], ()),
     "others": ({"lora": "", "loras": "[]", "lora_count": 3, "explorations": "x"}, [], ()),
 }  # fmt: skip
 
@@ -284,6 +289,7 @@ UNUSUAL = {
     "the same prompt in its graph": ({"parameters": TEXT, "prompt": json.dumps(GRAPH | {"7": sampler()})}, {}),
     "a graph among settings": ({"parameters": json.dumps(GRAPH | {"7": sampler(), "extra": {}, "extraMetadata": "{}"})},
                                {"model": "sd15.safetensors", "program": "ComfyUI"}),
+    "InvokeAI 1 with quotes": ({"Dream": r'"a \"big\" doctor" -s 20 -S 3'}, {"prompt": 'a "big" doctor', "seed": 3}),
     "InvokeAI 1 from a picture": ({"Dream": f'"{PROMPT} [dark]" -s 20 -S 3 -C 7 -A k_lms -I me.png'},
                                   {"negative_prompt": "dark", "guidance_scale": 7.0,
                                    "further": ("a start or reference picture (init_image)",)}),
