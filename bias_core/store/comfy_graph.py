@@ -65,7 +65,7 @@ _PICKS = re.compile(
 )  # from lines
 _WILD = re.compile(r"\{[^{}|]*\||__\w")  # text that a wild-card node replaces
 _MODEL = re.compile(r"(?:opt_|base_)?model_?[a-z0-9]?|model_override|\w*lora_?stack\w*")
-_LORA_INPUT = re.compile("lora|lyco|hyper|switch|toggle|strength|weight|str_")
+_LORA_INPUT = re.compile("lora|lyco|hyper|switch|toggle|mode$|strength|weight|str_")
 _MODEL_NAMES = ("ckpt_name", "unet_name", "base_ckpt_name", "model_path", "model_name")
 
 

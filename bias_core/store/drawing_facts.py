@@ -214,10 +214,11 @@ def find_loras(table: Mapping[str, Any], prompts: Iterable[str] = ()) -> tuple[s
     short = {re.sub(r"^lora(\d\d?)(\D+)$", r"lora\2\1", _plain(name)): value for name, value in table.items()}
     n_loras = whole(short.get("loracount", short.get("numloras")), 99)  # fields after it are not shown
     n_loras = 99 if n_loras is None else n_loras
+    weights = _WEIGHTS[::-1] if "advanced" in (short.get("mode"), short.get("inputmode")) else _WEIGHTS
     for name, value in short.items() if str(short.get("toggle")).lower() not in _OFF else ():
         match = _LORA.fullmatch(name) if "weights" not in name or ":" in str(value) else None
         if match and int(match[1] or 0) <= n_loras and str(short.get(f"switch{match[1]}")).lower() not in _OFF:
-            weight = next((short[key + match[1]] for key in _WEIGHTS if key + match[1] in short), "")
+            weight = next((short[key + match[1]] for key in weights if key + match[1] in short), "")
             found += _loras_in(value, "" if name.startswith("refiner") else weight)
     loras: dict[str, str] = {}
     for name, *weight in found:
@@ -233,7 +234,7 @@ _LORA = re.compile(
     r"|hirescheckpoint|l(?=\d))(\d{0,2})"
 )
 _WEIGHTS = (
-    "loraweights", "loraweight", "loraalpha", "loramodelstrength", "lorastrength", "strengthmodel", "modelweight",
+    "loraweights", "loraweight", "loraalpha", "lorastrength", "loramodelstrength", "strengthmodel", "modelweight",
     "lorawt", "modelstr", "hypernetstrength", "hypernetworkstrength", "strength", "w",
 )  # fmt: skip
 _WEIGHT = re.compile(r"-?\d{0,3}\.?\d{1,6}")  # else a hash

@@ -208,11 +208,8 @@ def _read_texts(file: BinaryIO) -> tuple[dict[str, str], tuple[int, int]]:
     """Texts and size of a picture, of a PNG also those after its pixels."""
     with open_header(file) as opened:
         texts, size, is_png = _texts(opened), opened.size, opened.format == "PNG"
-        hidden = (
-            find_hidden_text(opened)
-            if is_png and opened.mode == "RGBA" and opened.width * opened.height <= _LARGEST_HIDING
-            else ""
-        )
+        is_searched = is_png and opened.mode == "RGBA" and opened.width * opened.height <= _LARGEST_HIDING
+        hidden = find_hidden_text(opened) if is_searched else ""
     if is_png and not texts.keys() - {XMP_KEY}:
         file.seek(0)
         if data := with_texts_first(file.read(_MOST_OF_PNG)):
@@ -309,11 +306,13 @@ def _of_a1111(text: str) -> PictureMetadata:
         written = {"prompt": table["Raw prompt"], "revised prompt": prompt,
                    "negative prompt": table.get("Raw negative prompt", "")}  # fmt: skip
     resources = {} if "<lora:" in prompt or "Lora hashes" in table else _resources(table.get("Civitai resources"))
-    facts = facts_of_table({**resources, **table, **written})
+    hashes = table.get("Hashes", "")
+    loras = [name[5:] for name in hashes if isinstance(hashes, dict) and name.lower().startswith("lora:")]
+    facts = facts_of_table({"loras": loras, **resources, **table, **written})
     if "Denoising strength" in table and not any(name.startswith("Hires") for name in table):
         facts = replace(facts, further=("a start picture (img2img)", *facts.further))
     is_sheet = bool(re.search("plot|grid|matrix", str(table.get("Script", ""))[:200], re.IGNORECASE))
-    unclear = "" if facts.prompt else "its prompt is empty"
+    unclear = several_prompts(different([facts.prompt]))
     return replace(facts, program=_program(table), is_sheet=is_sheet, unclear=unclear)
 
 
@@ -460,9 +459,7 @@ def _of_comfy(texts: Mapping[str, str], name: str) -> PictureMetadata:
 
 
 def _of_easy_diffusion(texts: Mapping[str, str], _name: str) -> PictureMetadata:
-    return facts_of_table(
-        {name: check_length(text) for name, text in texts.items() if name != XMP_KEY}, "Easy Diffusion"
-    )
+    return facts_of_table({key: check_length(text) for key, text in texts.items() if key != XMP_KEY}, "Easy Diffusion")
 
 
 def _of_invoke(texts: Mapping[str, str], _name: str) -> PictureMetadata:

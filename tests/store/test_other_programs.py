@@ -192,6 +192,8 @@ TABLES = {
                                   ("fair:0.5",)),
     "numbers in the middle": ({"toggle": True, "num_loras": 1, "lora_1_name": "fair", "lora_1_strength": 0.5,
                                "lora_2_name": "old"}, [], ("fair:0.5",)),
+    "an advanced stack": ({"input_mode": "advanced", "lora_name_1": "fair", "lora_wt_1": 1, "model_str_1": 0.5}, [],
+                          ("fair:0.5",)),
     "all switched off": ({"toggle": False, "lora_1_name": "fair"}, [], ()),
     "others": ({"lora": "", "loras": "[]", "lora_count": 3, "explorations": "x"}, [], ()),
 }  # fmt: skip
@@ -276,11 +278,13 @@ UNUSUAL = {
     "Civitai": ({"parameters": TEXT + CIVITAI},
                 {"model": "One, two v1", "loras": ("A - b:0.8",),
                  "further": ("a start or reference picture (workflow)",)}),
+    "LoRAs among digests": ({"parameters": TEXT + ', Hashes: {"model": "1a", "lora:fair": "2b"}'},
+                            {"loras": ("fair",)}),
     "no sampler": ({"parameters": TEXT.replace("Sampler: Euler a, ", "")}, {"sampler": "", "seed": 3}),
     "a sampler without a name": ({"parameters": TEXT.replace("Euler a", "Undefined")}, {"sampler": ""}),
     "no settings": ({"parameters": f"{PROMPT}\nNegative prompt: dark"}, {"negative_prompt": "dark", "seed": None}),
     "no prompt": ({"parameters": f"Negative prompt: dark\n{SETTINGS}"},
-                  {"prompt": "", "unclear": "its prompt is empty"}),
+                  {"prompt": "", "unclear": "no prompt was found in its metadata"}),
     "a model distilled with guidance": ({"parameters": TEXT.replace("scale: 7", "scale: 1, Guidance: 3.5")},
                                         {"guidance_scale": 3.5, "negative_prompt": ""}),
     "another prompt in its graph": ({"parameters": TEXT, "prompt": json.dumps(GRAPH | {
