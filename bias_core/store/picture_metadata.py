@@ -5,7 +5,6 @@ These are texts of a PNG, comments, XMP, and the EXIF of any format. ``comfy_gra
 
 import hashlib
 import html
-import io
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,9 +14,9 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, get_args
 
 import numpy as np
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import ExifTags, Image
 
-from bias_core.errors import InvalidInput, StorageError
+from bias_core.errors import InvalidInput
 from bias_core.models.catalogue import Service
 from bias_core.store.comfy_graph import MOST_GRAPH, facts_of_graph
 from bias_core.store.drawing_facts import (
@@ -35,7 +34,7 @@ from bias_core.store.drawing_facts import (
     short_name,
     whole,
 )
-from bias_core.store.images import XMP_KEY, open_header, read_source, source_of, with_texts_first
+from bias_core.store.images import XMP_KEY, open_picture, read_late_texts, read_source, source_of
 from bias_core.store.tables import parquet_rows
 from bias_core.types import IMPORTED, PictureRecord
 from bias_core.values import read_json
@@ -43,8 +42,6 @@ from bias_core.values import read_json
 OWN_RECORD = "bias_core"  # the text of a PNG that this program writes
 FIGURE_MARK = "bias_core_figure"  # the same for a figure of a report, which no model drew
 _MOST_TEXT = 2_000_000  # characters of one picture's metadata
-_MOST_OF_PNG, _LARGEST_HIDING = 40_000_000, 4_200_000  # bytes; pixels of a picture that is searched for hidden texts
-_HIDING = "\0hidden"  # key of what is said of a hidden text
 # Errors on malformed data.
 UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, RuntimeError)
 
@@ -115,21 +112,14 @@ def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
 
     Raises InvalidInput: its metadata is unreadable or too long; the picture itself may be fine.
     """
-    try:
-        texts, size = _read_texts(file)
-    except UnidentifiedImageError:  # which is told when the picture itself is read
-        return PictureMetadata()
-    except (*UNREADABLE, OSError, SyntaxError, EOFError, StorageError, Image.DecompressionBombError) as error:
-        raise InvalidInput(f"its metadata cannot be read: {error}") from error
+    texts, size = _read_texts(file)
     if sum(map(len, texts.values())) > _MOST_TEXT:
         raise InvalidInput(f"its metadata has more than {_MOST_TEXT:,} characters and was not read")
     if FIGURE_MARK in texts:
         return PictureMetadata(is_figure=True)
-    hidden = texts.pop(_HIDING, "")
     metadata = _of_own_text(texts[OWN_RECORD]) if OWN_RECORD in texts else _of_a_program(texts, name)
     software = short_name(texts.get("Software", "").partition(" - ")[0])
     metadata = replace(metadata, program=metadata.program or software * bool(metadata.prompt or metadata.unclear))
-    metadata = replace(metadata, unread=(*metadata.unread, hidden) if hidden else metadata.unread)
     metadata = replace(metadata, is_sheet=metadata.is_sheet or _is_tiled(metadata, size, texts))
     return replace(metadata, digital_source_type=read_source(texts.get(XMP_KEY, "")))
 
@@ -206,16 +196,11 @@ def _of_usual_names(texts: Mapping[str, str]) -> PictureMetadata:
 
 def _read_texts(file: BinaryIO) -> tuple[dict[str, str], tuple[int, int]]:
     """Texts and size of a picture, of a PNG also those after its pixels."""
-    with open_header(file) as opened:
-        texts, size, is_png = _texts(opened), opened.size, opened.format == "PNG"
-        is_searched = is_png and opened.mode == "RGBA" and opened.width * opened.height <= _LARGEST_HIDING
-        hidden = find_hidden_text(opened) if is_searched else ""
-    if is_png and not texts.keys() - {XMP_KEY}:
-        file.seek(0)
-        if data := with_texts_first(file.read(_MOST_OF_PNG)):
-            with open_header(io.BytesIO(data)) as opened:
-                texts |= _texts(opened)
-    return texts | ({_HIDING: hidden} if hidden else {}), size
+    with open_picture(file) as opened:
+        texts, size = _texts(opened), opened.size
+        if opened.format == "PNG" and not texts.keys() - {XMP_KEY}:
+            texts |= _texts(read_late_texts(file) or opened)
+    return texts, size
 
 
 def _texts(opened: Image.Image) -> dict[str, str]:

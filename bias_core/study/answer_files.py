@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.store.tables import read_table_file
+from bias_core.store.tables import read_table
 from bias_core.study.types import StudyTable, table
 from bias_core.values import read_json
 
@@ -128,9 +128,9 @@ _Read = tuple[Mapping[str, str], list[ReadAnswer]]
 
 def _read_table(path: Path) -> _Read:
     rows = list(
-        read_table_file(
+        read_table(
             path.name,
-            lambda: path.open("rb"),
+            path.read_bytes(),
             needs=[_PICTURE_COLUMNS, _ANSWER_COLUMNS],
             further=(*_POSITION_COLUMNS, *_RATER_COLUMNS),
         )

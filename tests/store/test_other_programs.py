@@ -13,7 +13,7 @@ from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 from bias_core.errors import InvalidInput
 from bias_core.store.drawing_facts import find_loras
-from bias_core.store.images import with_chunks, without_texts
+from bias_core.store.images import with_chunks
 from bias_core.store.picture_metadata import find_hidden_text, read_metadata
 
 PROMPT = "a photo of a cook"
@@ -41,7 +41,7 @@ def read(data):
 def after_the_pixels(**texts):
     """A PNG with its texts behind the pixels."""
     data = png(**texts)
-    bare = without_texts(data)
+    bare = saved("PNG")
     only_texts = data[33:].replace(bare[33:-12], b"").removesuffix(bare[-12:])
     return bare[:-12] + only_texts + bare[-12:]
 
