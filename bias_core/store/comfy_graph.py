@@ -15,6 +15,7 @@ from bias_core.store.drawing_facts import (
     PictureMetadata,
     agreed,
     check_length,
+    choose_guidance,
     different,
     find_loras,
     guidance,
@@ -23,7 +24,6 @@ from bias_core.store.drawing_facts import (
     one_line,
     several_prompts,
     short_name,
-    usual_or_distilled,
     whole,
     with_schedule,
     without_networks,
@@ -267,8 +267,7 @@ class _Graph:
         """The guidance input of models distilled with guidance (FLUX), whose cfg is 1."""
         cfg, behind = guidance(self._setting(node, "cfg")), self._conditioning_nodes(node, "positive")
         told = (guidance(self._constant(self.inputs[source].get("guidance"), "guidance")) for source in behind)
-        distilled = next((value for value in told if value is not None), None)
-        return usual_or_distilled(cfg, distilled)
+        return choose_guidance(cfg, next((value for value in told if value is not None), None))
 
     def _model(self, node: str) -> str:
         """The model, or all that were merged."""
@@ -281,9 +280,9 @@ class _Graph:
     def _loras(self, node: str) -> Iterator[str]:
         """The LoRAs on the way from the model to a sampler."""
         for loader in self._before(node, self._model_links):
-            yield from self._followed(("loras", loader), self._own_loras, self.inputs[loader])
+            yield from self._compute_once(("loras", loader), self._find_own_loras, self.inputs[loader])
 
-    def _own_loras(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+    def _find_own_loras(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         table = {name: self._constant(value, name) if self._link(value) else value
                  for name, value in inputs.items() if _LORA_INPUT.search(name)}  # fmt: skip
         texts = (inputs.get(name) for name in ("populated_text", "text", "prompt"))
@@ -316,7 +315,7 @@ class _Graph:
                     loaders = self._before(node, self._model_links) if role == "positive" else []
                     couple = [self._link(value) for loader in loaders for name, value in self.inputs[loader].items()
                               if name.startswith("cond_")]  # fmt: skip
-                    texts = [*self._conditioned(value, role, 0), *self._conditioned_by_all(couple, role, 0)]
+                    texts = [*self._conditioned(value, role, 0), *self._merge_conditionings(couple, role, 0)]
                     self._count(len(texts), texts)
                     return different(map(one_line, texts))
         return []
@@ -325,9 +324,9 @@ class _Graph:
         """The texts of a conditioning, or of a node that loads and encodes at once."""
         if not (node := self._link(value)):
             return [value] if isinstance(value, str) else []
-        return self._followed((role, node), self._conditioned_by, node, role, depth)
+        return self._compute_once((role, node), self._conditioned_by, node, role, depth)
 
-    def _followed(self, key: tuple[str, str], find: Callable[..., T], *args: object) -> T:
+    def _compute_once(self, key: tuple[str, str], find: Callable[..., T], *args: object) -> T:
         """The result of ``find``, computed once; _Unclear each time if the graph does not tell or leads to itself."""
         self._count(1)
         if key not in self._cache:
@@ -352,15 +351,15 @@ class _Graph:
                     return self._conditioned(own[0], role, depth + 1)
                 texts = [text for value in own if (text := self._text(value, depth + 1)).strip()]
                 links = [self._link(inputs[name]) for name in inputs if name.startswith("conditioning")]
-                return different([*texts, *self._conditioned_by_all(links, role, depth)])
+                return different([*texts, *self._merge_conditionings(links, role, depth)])
         if any(_PART.fullmatch(name) and isinstance(inputs[name], str | list) for name in inputs) and not self._chosen(
             node
         ):
             return [self._text([node, 0], depth)]
         links = [self._chosen(node)] if self._chosen(node) else self._links(node, _NO_CONDITIONING[role])
-        return self._conditioned_by_all(links, role, depth)
+        return self._merge_conditionings(links, role, depth)
 
-    def _conditioned_by_all(self, links: Iterable[str], role: Role, depth: int) -> list[str]:
+    def _merge_conditionings(self, links: Iterable[str], role: Role, depth: int) -> list[str]:
         found = dict[str, None]()
         for link in filter(None, links):
             found |= dict.fromkeys(texts := self._conditioned([link, 0], role, depth + 1))
@@ -382,7 +381,7 @@ class _Graph:
             if isinstance(value, list):
                 raise _Unclear("its workflow leads to a node that is missing")
             return check_length(value) if isinstance(value, str) else ""
-        return self._followed(("text", node), self._made_text, node, depth)
+        return self._compute_once(("text", node), self._made_text, node, depth)
 
     def _made_text(self, node: str, depth: int) -> str:
         inputs, kind = self.inputs[node], self.kinds[node]

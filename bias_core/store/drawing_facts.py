@@ -119,9 +119,9 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
         negative_prompt="" if cfg == 1 else negative,  # guidance 1 ignores it
         seed=first("seed", lambda value: whole(value, LARGEST_SEED)),
         num_inference_steps=first("steps", lambda value: whole(value, MOST_STEPS)),
-        guidance_scale=usual_or_distilled(cfg, distilled),
+        guidance_scale=choose_guidance(cfg, distilled),
         sampler=with_schedule(first("sampler", short_name) or "", first("schedule", short_name) or ""),
-        model=first("model", _name_of) or "",
+        model=first("model", _read_name) or "",
         loras=find_loras(table, [text]),
         width=width,
         height=height,
@@ -212,8 +212,7 @@ def find_loras(table: Mapping[str, Any], prompts: Iterable[str] = ()) -> tuple[s
     """
     found = [tuple(name.split(":", 2)[1:]) for text in prompts for name in _EXTRA_NETWORK.findall(text)]
     short = {re.sub(r"^lora(\d\d?)(\D+)$", r"lora\2\1", _plain(name)): value for name, value in table.items()}
-    n_loras = whole(short.get("loracount", short.get("numloras")), 99)  # fields after it are not shown
-    n_loras = 99 if n_loras is None else n_loras
+    n_loras = 99 if (n := whole(short.get("loracount", short.get("numloras")), 99)) is None else n  # others are hidden
     weights = _WEIGHTS[::-1] if "advanced" in (short.get("mode"), short.get("inputmode")) else _WEIGHTS
     for name, value in short.items() if str(short.get("toggle")).lower() not in _OFF else ():
         match = _LORA.fullmatch(name) if "weights" not in name or ":" in str(value) else None
@@ -249,7 +248,7 @@ def _loras_in(value: Any, weight: Any) -> list[tuple[str, ...]]:
     if isinstance(value, Mapping):
         if "__value__" in value:
             return _loras_in(value["__value__"], weight)
-        name = _name_of(value)
+        name = _read_name(value)
         given = next((value[key] for key in ("strength", "weight", "strength_model", "multiplier") if key in value), "")
         is_off = any(str(value.get(key)).lower() in _OFF for key in ("on", "enabled", "is_enabled", "active"))
         return [] if is_off else [(name, str(given))]
@@ -267,12 +266,12 @@ def _loras_in(value: Any, weight: Any) -> list[tuple[str, ...]]:
     return [(name.partition(": ")[0].strip(), last) for (name, *_), last in zip(pairs, weights, strict=True)]
 
 
-def _name_of(value: object) -> str:
+def _read_name(value: object) -> str:
     """The name of a model or network, which some programs write as a table."""
     if not isinstance(value, Mapping):
         return short_name(value)
     names = ("lora", "lora_name", "model", "model_name", "name", "file", "modelName", "modelFileName", "key")
-    return next((name for key in names if (name := _name_of(value.get(key)))), "")
+    return next((name for key in names if (name := _read_name(value.get(key)))), "")
 
 
 def with_schedule(name: str, schedule: str) -> str:
@@ -337,7 +336,7 @@ def guidance(value: object) -> float | None:
     return scale if scale is not None and 0 <= scale <= _MOST_GUIDANCE else None
 
 
-def usual_or_distilled(cfg: float | None, distilled: float | None) -> float | None:
+def choose_guidance(cfg: float | None, distilled: float | None) -> float | None:
     """The guidance scale; of models distilled with guidance (FLUX), whose cfg is 1, their own."""
     return distilled if cfg is None or (cfg <= 1 and distilled is not None) else cfg
 

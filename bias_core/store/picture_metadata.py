@@ -157,7 +157,7 @@ def _of_a_program(texts: Mapping[str, str], name: str) -> PictureMetadata:
                 for key in keys:
                     check_length(texts[key], f"its metadata ({key})", MOST_GRAPH if key == "prompt" else MOST_TEXT)
                 facts = read(texts, name)
-                return _compared(facts, texts.get("prompt", ""), name) if keys == ("parameters",) else facts
+                return _check_against_graph(facts, texts.get("prompt", ""), name) if keys == ("parameters",) else facts
             except UNREADABLE as error:
                 if isinstance(error, InvalidInput):
                     raise
@@ -167,7 +167,7 @@ def _of_a_program(texts: Mapping[str, str], name: str) -> PictureMetadata:
     return _of_usual_names(texts)
 
 
-def _compared(facts: PictureMetadata, graph: str, name: str) -> PictureMetadata:
+def _check_against_graph(facts: PictureMetadata, graph: str, name: str) -> PictureMetadata:
     """Facts without their prompt where ComfyUI's graph in the same picture has another."""
     with suppress(*UNREADABLE):
         prompts = different([facts.prompt, _of_comfy({"prompt": graph}, name).prompt])
@@ -290,7 +290,7 @@ def _of_a1111(text: str) -> PictureMetadata:
     if table.get("Version", "").startswith("Fooocus") and "Raw prompt" in table:
         written = {"prompt": table["Raw prompt"], "revised prompt": prompt,
                    "negative prompt": table.get("Raw negative prompt", "")}  # fmt: skip
-    resources = {} if "<lora:" in prompt or "Lora hashes" in table else _resources(table.get("Civitai resources"))
+    resources = {} if "<lora:" in prompt or "Lora hashes" in table else _read_resources(table.get("Civitai resources"))
     hashes = table.get("Hashes", "")
     loras = [name[5:] for name in hashes if isinstance(hashes, dict) and name.lower().startswith("lora:")]
     facts = facts_of_table({"loras": loras, **resources, **table, **written})
@@ -333,7 +333,7 @@ _UNTIL_SIGN, _UNTIL_COMMA, _QUOTED = (re.compile(sign) for sign in ("[^:,\n]*", 
 _JSON = json.JSONDecoder(strict=False)
 
 
-def _resources(resources: object) -> dict[str, Any]:
+def _read_resources(resources: object) -> dict[str, Any]:
     """The model and LoRAs in a list of what was loaded, of Civitai or TensorArt."""
     table: dict[str, Any] = {}
     for resource in resources if isinstance(resources, list) and isinstance(resources[0], dict) else ():
@@ -374,7 +374,7 @@ def _of_json(text: str, name: str = "") -> PictureMetadata:
     if str(table.get("version")).startswith("Fooocus"):
         program, full = "Fooocus", table.get("full_prompt", "")
         table["revised prompt"] = ", ".join(map(str, full)) if isinstance(full, list) else full
-    facts = facts_of_table({**table, **_resources(table.get("models"))}, program)
+    facts = facts_of_table({**table, **_read_resources(table.get("models"))}, program)
     if not facts.prompt:
         raise ValueError
     return facts
