@@ -515,6 +515,7 @@ def again(**changes):
 
 TWO_STAGES = again(**{"50": node("SaveImage", filename_prefix="ComfyUI", images=["8", 0])})
 OF_DOCTOR = "of a doctor"
+MADE = "its workflow makes the prompt by {}, which does not record it (“{}”)"
 UNRECORDED = "its workflow makes the prompt by {}, which does not record it (“a photo of a {{doctor|nurse}}”)"
 GRAPHS = {
     "joined": (of_text("StringConcatenate", string_b=OF_DOCTOR, delimiter=" ", string_a=["21", 0]), DOCTOR, ()),
@@ -527,6 +528,35 @@ GRAPHS = {
                             "doctor”)", ()),
     "a switch": (of_text("ImpactSwitch", select=2, input1=["7", 0], input2=["22", 0])
                  | {"22": node("PrimitiveString", value=DOCTOR)}, DOCTOR, ()),
+    "many parts": (of_text("JoinStringMulti", inputcount=len(DOCTOR), delimiter="", **{
+        f"string_{n}": part for n, part in enumerate(f"{DOCTOR}X", 1)}), DOCTOR, ()),
+    "a word for a space": (of_text("Text Concatenate (JPS)", text1="a photo", text2=OF_DOCTOR, delimiter="space"),
+                           DOCTOR, ()),
+    "a text that is shown": (of_text("ShowText|pysssss", text=["22", 0], text_0="OLD")
+                             | {"22": node("PrimitiveString", value=DOCTOR)}, DOCTOR, ()),
+    "one of several lines": (of_text("Text Random Line", text="a\nb", seed=1),
+                             MADE.format("Text Random Line", "a\nb"), ()),
+    "a switch by chance": (of_text("ImpactSwitch", select=["22", 0], input1=["21", 0], input2=["23", 0])
+                           | {"22": node("RandomInt", min=1, max=2), "23": node("PrimitiveString", value="b")},
+                           MADE.format("ImpactSwitch", "a photo”; “b"), ()),
+    "two outputs of one text": (of_text("Prompts", prompt=DOCTOR)
+                                | {"7": node("CLIPTextEncode", text=["20", 1], clip=["4", 1])},
+                                MADE.format("Prompts", DOCTOR),
+                                (f"negative prompt “{MADE.format('Prompts', DOCTOR)}”",)),
+    "an unrecorded negative": (COMFY | {"7": node("CLIPTextEncode", text=["20", 0]), "20": node("LLM", prompt="x")},
+                               DOCTOR, (f"negative prompt “{MADE.format('LLM', 'x')}”",)),
+    "a missing part": (of_text("StringConcatenate", string_a=["99", 0], string_b="x", delimiter=""),
+                       "its workflow leads to a node that is missing", ()),
+    "a circle": (of_text("StringConcatenate", string_a=["20", 0], string_b="x", delimiter=""),
+                 "its workflow leads back to itself", ()),
+    "a text in a box": (COMFY | {"3": node("KSampler", **COMFY["3"]["inputs"] | {"positive": ["30", 0]}),
+                                 "30": node("GLIGENTextBoxApply", conditioning_to=["6", 0], text="a ball")},
+        "2 prompts are in its workflow (“a ball”; “a photo of a doctor”)", ()),
+    "texts of regions": (COMFY | {"3": node("KSampler", **COMFY["3"]["inputs"] | {"model": ["30", 0]}),
+                                  "30": node("Attention couple", model=["4", 0], cond_1=["31", 0]),
+                                  "31": node("CLIPTextEncode", text="a man")},
+        "2 prompts are in its workflow (“a photo of a doctor”; “a man”)", ()),
+    "a stored latent": (COMFY | {"5": node("LoadLatent", latent="x")}, DOCTOR, ("a start picture",)),
     "equal texts": (COMFY | {"6": node("CLIPTextEncodeSDXL", text_g=DOCTOR, text_l=DOCTOR, width=1024)}, DOCTOR, ()),
     "two texts": (COMFY | {"6": node("CLIPTextEncodeSDXL", text_g=DOCTOR, text_l="a man", width=1024)},
                   "2 prompts are in its workflow (“a photo of a doctor”; “a man”)", ()),
