@@ -288,7 +288,8 @@ class FoundPictures:
             ("picture is an animation, of which the first frame counts",
              "pictures are animations, of which the first frames count", self.animations),
             ("picture or line has metadata that is not used as it stands",
-             "pictures or lines have metadata that is not used as it stands", self.unread_metadata),
+             "pictures or lines have metadata that is not used as it stands",
+             [line for line in self.unread_metadata if line.partition(": ")[0] not in self.left_out]),
             ("file is neither a picture nor a text about one",
              "files are neither pictures nor texts about them", self.others),
         )  # fmt: skip

@@ -112,7 +112,10 @@ def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
 
     Raises InvalidInput: its metadata is unreadable or too long; the picture itself may be fine.
     """
-    texts, size = _read_texts(file)
+    try:
+        texts, size = _read_texts(file)
+    except InvalidInput as error:
+        raise InvalidInput(f"its metadata {error}".replace(" as a picture", "")) from error
     if sum(map(len, texts.values())) > _MOST_TEXT:
         raise InvalidInput(f"its metadata has more than {_MOST_TEXT:,} characters and was not read")
     if FIGURE_MARK in texts:
