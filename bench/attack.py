@@ -1,9 +1,9 @@
 """Effect of one hostile visitor on the others: `python -m bench.attack [seconds per attack] [part of a name]`.
 
 Starts the app on 127.0.0.1 with a hub that never answers and attacks it in one way after another. One line per attack:
-the longest time that another visitor waited for an answer while it went on, the time of their page and of their 16
-pictures, the 99th percentile of a rater's requests, and how much the server's memory and its folder of uploads grew.
-A missed bar is marked with "!", and the exit status is 1.
+the longest time that another visitor waited for an answer while it went on, the time of their page, of their 16
+pictures and of reading four that they brought, the 99th percentile of a rater's requests, and how much the server's
+memory and its folder of uploads grew. A missed bar is marked with "!", and the exit status is 1.
 """
 
 import io
@@ -18,16 +18,19 @@ import threading
 import time
 import zipfile
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import httpx
 import numpy as np
+import psutil
 from PIL import Image, PngImagePlugin
 
 from bias_core.services import Services
 from bias_core.settings import Settings
+from tests.attack.hostile_files import PICTURES
 from tests.attack.page import PREFIX, PageVisitor
 from tests.labels.raters import CHOICES, new_id, open_task, to_join
 
@@ -121,6 +124,33 @@ def small_and_huge(url):
     imported(url, packed(metadata__csv="file_name,prompt\na.png,a doctor\n", a__png=black_square(30_000)))
 
 
+HOSTILE = (
+    "a BMP of a thousand skips", "a TIFF of one huge tile", "a GIF with a late comment", "a GIF with noise behind",
+    "many passes of a JPEG", "many parts", "tiny parts of a JPEG", "a WebP's EXIF", "16.8 million pixels, AVIF RGB",
+    "16.8 million pixels, TIFF CMYK",
+)  # fmt: skip
+
+
+@cache
+def hostile_zips():
+    """Ten small zips, each with a picture that costs a decoder gigabytes or minutes."""
+    return [packed(**{"a photo of a nurse__png": PICTURES[name]()}) for name in HOSTILE]
+
+
+def look_at(url, content):
+    """Have a zip of pictures read, and wait for what was understood."""
+    if (file := upload(url, "pictures.zip", content)) is not None:
+        event = call(url, "look_at_pictures", pictures=[file]).json()["event_id"]
+        return CLIENT.get(f"{url}{PREFIX}/call/look_at_pictures/{event}", timeout=300).text
+    return ""
+
+
+def hostile_files(url):
+    """Send ten such zips at once."""
+    with ThreadPoolExecutor(len(HOSTILE)) as pool:
+        list(pool.map(partial(look_at, url), hostile_zips()))
+
+
 def black_square(side):
     def chunk(kind, content):
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
@@ -189,6 +219,7 @@ ATTACKS = {
     "nameless events": nameless_events,
     "hard texts": hard_texts,
     "small and huge": small_and_huge,
+    "hostile files": hostile_files,
     "large bodies": large_bodies,
     "long names": long_names,
     "many uploads": many_uploads,
@@ -229,6 +260,22 @@ def memory(pid, name="VmRSS"):
     return 1024 * int(line.split()[1])
 
 
+def reader_memory(pid):
+    """Greatest memory of all readers that a server has now."""
+    return max((memory(child.pid, "VmHWM") for child in psutil.Process(pid).children()), default=0)
+
+
+@cache
+def usual_zip():
+    """Four pictures as a visitor brings them."""
+    noise = [np.random.default_rng(n).integers(0, 256, (512, 512, 3), dtype=np.uint8) for n in range(4)]
+    files = {}
+    for number, pixels in enumerate(noise):
+        Image.fromarray(pixels).save(made := io.BytesIO(), "JPEG")
+        files[f"a photo of a nurse {number}__jpg"] = made.getvalue()
+    return packed(**files)
+
+
 def size(folder):
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
@@ -248,16 +295,20 @@ def measure(server, attack, me, length):
     begun = time.monotonic()
     *_, shown, last = visitor.press("generate", concept=f"nurse {secrets.token_hex(2)}", model=MODEL)
     drawn = time.monotonic() - begun
+    begun = time.monotonic()
+    is_read = "n_left_out" in look_at(url, usual_zip())
+    read = time.monotonic() - begun
     is_right = last["success"] and f"--model {MODEL}" in str(shown["output"])
     for thread in threads:
         thread.join()
     grown, uploads = memory(pid, "VmHWM") - before, size(folder)
-    met = [max(looks) <= MOST_WAIT, grown <= MOST_MEMORY, uploads <= MOST_UPLOADS, is_right, len(looks) > 2]
+    met = [max(looks) <= MOST_WAIT, grown <= MOST_MEMORY, uploads <= MOST_UPLOADS, is_right, len(looks) > 2, is_read]
     marks = [" " if one else "!" for one in met]
     return (
-        f"waits {max(looks):5.2f} s{marks[0]}  page {opened:4.1f} s  16 pictures {drawn:5.1f} s{marks[3]}  "
+        f"waits {max(looks):5.2f} s (p99 {np.percentile(looks, 99):4.2f}){marks[0]}  page {opened:4.1f} s  "
+        f"16 pictures {drawn:5.1f} s{marks[3]}  own pictures read {read:4.1f} s{marks[5]}  "
         f"rater p99 {1000 * np.percentile(waits, 99):4.0f} ms  memory {grown / 1e6:+5.0f} MB{marks[1]}  "
-        f"uploads {uploads / 1e6:4.0f} MB{marks[2]}",
+        f"readers {reader_memory(pid) / 1e6:4.0f} MB  uploads {uploads / 1e6:4.0f} MB{marks[2]}",
         all(met),
     )
 

@@ -40,6 +40,7 @@ from bias_core.services import Services
 from bias_core.settings import COMMAND
 from bias_core.store.export import write_zip
 from bias_core.store.imports import ImportedImages
+from bias_core.store.reader import ADDRESS
 from bias_core.store.uploads import HeldUploads, UploadStore
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.corrected import corrected, correction_of
@@ -274,6 +275,7 @@ class Tools:
         if len(pictures := given.pop("pictures") or []) != 1:
             raise InvalidInput(f"give one zip of pictures, got {len(pictures)}")
         held = HeldUploads()  # held until the file is read
+        ADDRESS.set(address_of(LocalContext.request.get(None)))
         path = Path(_uploaded(pictures[0], self.services.uploads, held))
         return look_answer(ImportedImages(path, **given).look(), detail)
 

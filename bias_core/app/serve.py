@@ -33,6 +33,7 @@ from bias_core.models.engines import RateStore
 from bias_core.models.model_sources import share_freed_memory
 from bias_core.services import Services
 from bias_core.settings import Settings
+from bias_core.store import reader
 from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore
 from bias_core.store.readings import AnswerCache, EmbeddingCache
@@ -131,6 +132,7 @@ def launch(services: Services) -> None:
     share_freed_memory()
     bypass_proxy()
     options = launch_options(services)
+    reader.use_limits(reader.SHARED)
     print(f"{TITLE}: http://{options['server_name']}:{options['server_port']}", flush=True)
     services.label_copy()
     # SIGTERM stops the server like Ctrl-C, so pending copies and files are finished.
@@ -157,6 +159,7 @@ def _work(services: Services, examples: Iterable[Callable[[], object]]) -> None:
     try:
         first, *others = examples
         first()  # every page opens with it
+        reader.start()
         rehearse(services)
         for example in others:
             example()

@@ -214,7 +214,7 @@ def _keep_people(data: StudyData) -> None:
         return
     source = data.rows.source
     rows = [
-        people_of(prompt, source.identities_in(image_id))
+        people_of(prompt, source.get_picture(image_id).people)
         for image_id, prompt in zip(data.frame["image_id"], data.frame["prompt"], strict=True)
     ]
     if any(people["setting"] for people in rows):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from bias_core.errors import InvalidInput
 from bias_core.store.drawing_facts import (
@@ -15,6 +15,7 @@ from bias_core.store.drawing_facts import (
     PictureMetadata,
     agreed,
     check_length,
+    choose_guidance,
     different,
     find_loras,
     guidance,
@@ -38,9 +39,11 @@ _DEEPEST = 150  # nodes in a chain
 _MOST_VISITS = 500_000  # of nodes, their links and their texts, in one graph
 _TEXT_OF_A_VISIT = 100  # characters that count as one visit
 _TEXTS = ("text", "text_g", "text_l", "clip_l", "clip_g", "t5xxl", "llama", "prompt", "populated_text")
-_NO_CONDITIONING = re.compile(
-    "clip|model|vae|image|pixels|latent|samples|control_net|mask|noise|style|sigmas|sampler|bbox|sam_", re.IGNORECASE
-)
+_NO_CONDITIONING = {
+    role: re.compile(f"{other}|clip|model|vae|image|pixels|latent|samples|control_net|mask|noise|style|sigmas|sampler"
+                     "|bbox|sam_|guidance", re.IGNORECASE)
+    for role, other in (("positive", "negative"), ("negative", "positive"))
+}  # fmt: skip
 _NO_PICTURE = re.compile(
     "positive|negative|conditioning|model|guider|noise|sigmas|^sampler$|embeds|clip|vae|control_net|detector|text|pipe",
     re.IGNORECASE,
@@ -54,10 +57,16 @@ _CHANGES = re.compile(
     re.IGNORECASE,
 )
 _PART = re.compile(
-    r"(?:text|string|prompt|str|value|input|part|prepend|append|prefix|suffix|before|after)_?[0-9a-z]?", re.IGNORECASE
+    r"(?:text|string|prompt|str|value|input|part|prepend|append|prefix|suffix|before|after)_?(?:[a-z]|\d{1,2})?", 2
 )
+_SWITCH = re.compile("switch|select|index|choose", re.IGNORECASE)
+_PICKS = re.compile(
+    "(?<!multi)line|list|cycl|iterat|increment|queue|index|select|pick|batch", re.IGNORECASE
+)  # from lines
 _WILD = re.compile(r"\{[^{}|]*\||__\w")  # text that a wild-card node replaces
-_VALUES = ("value", "int", "float", "number", "seed", "noise_seed")
+_MODEL = re.compile(r"(?:opt_|base_)?model_?[a-z0-9]?|model_override|\w*lora_?stack\w*")
+_LORA_INPUT = re.compile("lora|lyco|hyper|switch|toggle|mode$|strength|weight|str_")
+_MODEL_NAMES = ("ckpt_name", "unet_name", "base_ckpt_name", "model_path", "model_name")
 
 
 class _Unclear(Exception):
@@ -72,7 +81,10 @@ def facts_of_graph(text: str, file_name: str = "") -> PictureMetadata:
     Raises ValueError, TypeError, LookupError, AttributeError or RecursionError: it is not a graph. InvalidInput: it is
     too large to follow.
     """
-    nodes = {str(key): node for key, node in read_json(check_length(text, "its workflow", MOST_GRAPH)).items()}
+    written = read_json(check_length(text, "its workflow", MOST_GRAPH)).items()
+    nodes = {str(key): node for key, node in written if isinstance(node, dict) and "inputs" in node}
+    if not nodes:
+        raise ValueError
     if len(nodes) > _MOST_NODES:
         raise InvalidInput(f"its workflow has {len(nodes):,} nodes; at most {_MOST_NODES:,} are followed")
     graph = _Graph({key: dict(node["inputs"]) for key, node in nodes.items() if isinstance(node["inputs"], dict)},
@@ -104,6 +116,10 @@ class _Graph:
         self.inputs, self.kinds = inputs, kinds
         self._cache: dict[tuple[object, str], Any] = {}
         self._n_visits = 0
+        self._text_outputs: dict[str, set[str]] = {}  # outputs of each node that are used as texts
+        for name, value in (pair for values in inputs.values() for pair in values.items()):
+            if (name in _TEXTS or _PART.fullmatch(name)) and (link := self._link(value)):
+                self._text_outputs.setdefault(link, set()).add(str(value[1]))
 
     def _count(self, n: int, texts: Iterable[str] = ()) -> None:
         """Count visits and characters; InvalidInput if there are too many."""
@@ -136,12 +152,17 @@ class _Graph:
         prompt = "" if unclear else without_networks(prompts[0])
         # A refiner adds no noise: its seed decides nothing.
         drawing = [sampler for sampler in passes if self._setting(sampler, "add_noise") != "disable"]
+        guided = [sampler for sampler in first if number(self._setting(sampler, "cfg")) != 1]
+        negatives = self._safe_texts(guided, "negative")
+        is_clear = len(negatives) == 1 and not negatives[0].startswith("its workflow ")
+        negative = without_networks(negatives[0]) if is_clear else ""
+        notes = [] if is_clear else [f"negative prompt {in_quotes(text)}" for text in negatives]
         width, height = self._size(end)
         return PictureMetadata(
             program="ComfyUI",
             prompt=prompt,
             unclear=unclear,
-            negative_prompt=self._negative(first),
+            negative_prompt=negative,
             seed=agreed(self._seed(sampler) for sampler in drawing),
             num_inference_steps=agreed(whole(self._setting(sampler, "steps"), MOST_STEPS) for sampler in passes),
             guidance_scale=agreed(self._guidance(sampler) for sampler in passes),
@@ -152,7 +173,7 @@ class _Graph:
             ),
             width=width,
             height=height,
-            further=tuple(different([*self._later_texts(passes, first, prompts), *self._pictures(end)])),
+            further=tuple(different([*self._later_texts(passes, first, prompts), *notes, *self._pictures(end)])),
         )
 
     def _once(self, what: object, node: str, find: Callable[[], T]) -> T:
@@ -212,7 +233,7 @@ class _Graph:
         """The value of a sampler's setting, from itself or its parts (noise, guider, schedule, pipe)."""
         for part in [node, *self._parts(node)]:
             if (value := self.inputs[part].get(name)) is not None:
-                return self._constant(value)
+                return self._constant(value, name)
         return None
 
     def _parts(self, node: str) -> list[str]:
@@ -220,14 +241,19 @@ class _Graph:
         *parts, _ = self._before(node, lambda part: filter(None, (self._link(self.inputs[part].get(n)) for n in names)))
         return parts
 
-    def _constant(self, value: Any) -> Any:
-        """The value of an input linked to a node with a single value."""
-        if not (link := self._link(value)):
-            return value
-        inputs = self.inputs[link]
-        values = (inputs[name] for name in _VALUES if name in inputs)
-        value = next(values, next(iter(inputs.values()), None))
-        return value if isinstance(value, str | int | float) else None
+    def _constant(self, value: Any, name: str) -> Any:
+        """The value of an input, also through nodes with a single value, or with one of the same name; else None."""
+        names = ("seed", "noise_seed") if "seed" in name else (name,)
+        for _ in range(_DEEPEST):
+            if not (link := self._link(value)):
+                return value if isinstance(value, str | int | float) else None
+            self._count(len(self.inputs[link]))
+            inputs = {key: each for key, each in self.inputs[link].items() if not key.startswith("control")}
+            if re.search("random|aspect|ratio|math", self.kinds[link], re.IGNORECASE):
+                return None
+            single = next(iter(inputs.values())) if len(inputs) == 1 else None
+            value = next((inputs[key] for key in names if key in inputs), single)
+        return None
 
     def _seed(self, node: str) -> int | None:
         seeds = (whole(self._setting(node, name), LARGEST_SEED) for name in ("seed", "noise_seed"))
@@ -240,40 +266,42 @@ class _Graph:
     def _guidance(self, node: str) -> float | None:
         """The guidance input of models distilled with guidance (FLUX), whose cfg is 1."""
         cfg, behind = guidance(self._setting(node, "cfg")), self._conditioning_nodes(node, "positive")
-        told = (guidance(self._constant(self.inputs[source].get("guidance"))) for source in behind)
-        distilled = next((value for value in told if value is not None), None)
-        return distilled if cfg is None or (cfg <= 1 and distilled is not None) else cfg
+        told = (guidance(self._constant(self.inputs[source].get("guidance"), "guidance")) for source in behind)
+        return choose_guidance(cfg, next((value for value in told if value is not None), None))
 
     def _model(self, node: str) -> str:
-        loaders = self._before(node, lambda one: self._model_links(one))
-        names = (
-            self.inputs[loader].get(name)
-            for loader in reversed(loaders)
-            for name in ("ckpt_name", "unet_name", "model")
-        )
-        return next((short_name(name) for name in names if isinstance(name, str)), "")
+        """The model, or all that were merged."""
+        found = []
+        for inputs in (self.inputs[loader] for loader in self._before(node, self._model_links)):
+            names = [self._constant(inputs[name], name) for name in _MODEL_NAMES if name in inputs]
+            found += [name for name in map(short_name, (*names, inputs.get("model"))) if name][:1]
+        return short_name(" + ".join(different(found)))
 
     def _loras(self, node: str) -> Iterator[str]:
         """The LoRAs on the way from the model to a sampler."""
-        for loader in self._before(node, lambda one: [*self._model_links(one), *self._lora_links(one)]):
-            if re.search("lora|lycoris|power", self.kinds[loader], re.IGNORECASE):
-                yield from find_loras({name: self._constant(value) if isinstance(value, list) else value
-                                       for name, value in self.inputs[loader].items()})  # fmt: skip
+        for loader in self._before(node, self._model_links):
+            yield from self._compute_once(("loras", loader), self._find_own_loras, self.inputs[loader])
 
-    def _lora_links(self, node: str) -> Iterator[str]:
-        links = (self._link(value) for name, value in self.inputs[node].items() if "lora" in name and "stack" in name)
-        return filter(None, links)
+    def _find_own_loras(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+        table = {name: self._constant(value, name) if self._link(value) else value
+                 for name, value in inputs.items() if _LORA_INPUT.search(name)}  # fmt: skip
+        texts = (inputs.get(name) for name in ("populated_text", "text", "prompt"))
+        return find_loras(table, [text for text in texts if isinstance(text, str)][:1])
 
-    def _model_links(self, node: str) -> Iterator[str]:
-        names = ("model", "model1", "base_model", *_PIPES)
-        return filter(None, (self._link(self.inputs[node].get(name)) for name in names))
+    def _model_links(self, node: str) -> list[str]:
+        if _SWITCH.search(self.kinds[node]):
+            return [chosen] if (chosen := self._chosen(node)) else []
+        self._count(len(inputs := self.inputs[node]))
+        own = [name for name in inputs if len(inputs) == 1 or _MODEL.fullmatch(name)]
+        has_model = any("model" in name and self._link(inputs[name]) for name in own)
+        return [link for name in (*own, *(() if has_model else _PIPES)) if (link := self._link(inputs.get(name)))]
 
     def _size(self, end: str) -> tuple[int | None, int | None]:
         behind = self._before(end, self._links)
         empty = [source for source in behind if re.match("Empty.{0,40}Latent", self.kinds[source])]
         if len(empty) != 1:
             return None, None
-        sides = [self._constant(self.inputs[empty[0]].get(name)) for name in ("width", "height")]
+        sides = [self._constant(self.inputs[empty[0]].get(name), name) for name in ("width", "height")]
         width, height = (whole(side, LARGEST_SIDE) for side in sides)
         return (width, height) if width and height else (None, None)
 
@@ -284,7 +312,10 @@ class _Graph:
         for part in [node, *self._parts(node)]:
             for name in (role, "conditioning" if role == "positive" else "", "text_embeds"):
                 if (value := self.inputs[part].get(name)) is not None:
-                    texts = self._conditioned(value, role, 0)
+                    loaders = self._before(node, self._model_links) if role == "positive" else []
+                    couple = [self._link(value) for loader in loaders for name, value in self.inputs[loader].items()
+                              if name.startswith("cond_")]  # fmt: skip
+                    texts = [*self._conditioned(value, role, 0), *self._merge_conditionings(couple, role, 0)]
                     self._count(len(texts), texts)
                     return different(map(one_line, texts))
         return []
@@ -293,12 +324,20 @@ class _Graph:
         """The texts of a conditioning, or of a node that loads and encodes at once."""
         if not (node := self._link(value)):
             return [value] if isinstance(value, str) else []
-        if (key := (role, node)) not in self._cache:
-            self._cache[key] = []  # a graph that leads back to itself ends here
-            self._cache[key] = texts = different(self._conditioned_by(node, role, depth))
-            self._count(1 + len(texts))
-        known: list[str] = self._cache[key]
-        return known
+        return self._compute_once((role, node), self._conditioned_by, node, role, depth)
+
+    def _compute_once(self, key: tuple[str, str], find: Callable[..., T], *args: object) -> T:
+        """The result of ``find``, computed once; _Unclear each time if the graph does not tell or leads to itself."""
+        self._count(1)
+        if key not in self._cache:
+            self._cache[key] = _Unclear("its workflow leads back to itself")
+            try:
+                self._cache[key] = find(*args)
+            except _Unclear as error:
+                self._cache[key] = error
+        if isinstance(known := self._cache[key], _Unclear):
+            raise known
+        return cast("T", known)
 
     def _conditioned_by(self, node: str, role: Role, depth: int) -> list[str]:
         inputs = self.inputs[node]
@@ -310,12 +349,19 @@ class _Graph:
             if own := [inputs[name] for name in names if name in inputs and not self._is_setting(node, name)]:
                 if names == (role,):
                     return self._conditioned(own[0], role, depth + 1)
-                return [text for value in own if (text := self._text(value, depth + 1)).strip()]
-        if any(_PART.fullmatch(name) for name in inputs) and not self._chosen(node):
+                texts = [text for value in own if (text := self._text(value, depth + 1)).strip()]
+                links = [self._link(inputs[name]) for name in inputs if name.startswith("conditioning")]
+                return different([*texts, *self._merge_conditionings(links, role, depth)])
+        if any(_PART.fullmatch(name) and isinstance(inputs[name], str | list) for name in inputs) and not self._chosen(
+            node
+        ):
             return [self._text([node, 0], depth)]
-        links = [self._chosen(node)] if self._chosen(node) else self._links(node, _NO_CONDITIONING)
+        links = [self._chosen(node)] if self._chosen(node) else self._links(node, _NO_CONDITIONING[role])
+        return self._merge_conditionings(links, role, depth)
+
+    def _merge_conditionings(self, links: Iterable[str], role: Role, depth: int) -> list[str]:
         found = dict[str, None]()
-        for link in links:
+        for link in filter(None, links):
             found |= dict.fromkeys(texts := self._conditioned([link, 0], role, depth + 1))
             self._count(1 + len(texts))
         return list(found)
@@ -332,13 +378,10 @@ class _Graph:
     def _text(self, value: Any, depth: int) -> str:
         """The text of an input, computed through the nodes before it; _Unclear if their values do not determine it."""
         if not (node := self._link(value)):
+            if isinstance(value, list):
+                raise _Unclear("its workflow leads to a node that is missing")
             return check_length(value) if isinstance(value, str) else ""
-        if (key := ("text", node)) not in self._cache:
-            self._cache[key] = ""
-            self._cache[key] = text = self._made_text(node, depth)
-            self._count(1 + len(self.inputs[node]), [text])
-        known: str = self._cache[key]
-        return known
+        return self._compute_once(("text", node), self._made_text, node, depth)
 
     def _made_text(self, node: str, depth: int) -> str:
         inputs, kind = self.inputs[node], self.kinds[node]
@@ -348,16 +391,17 @@ class _Graph:
             return populated
         if chosen := self._chosen(node):
             return self._text([chosen, 0], depth + 1)
-        parts = {
-            name: self._text(inputs[name], depth + 1) for name in sorted(inputs, key=_order) if _PART.fullmatch(name)
-        }
-        self._count(len(parts), parts.values())
+        names = [name for name in sorted(inputs, key=_order) if _PART.fullmatch(name)]
+        parts = {name: self._text(inputs[name], depth + 1) for name in names[: whole(inputs.get("inputcount"), 99)]}
+        self._count(1 + len(inputs), parts.values())
         joined = self._joined(node, parts, depth) if len(parts) != 1 or _JOINS.search(kind) else None
         replaced = self._replaced(node, parts, depth)
         text: str | None = replaced if replaced is not None else joined
-        if text is None and len(texts := different(parts.values())) == 1:
-            made = _CHANGES.search(kind) and (not re.search("wildcard|random|dp", kind, 2) or _WILD.search(texts[0]))
-            text = texts[0] if not made and (_PLAIN.search(kind) or len(inputs) == 1) else None
+        texts = different(parts.values()) or [value for value in inputs.values() if value == ""][:1]
+        if text is None and len(texts) == 1:
+            made = _CHANGES.search(kind) and (not re.search("wildcard|dp", kind, 2) or _WILD.search(texts[0]))
+            picked = ("\n" in texts[0] and _PICKS.search(kind)) or len(self._text_outputs.get(node, ())) > 1
+            text = texts[0] if not (made or picked) and (_PLAIN.search(kind) or len(inputs) == 1) else None
         if text is None and len(inputs) == 1 and not parts:
             text = self._text(next(iter(inputs.values())), depth + 1)
         if text is None or len(text) > MOST_TEXT:
@@ -377,6 +421,7 @@ class _Graph:
             return None
         given = next((inputs[name] for name in ("delimiter", "separator", "delim") if name in inputs), "")
         between = self._text(given, depth + 1).replace("\\n", "\n")
+        between = {"space": " ", "comma": ", ", "none": "", "newline": "\n"}.get(between, between)
         self._count(1, [between] * len(parts))
         return between.join(filter(None, parts.values()))
 
@@ -399,10 +444,12 @@ class _Graph:
 
     def _choice(self, node: str) -> str:
         inputs = self.inputs[node]
-        if not re.search("switch|select|index|choose", self.kinds[node], re.IGNORECASE):
+        if re.match("show|preview|display", self.kinds[node], re.IGNORECASE):
+            return self._link(inputs.get("text"))
+        if not _SWITCH.search(self.kinds[node]):
             return ""
-        choices = [(name, self._constant(inputs[name])) for name in inputs if not _PART.fullmatch(name)]
-        if (any_ := sorted(name for name in inputs if re.fullmatch(r"any_\d\d?", name))) and self._link(
+        choices = [(name, self._constant(inputs[name], name)) for name in inputs if not _PART.fullmatch(name)]
+        if (any_ := sorted(name for name in inputs if re.fullmatch(r"(?:any|ctx)_\d\d?", name))) and self._link(
             inputs[any_[0]]
         ):
             return self._link(inputs[any_[0]])
@@ -410,22 +457,12 @@ class _Graph:
             if isinstance(choice, bool):
                 names = ["on_true", "if_true", "true"] if choice else ["on_false", "if_false", "false"]
             elif isinstance(choice, int) and name.lower() in ("select", "index", "input"):
-                names = [f"{what}{choice}" for what in ("input", "text", "image", "conditioning", "value", "latent")]
-                names += [f"{what}_{choice}" for what in ("input", "text", "image", "conditioning", "value", "latent")]
+                names = [name for name in inputs if re.fullmatch(rf"[A-Za-z]+_?{choice}", name)]
             else:
                 continue
             if link := next((link for input_name in names if (link := self._link(inputs.get(input_name)))), ""):
                 return link
         return ""
-
-    def _negative(self, first: list[str]) -> str:
-        """The negative prompt of the first pass; none if guidance 1 ignores it."""
-        try:
-            texts = {text for sampler in first for text in self._texts(sampler, "negative")
-                     if number(self._setting(sampler, "cfg")) != 1}  # fmt: skip
-        except _Unclear:
-            return ""
-        return without_networks(texts.pop()) if len(texts) == 1 else ""
 
     def _later_texts(self, passes: list[str], first: list[str], prompts: list[str]) -> Iterator[str]:
         """Texts of later passes that the first one does not have."""
@@ -438,8 +475,6 @@ class _Graph:
                         yield f"{what} of a later pass ({self.kinds[sampler]}) {in_quotes(text)}"
             if isinstance(wildcard := self.inputs[sampler].get("wildcard"), str) and wildcard.strip():
                 yield f"wildcard of {self.kinds[sampler]} {in_quotes(one_line(wildcard))}"
-        if len(texts := self._safe_texts(first, "negative")) > 1:
-            yield from (f"negative prompt {in_quotes(text)}" for text in texts)
 
     def _safe_texts(self, nodes: list[str], role: Role) -> list[str]:
         try:
@@ -451,7 +486,9 @@ class _Graph:
         """Start pictures and guide pictures."""
         start = set(self._before(end, self._picture_links))
         for node in self._before(end, self._links):
-            if re.search("load.{0,20}image|image.{0,20}load", self.kinds[node], re.IGNORECASE):
+            kind = self.kinds[node].lower()
+            is_latent = re.search("vae.?encode|load.?latent", kind) and not self._passes(node)
+            if is_latent or re.search("load.{0,20}image|image.{0,20}load", kind):
                 yield "a start picture" if node in start else "a picture that guided it"
 
 
@@ -461,8 +498,9 @@ def _put(new: str, old: str, text: str) -> str:
     return text.replace(old, new) if old else text
 
 
-def _order(name: str) -> tuple[int, str]:
-    """Prefixes first, suffixes last."""
+def _order(name: str) -> tuple[int, str, int]:
+    """Prefixes first, suffixes last; part 10 after part 9."""
     lower = name.lower()
     place = lower.startswith(("suffix", "append", "after")) - lower.startswith(("prefix", "prepend", "before"))
-    return place, lower
+    word = lower.rstrip("0123456789")
+    return place, word, int(lower[len(word) :][:9] or 0)

@@ -73,18 +73,22 @@ class PictureMetadata:
 
 
 _COLUMNS = {
-    "prompt": ("prompt", "positiveprompt", "text", "caption"),
-    "negative": ("negativeprompt", "negative", "uc"),
+    "prompt": ("prompt", "positiveprompt", "text", "caption", "includeinimage"),
+    "negative": ("negativeprompt", "negative", "uc", "excludefromimage"),
     "seed": ("seed",),
     "steps": ("numinferencesteps", "steps", "step"),
     "guidance": ("guidancescale", "cfgscale", "cfg", "guidance", "scale"),
+    "distilled": ("distilledcfgscale", "fluxguidancescale", "guidance"),
     "sampler": ("samplername", "sampler"),
     "schedule": ("scheduler", "scheduletype"),
-    "model": ("usestablediffusionmodel", "stablediffusionmodel", "model", "basemodelname", "basemodel", "modelhash"),
+    "model": (
+        "usestablediffusionmodel", "stablediffusionmodel", "model", "basemodelname", "basemodel", "modelhash", "models",
+    ),
     "revised": ("revisedprompt",),
     "width": ("width",),
     "height": ("height",),
-}
+    "size": ("size", "resolution"),
+}  # fmt: skip
 """Names that programs give to a fact, without case, spaces and lines."""
 
 
@@ -95,7 +99,8 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
     >>> facts.prompt, facts.guidance_scale, facts.further
     ('a doctor', 7.0, ('Refiner prompt “a man”',))
     """
-    short = {_plain(name): value for name, value in table.items()}
+    short = {_plain(name): value[0] if isinstance(value, list) and len(value) == 1 else value
+             for name, value in table.items()}  # fmt: skip
 
     def first(fact: str, read: Callable[[Any], T | None]) -> T | None:
         return next((value for name in _COLUMNS[fact] if (value := read(short.get(name))) not in (None, "")), None)
@@ -103,20 +108,23 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
     text = first("prompt", one_line) or ""
     prompt = without_networks(text)
     negative, cfg = first("negative", one_line) or "", first("guidance", guidance)
+    distilled = first("distilled", guidance)
     revised = first("revised", one_line) or ""
     width, height = (first(side, lambda value: whole(value, LARGEST_SIDE)) for side in ("width", "height"))
+    if not width or not height:
+        width, height = first("size", lambda value: size_of_text(value) if value else None) or (None, None)
     return PictureMetadata(
         program=program,
         prompt=prompt,
         negative_prompt="" if cfg == 1 else negative,  # guidance 1 ignores it
         seed=first("seed", lambda value: whole(value, LARGEST_SEED)),
         num_inference_steps=first("steps", lambda value: whole(value, MOST_STEPS)),
-        guidance_scale=cfg,
+        guidance_scale=choose_guidance(cfg, distilled),
         sampler=with_schedule(first("sampler", short_name) or "", first("schedule", short_name) or ""),
-        model=first("model", short_name) or "",
+        model=first("model", _read_name) or "",
         loras=find_loras(table, [text]),
-        width=width if height else None,
-        height=height if width else None,
+        width=width,
+        height=height,
         revised_prompt="" if revised == prompt else revised[:10_000],
         further=further_of(table, but={prompt, text, negative, revised}),
         is_blanked=any(
@@ -134,8 +142,9 @@ _YES = frozenset({"true", "[true]"})
 _FURTHER = re.compile("prompt|caption", re.IGNORECASE)
 _NEVER_DRAWN = re.compile("^(prompt$|wildcard|original|template|raw|unprocessed|full_prompt)|parser", re.IGNORECASE)
 _PICTURE = re.compile(
-    "initimage|sourceimage|referenceimage|referenceinformation|inputimage|controlimage|styleimage|promptimage"
-    "|imageprompt|maskimage|inpaintmask|maskblur|controlnet|controlmode|ipadapter|t2iadapter|promptstrength"
+    "initimage|initialimage|sourceimage|refimage|referenceimage|referenceinformation|inputimage|controlimage|styleimage"
+    "|promptimage|imageprompt|maskimage|inpaintmask|maskblur|controlnet|controlmode|ipadapter|t2iadapter"
+    "|promptstrength|^controls$"
 )
 _FROM_A_PICTURE = re.compile(r"img2img|image2image|inpaint|outpaint|infill", re.IGNORECASE)
 _NOTHING = frozenset({"", "none", "false", "0", "[]", "{}", "null"})
@@ -150,7 +159,7 @@ def further_of(table: Mapping[str, Any], *, but: Iterable[str] = ()) -> tuple[st
         if is_text and text and text not in known:
             notes.append(f"{name} {in_quotes(text)}")
         elif (_PICTURE.search(plain) and str(value).strip().lower() not in _NOTHING) or (
-            plain in ("generationmode", "requesttype", "mode") and _FROM_A_PICTURE.search(text)
+            plain in ("generationmode", "requesttype", "mode", "type", "workflow") and _FROM_A_PICTURE.search(text[:40])
         ):
             notes.append(f"a start or reference picture ({short_name(name)})")
     return tuple(dict.fromkeys(notes))[:_MOST_FURTHER]
@@ -162,7 +171,8 @@ def _leaves(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str
         if name and _PICTURE.search(_plain(name)):
             yield name, "given"
         for key, inner in value.items():
-            yield from _leaves(inner, str(key)[:LONGEST_NAME], depth + 1)
+            side = "negative " if "negative" in name and "negative" not in str(key).lower() else ""
+            yield from _leaves(inner, side + str(key)[:LONGEST_NAME], depth + 1)
     elif isinstance(value, list) and value and not all(isinstance(text, str) for text in value) and depth < 8:
         for inner in value:
             yield from _leaves(inner, name, depth + 1)
@@ -200,22 +210,32 @@ def find_loras(table: Mapping[str, Any], prompts: Iterable[str] = ()) -> tuple[s
     >>> find_loras({"lora_1": {"on": False, "lora": "a"}, "lora_2": {"on": True, "lora": "b.pt", "strength": 1}})
     ('b:1',)
     """
-    found = [tuple(name.split(":")[1:3]) for text in prompts for name in _EXTRA_NETWORK.findall(text)]
-    short = {_plain(name): value for name, value in table.items()}
-    for name, value in short.items():
-        if (match := _LORA.fullmatch(name)) and str(short.get(f"switch{match[1]}")).lower() not in _OFF:
-            weight = next((short[key + match[1]] for key in _WEIGHTS if key + match[1] in short), "")
-            found += _loras_in(value, weight)
+    found = [tuple(name.split(":", 2)[1:]) for text in prompts for name in _EXTRA_NETWORK.findall(text)]
+    short = {re.sub(r"^lora(\d\d?)(\D+)$", r"lora\2\1", _plain(name)): value for name, value in table.items()}
+    n_loras = 99 if (n := whole(short.get("loracount", short.get("numloras")), 99)) is None else n  # others are hidden
+    weights = _WEIGHTS[::-1] if "advanced" in (short.get("mode"), short.get("inputmode")) else _WEIGHTS
+    for name, value in short.items() if str(short.get("toggle")).lower() not in _OFF else ():
+        match = _LORA.fullmatch(name) if "weights" not in name or ":" in str(value) else None
+        if match and int(match[1] or 0) <= n_loras and str(short.get(f"switch{match[1]}")).lower() not in _OFF:
+            weight = next((short[key + match[1]] for key in weights if key + match[1] in short), "")
+            found += _loras_in(value, "" if name.startswith("refiner") else weight)
     loras: dict[str, str] = {}
     for name, *weight in found:
         name = re.sub(r"\.(?:safetensors|ckpt|pt|bin)$", "", one_line(name).rpartition("/")[2].rpartition("\\")[2])
         if name and name.lower() != "none" and number(strength := "".join(weight[:1]).strip() or "1") != 0:
-            loras.setdefault(name[:LONGEST_NAME], f":{strength[:9]}" if weight and weight[0] else "")
+            strength = f":{strength[:40]}" if weight and weight[0] else ""
+            loras[name[:LONGEST_NAME]] = loras.get(name[:LONGEST_NAME]) or strength
     return tuple(name + strength for name, strength in loras.items())[:_MOST_FURTHER]
 
 
-_LORA = re.compile(r"(?:use)?(?:lora|lyco|lycoris|hypernetwork)s?(?:name|model|hashes|combined|modelname)?(\d{0,2})")
-_WEIGHTS = ("loraweights", "loraweight", "loraalpha", "strengthmodel", "lorawt", "modelstr", "strength")
+_LORA = re.compile(
+    r"(?:(?:use)?(?:lora|lyco|lycoris|hypernet(?:work)?)s?(?:name|model|hashes|weights|networks|combined|modelname)?|refiner(?:model)?"
+    r"|hirescheckpoint|l(?=\d))(\d{0,2})"
+)
+_WEIGHTS = (
+    "loraweights", "loraweight", "loraalpha", "lorastrength", "loramodelstrength", "strengthmodel", "modelweight",
+    "lorawt", "modelstr", "hypernetstrength", "hypernetworkstrength", "strength", "w",
+)  # fmt: skip
 _WEIGHT = re.compile(r"-?\d{0,3}\.?\d{1,6}")  # else a hash
 _OFF = frozenset({"off", "false"})
 
@@ -226,23 +246,32 @@ def _loras_in(value: Any, weight: Any) -> list[tuple[str, ...]]:
         with suppress(InvalidInput, ValueError, RecursionError):
             value = read_json(value)
     if isinstance(value, Mapping):
-        name = next((value[key] for key in ("lora", "lora_name", "model", "model_name", "name", "file", "modelName")
-                     if value.get(key)), "")  # fmt: skip
-        if isinstance(name, Mapping):
-            name = name.get("name") or name.get("model_name") or name.get("key") or ""
+        if "__value__" in value:
+            return _loras_in(value["__value__"], weight)
+        name = _read_name(value)
         given = next((value[key] for key in ("strength", "weight", "strength_model", "multiplier") if key in value), "")
-        is_off = any(str(value.get(key)).lower() in _OFF for key in ("on", "enabled", "is_enabled"))
-        return [] if is_off or not isinstance(name, str) else [(name, str(given))]
+        is_off = any(str(value.get(key)).lower() in _OFF for key in ("on", "enabled", "is_enabled", "active"))
+        return [] if is_off else [(name, str(given))]
     if isinstance(value, list):
         texts = [part for part in value if isinstance(part, str)]
-        if len(texts) == 1 and len(value) in (2, 3) and number(value[-1]) is not None:  # [enabled,] name, weight
-            return [] if value[0] is False else [(texts[0], str(value[-1]))]
+        strengths = [part for part in value if not isinstance(part, str) and number(part) is not None]
+        if texts and len(strengths) == 1 and len(value) in (2, 3):  # [enabled,] name, weight[, hash]
+            return [] if value[0] is False else [(texts[0], str(strengths[0]))]
         weights = weight if isinstance(weight, list) else [weight] * len(value)
         return [pair for part, each in zip(value, weights, strict=False) for pair in _loras_in(part, each)]
     if not isinstance(value, str):
         return []
     pairs = [part.rpartition(":") if ":" in part else (part, "", str(weight)) for part in value.split(",")]
-    return [(name.strip(), last if _WEIGHT.fullmatch(last.strip()) else "") for name, _, last in pairs]
+    weights = [last if _WEIGHT.fullmatch(last.strip()) else "" for _, _, last in pairs]
+    return [(name.partition(": ")[0].strip(), last) for (name, *_), last in zip(pairs, weights, strict=True)]
+
+
+def _read_name(value: object) -> str:
+    """The name of a model or network, which some programs write as a table."""
+    if not isinstance(value, Mapping):
+        return short_name(value)
+    names = ("lora", "lora_name", "model", "model_name", "name", "file", "modelName", "modelFileName", "key")
+    return next((name for key in names if (name := _read_name(value.get(key)))), "")
 
 
 def with_schedule(name: str, schedule: str) -> str:
@@ -276,8 +305,8 @@ def one_line(value: object) -> str:
 
 
 def short_name(value: object) -> str:
-    """A name of usual length."""
-    return one_line(value)[:LONGEST_NAME]
+    """A name of usual length; "" for a word that stands for none."""
+    return "" if (name := one_line(value)[:LONGEST_NAME]).lower() in ("none", "null", "undefined") else name
 
 
 def number(value: object) -> float | None:
@@ -305,6 +334,11 @@ def guidance(value: object) -> float | None:
     """A guidance scale."""
     scale = number(value)
     return scale if scale is not None and 0 <= scale <= _MOST_GUIDANCE else None
+
+
+def choose_guidance(cfg: float | None, distilled: float | None) -> float | None:
+    """The guidance scale; of models distilled with guidance (FLUX), whose cfg is 1, their own."""
+    return distilled if cfg is None or (cfg <= 1 and distilled is not None) else cfg
 
 
 def size_of_text(text: object) -> tuple[int | None, int | None]:

@@ -1,8 +1,4 @@
-"""Picture files: PNGs with their record, their store, and decoding of imported files within limits.
-
-Two faults of Pillow (12.3) are avoided here: it copies the bytes of an EXIF or TIFF directory once per entry, even if
-all entries share them, and joins the parts before the pixels one by one, in quadratic time.
-"""
+"""Picture files: PNGs with their record, their store, and decoding of imported files (in :mod:`.reader`)."""
 
 import hashlib
 import io
@@ -11,22 +7,19 @@ import math
 import os
 import re
 import struct
-import sys
 import threading
 import time
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields, replace
 from functools import cache
-from itertools import count
 from pathlib import Path
-from threading import BoundedSemaphore
-from typing import IO, Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
-from PIL import Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.settings import ASSETS
@@ -37,8 +30,6 @@ from bias_core.types import EXCHANGED, IMPORTED, GeneratedImage, ImageRow, Pictu
 RECORD_KEY = "bias_core"
 # Fast zlib: a few percent larger than the default, several times quicker.
 _COMPRESS_LEVEL = 1
-_DRAWN = frozenset((b"IHDR", b"PLTE", b"IEND", b"tRNS", b"eXIf", b"acTL"))  # parts of a PNG that decide its pixels
-_MOST_PARTS = 100_000  # of a PNG
 _LARGEST = 2**63 - 1  # number of a record
 _SHOWN = 300  # characters of an error
 _STALE_SECONDS = 24 * 3600  # age at which a temporary file is that of a killed process
@@ -163,43 +154,27 @@ def _digest(chunks: Iterable[tuple[bytes, bytes]]) -> str:
     return hashlib.blake2b(pixels, digest_size=10).hexdigest()
 
 
-def without_texts(data: bytes) -> bytes:
-    """Keep only the parts of a PNG that decide its pixels; others can be huge or broken. Other data is unchanged.
-
-    Raises StorageError: it has more parts than any program writes.
-    """
-    if not data.startswith(SIGNATURE):
-        return data
-    parts = ((data[start + 4 : start + 8], start, end) for start, end in _parts(data))
-    drawn = (data[start:end] for kind, start, end in parts if kind in _DRAWN or (kind == b"IDAT" and end > start + 12))
-    return b"".join([SIGNATURE, *drawn])
-
-
-def with_texts_first(data: bytes) -> bytes:
-    """Move the texts of a PNG that follow its pixels before these, where its header is read; "" if none follows them.
-
-    Raises StorageError: it has more parts than any program writes.
-    """
-    parts = [(data[start + 4 : start + 8], data[start:end]) for start, end in _parts(data)]
-    places = [place for place, (kind, _) in enumerate(parts) if kind == b"IDAT"]
-    texts = [part for kind, part in parts[max(places, default=len(parts)) :] if kind in _TEXT_PARTS]
-    if not texts:
-        return b""
-    before = [part for _, part in parts[: min(places)]]
-    return b"".join([SIGNATURE, *before, *texts, *(part for _, part in parts[min(places) : max(places) + 1])])
-
-
 _TEXT_PARTS = frozenset({b"tEXt", b"zTXt", b"iTXt", b"eXIf"})
+
+
+def read_late_texts(file: BinaryIO) -> Image.Image | None:
+    """Return a PNG without pixels that has the texts which follow the pixels of another; None if there are none."""
+    file.seek(len(SIGNATURE))
+    kept, is_late = [SIGNATURE], False
+    while len(head := file.read(8)) == 8:
+        length, kind = int.from_bytes(head[:4], "big"), head[4:]
+        is_late |= kind == b"IDAT"
+        if kind == b"IHDR" or (is_late and kind in _TEXT_PARTS):
+            kept.append(head + file.read(length + 4))
+        else:
+            file.seek(length + 4, os.SEEK_CUR)
+    return Image.open(io.BytesIO(b"".join([*kept, struct.pack(">I", 0), b"IDAT"]))) if len(kept) > 2 else None
 
 
 def _parts(data: bytes) -> Iterator[tuple[int, int]]:
     """Yield start and end of each chunk of a PNG, including its length and checksum."""
     start = len(SIGNATURE)
-    for n_parts in count():
-        if start >= len(data):
-            return
-        if n_parts == _MOST_PARTS:
-            raise StorageError(f"a PNG of more than {_MOST_PARTS:,} parts")
+    while start < len(data):
         end = start + 12 + int.from_bytes(data[start : start + 4], "big")
         yield start, end
         start = end
@@ -347,112 +322,66 @@ def png_bytes(image: Image.Image) -> bytes:
 
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "AVIF")
-_MOST_BEFORE_PIXELS = {b"\x89PNG": 4_000_000, b"\xff\xd8": 4_000_000, b"GIF8": 1_000_000}  # bytes, by how files begin
-_MOST_IN_DIRECTORY = 4_000_000  # bytes
-_MOST_READS = 50_000  # a part takes two or more
-
-
-class _Limited:
-    """A file with a limit on the bytes and number of readings."""
-
-    def __init__(self, file: IO[bytes], most: int) -> None:
-        self._file = file
-        self.most, self.n_reads = most, _MOST_READS  # further bytes and readings
-
-    def read(self, n: int = -1) -> bytes:
-        data = self._file.read(n)
-        self.most, self.n_reads = self.most - len(data), self.n_reads - 1
-        if self.most < 0 or self.n_reads < 0:
-            raise InvalidInput("its data before the pixels is too long")
-        return data
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
-def open_header(file: BinaryIO) -> Image.Image:
-    """Open a picture without reading its pixels; raises as Pillow, and InvalidInput if its header is too long."""
-    head = file.read(4)
-    file.seek(0)
-    length = next((n for begin, n in _MOST_BEFORE_PIXELS.items() if head.startswith(begin)), 0)
-    if not length:
-        return Image.open(file, formats=FORMATS)
-    limited = _Limited(file, length)
-    opened = Image.open(cast("BinaryIO", limited), formats=FORMATS)
-    limited.most = limited.n_reads = sys.maxsize
-    return opened
-
-
-_load = TiffImagePlugin.ImageFileDirectory_v2.load
-
-
-def _load_limited(directory: TiffImagePlugin.ImageFileDirectory_v2, file: IO[bytes]) -> None:
-    _load(directory, cast("IO[bytes]", _Limited(file, _MOST_IN_DIRECTORY)))
-
-
-TiffImagePlugin.ImageFileDirectory_v2.load = _load_limited  # type: ignore[method-assign, assignment]
-
-
-MOST_PIXELS = 50_000_000  # of a JPEG, which is decoded at a fraction of its size
-_MOST_OPAQUE, _MOST_TRANSPARENT = 17_000_000, 10_000_000  # of other files than JPEG: about 100 MB
-_SCAN = b"\xff\xda"  # start of each pass over the pixels of a JPEG; several passes need two bytes per number
-_MOST_KEPT, _MOST_PASSED = 100_000_000, 5_000_000_000  # bytes, and pixels of all passes: a few seconds
 LONGEST_SIDE = 1024
 """Maximum longer side of an imported picture in pixels; larger ones shrink, as no classifier sees more."""
-_LARGE = 4_000_000  # pixels
-_decoding_large = BoundedSemaphore()
+_UNPACKED_BMP = (0, 3)  # as they are, or by masks; others are unpacked in Python
 
 
-def decode_picture(data: bytes) -> Image.Image:
-    """Decode a picture to RGB, upright, with its longer side at most ``LONGEST_SIDE``.
-
-    Only one large picture is decoded at a time for all visitors, in about 100 MB of memory.
-
-    Transparent parts become white, animations give their first frame, and 16 bits are scaled to 8.
-
-    Raises InvalidInput: it has an unsupported format, is truncated, or has too many pixels.
-    """
+@contextmanager
+def open_picture(file: BinaryIO) -> Iterator[Image.Image]:
+    """Open a picture, as yet without its pixels. Raises InvalidInput for any of its faults, also while it is used."""
     try:
-        data = without_texts(data)
-        with open_header(file := io.BytesIO(data)) as opened:
-            n_more = data.count(_SCAN, file.tell())  # the data read so far ends with the header of the first
-            if (n_pixels := opened.width * opened.height) > (most := _most_pixels(opened, n_more)):
-                raise InvalidInput(
-                    f"{opened.width} x {opened.height} pixels are too many; such a file may have at most {most:,}"
-                )
-            with _decoding_large if n_pixels > _LARGE else nullcontext():
-                opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG need not be unpacked in full size
-                image = _with_eight_bits(opened)
-                image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-                return _on_white(ImageOps.exif_transpose(image))
+        with Image.open(file, formats=FORMATS) as opened:
+            if opened.info.get("compression", 0) not in _UNPACKED_BMP and opened.format == "BMP":
+                raise InvalidInput("is a packed BMP; save it as PNG")
+            yield opened
     except UnidentifiedImageError as error:
         raise InvalidInput(f"not a picture in one of the formats {', '.join(FORMATS)}") from error
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except Image.DecompressionBombError as error:
+        raise InvalidInput(f"has too many pixels: {error}") from error
+    except (OSError, SyntaxError, ValueError, EOFError, RuntimeError, struct.error, LookupError, TypeError) as error:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"cannot be read as a picture: {error}") from error
 
 
-def _most_pixels(opened: Image.Image, n_more: int) -> int:
-    """The pixel limit of a file: transparency needs a second copy, and a JPEG can be decoded smaller.
+def decode_picture(opened: Image.Image) -> Image.Image:
+    """Decode an opened picture to RGB, upright, with its longer side at most ``LONGEST_SIDE``.
 
-    ``n_more``: number of additional passes of a JPEG.
+    Transparent parts become white, animations give their first frame, and 16 bits are scaled to 8.
     """
-    if opened.format in ("JPEG", "MPO"):
-        if not n_more:
-            return MOST_PIXELS
-        return min(_MOST_KEPT // (2 * len(opened.getbands())), _MOST_PASSED // (1 + n_more))
-    has_transparency = opened.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in opened.info
-    return _MOST_TRANSPARENT if has_transparency else _MOST_OPAQUE
+    opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG need not be unpacked in full size
+    image = _with_eight_bits(opened)
+    image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+    return _on_white(ImageOps.exif_transpose(image))
+
+
+def is_animation(opened: Image.Image, data: bytes) -> bool:
+    """Return true for a picture of several frames; Pillow would unpack a GIF's to know it."""
+    return _has_two_frames(data) if opened.format == "GIF" else bool(getattr(opened, "is_animated", False))
+
+
+def _has_two_frames(gif: bytes) -> bool:
+    """Walk over the blocks of a GIF."""
+    at, n_frames = 13 + _table_bytes(gif[10:11]), 0
+    while n_frames < 2 and gif[at : at + 1] in (b"!", b","):
+        n_frames += gif[at] == ord(",")
+        at += 11 + _table_bytes(gif[at + 9 : at + 10]) if gif[at] == ord(",") else 2
+        while at < len(gif) and gif[at]:
+            at += gif[at] + 1
+        at += 1
+    return n_frames > 1
+
+
+def _table_bytes(flags: bytes) -> int:
+    """Bytes of a GIF's table of colours, by the flags before it."""
+    return 3 << ((flags[0] & 7) + 1) if flags and flags[0] & 128 else 0
 
 
 def _with_eight_bits(opened: Image.Image) -> Image.Image:
     """Convert the first frame to grey or RGB, with or without transparency."""
     if opened.mode.startswith("I;16") or (opened.mode == "I" and opened.format == "PNG"):
-        bands = np.array_split(np.asarray(opened), 64)  # undivided, its numbers would take eight times the memory
-        image = Image.fromarray(
-            np.concatenate([((band.astype(np.int32) + 128) // 257).astype(np.uint8) for band in bands])
-        )
+        image = Image.fromarray(((np.asarray(opened).astype(np.int32) + 128) // 257).astype(np.uint8))
         image.info = opened.info  # orientation
         return image
     if opened.mode[0] in "FI":

@@ -1,13 +1,10 @@
 """Read prompt, seed, sampler settings and model from the metadata that other programs write into pictures.
 
-AUTOMATIC1111 and Forge, SwarmUI, Easy Diffusion, Draw Things and Midjourney are read here, ComfyUI in ``comfy_graph``,
-and InvokeAI, Fooocus and NovelAI by ``sd_parsers``: from a PNG's texts and the EXIF of other formats. Its own
-``ParserManager`` is not used, because it passes the EXIF of one open picture to the next.
+These are texts of a PNG, comments, XMP, and the EXIF of any format. ``comfy_graph`` follows ComfyUI's graphs.
 """
 
 import hashlib
 import html
-import io
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,35 +14,27 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, get_args
 
 import numpy as np
-from PIL import ExifTags, Image, UnidentifiedImageError
-from sd_parsers.data import PromptInfo, Sampler
-from sd_parsers.exceptions import ParserError
-from sd_parsers.parsers import FooocusParser, InvokeAIParser, NovelAIParser, Parser
+from PIL import ExifTags, Image
 
-from bias_core.errors import InvalidInput, StorageError
+from bias_core.errors import InvalidInput
 from bias_core.models.catalogue import Service
 from bias_core.store.comfy_graph import MOST_GRAPH, facts_of_graph
 from bias_core.store.drawing_facts import (
     LARGEST_SEED,
-    LARGEST_SIDE,
     MOST_STEPS,
     MOST_TEXT,
     PictureMetadata,
     check_length,
     different,
     facts_of_table,
-    find_loras,
-    further_of,
     guidance,
+    number,
     one_line,
     several_prompts,
     short_name,
-    size_of_text,
     whole,
-    with_schedule,
-    without_networks,
 )
-from bias_core.store.images import XMP_KEY, open_header, read_source, source_of, with_texts_first
+from bias_core.store.images import XMP_KEY, open_picture, read_late_texts, read_source, source_of
 from bias_core.store.tables import parquet_rows
 from bias_core.types import IMPORTED, PictureRecord
 from bias_core.values import read_json
@@ -53,10 +42,8 @@ from bias_core.values import read_json
 OWN_RECORD = "bias_core"  # the text of a PNG that this program writes
 FIGURE_MARK = "bias_core_figure"  # the same for a figure of a report, which no model drew
 _MOST_TEXT = 2_000_000  # characters of one picture's metadata
-_MOST_OF_PNG, _LARGEST_HIDING = 40_000_000, 4_200_000  # bytes; pixels of a picture that is searched for hidden texts
-_HIDING = "\0hidden"  # key of what is said of a hidden text
-# Errors of parsers on malformed data.
-UNREADABLE = (ParserError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
+# Errors on malformed data.
+UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, RuntimeError)
 
 
 def metadata_of_line(line: Mapping[str, Any]) -> PictureMetadata:
@@ -127,19 +114,15 @@ def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
     """
     try:
         texts, size = _read_texts(file)
-    except UnidentifiedImageError:  # which is told when the picture itself is read
-        return PictureMetadata()
-    except (OSError, SyntaxError, ValueError, EOFError, StorageError, Image.DecompressionBombError) as error:
-        raise InvalidInput(f"its metadata cannot be read: {error}") from error
+    except InvalidInput as error:
+        raise InvalidInput(f"its metadata {error}".replace(" as a picture", "")) from error
     if sum(map(len, texts.values())) > _MOST_TEXT:
         raise InvalidInput(f"its metadata has more than {_MOST_TEXT:,} characters and was not read")
     if FIGURE_MARK in texts:
         return PictureMetadata(is_figure=True)
-    hidden = texts.pop(_HIDING, "")
     metadata = _of_own_text(texts[OWN_RECORD]) if OWN_RECORD in texts else _of_a_program(texts, name)
     software = short_name(texts.get("Software", "").partition(" - ")[0])
     metadata = replace(metadata, program=metadata.program or software * bool(metadata.prompt or metadata.unclear))
-    metadata = replace(metadata, unread=(*metadata.unread, hidden) if hidden else metadata.unread)
     metadata = replace(metadata, is_sheet=metadata.is_sheet or _is_tiled(metadata, size, texts))
     return replace(metadata, digital_source_type=read_source(texts.get(XMP_KEY, "")))
 
@@ -176,14 +159,24 @@ def _of_a_program(texts: Mapping[str, str], name: str) -> PictureMetadata:
             try:
                 for key in keys:
                     check_length(texts[key], f"its metadata ({key})", MOST_GRAPH if key == "prompt" else MOST_TEXT)
-                return read({key: texts[key] for key in keys} if read is not _of_easy_diffusion else texts, name)
+                facts = read(texts, name)
+                return _check_against_graph(facts, texts.get("prompt", ""), name) if keys == ("parameters",) else facts
             except UNREADABLE as error:
                 if isinstance(error, InvalidInput):
                     raise
                 refused = refused or keys[0]
-    if refused and _looks_written_by_a_program(texts[refused]):
+    if refused and (texts[refused].lstrip().startswith("{") or "Steps:" in texts[refused]):  # else a person's words
         raise InvalidInput(f"its metadata ({refused}) has an unknown format")
     return _of_usual_names(texts)
+
+
+def _check_against_graph(facts: PictureMetadata, graph: str, name: str) -> PictureMetadata:
+    """Facts without their prompt where ComfyUI's graph in the same picture has another."""
+    with suppress(*UNREADABLE):
+        prompts = different([facts.prompt, _of_comfy({"prompt": graph}, name).prompt])
+        if len({prompt.lower() for prompt in prompts}) > 1:
+            return replace(facts, prompt="", unclear=several_prompts(prompts))
+    return facts
 
 
 _TELLING = re.compile("prompt|seed|sampler|steps|guidance|cfg|workflow|generation", re.IGNORECASE)
@@ -206,41 +199,34 @@ def _of_usual_names(texts: Mapping[str, str]) -> PictureMetadata:
 
 def _read_texts(file: BinaryIO) -> tuple[dict[str, str], tuple[int, int]]:
     """Texts and size of a picture, of a PNG also those after its pixels."""
-    with open_header(file) as opened:
-        texts, size, is_png = _texts(opened), opened.size, opened.format == "PNG"
-        hidden = (
-            find_hidden_text(opened)
-            if is_png and opened.mode == "RGBA" and opened.width * opened.height <= _LARGEST_HIDING
-            else ""
-        )
-    if is_png and not texts.keys() - {XMP_KEY}:
-        file.seek(0)
-        if data := with_texts_first(file.read(_MOST_OF_PNG)):
-            with open_header(io.BytesIO(data)) as opened:
-                texts |= _texts(opened)
-    return texts | ({_HIDING: hidden} if hidden else {}), size
+    with open_picture(file) as opened:
+        texts, size = _texts(opened), opened.size
+        if opened.format == "PNG" and not texts.keys() - {XMP_KEY}:
+            texts |= _texts(read_late_texts(file) or opened)
+    return texts, size
 
 
 def _texts(opened: Image.Image) -> dict[str, str]:
     """Texts of a picture by key; comments as A1111's ``parameters``, and ComfyUI's two texts under its keys."""
-    texts = {str(key): _mend_encoding(value) for key, value in opened.info.items() if isinstance(value, str)}
+    texts = {_OTHER_KEYS.get(str(key), str(key)): _mend_encoding(value) for key, value in opened.info.items()
+             if isinstance(value, str)}  # fmt: skip
     if isinstance(xmp := opened.info.get("xmp"), bytes):  # of JPEG and WebP
         texts[XMP_KEY] = xmp.decode("utf-8", "replace")
     if isinstance(comment := opened.info.get("comment"), bytes) and "comment" not in texts:  # of JPEG and GIF
-        texts.setdefault(
-            "parameters", _mend_encoding(comment.decode("latin-1")).removeprefix("parameters").strip("\0 ")
-        )
+        texts.setdefault("parameters", _decode(comment.removeprefix(b"parameters\0")))
     if described := _XMP_COMMENT.search(texts.get(XMP_KEY, "")[:MOST_TEXT]):
         texts.setdefault("parameters", html.unescape(described[1]).strip())
-    if "exif" not in opened.info:
+    if "exif" not in opened.info and opened.format != "TIFF":
         return texts
     exif = opened.getexif()
     if isinstance(software := exif.get(ExifTags.Base.Software), str):
         texts.setdefault("Software", _mend_encoding(software).strip("\0 "))
     with suppress(KeyError, ValueError, TypeError, OSError, SyntaxError):  # a damaged part; the rest may be intact
         comment = exif.get(ExifTags.Base.UserComment) or exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.UserComment)
-        if text := _comment(comment):
-            texts.setdefault("parameters", text)
+        comment = comment or exif.get(ExifTags.Base.XPComment)
+        text = _decode(comment) if isinstance(comment, bytes) else comment
+        if isinstance(text, str) and text.strip("\0 "):
+            texts.setdefault("parameters", text.strip("\0 "))
     for tag, value in exif.items():
         key, sign, text = value.partition(":") if isinstance(value, str) else ("", "", "")
         if sign and key.lower() in ("prompt", "workflow"):
@@ -251,31 +237,33 @@ def _texts(opened: Image.Image) -> dict[str, str]:
 
 
 _XMP_COMMENT = re.compile(r"<exif:UserComment>(?:\s*<rdf:Alt>)?\s*(?:<rdf:li[^<>]{0,80}>)?([^<]{2,})<")
+_OTHER_KEYS = dict.fromkeys(("Parameters", "UserComment", "exif:UserComment"), "parameters")
 
 
 def _mend_encoding(text: str) -> str:
-    r"""Read UTF-8 that was taken for Latin-1; other texts are unchanged.
+    r"""Read UTF-8 or Windows-1252 that was taken for Latin-1; other texts are unchanged.
 
-    >>> _mend_encoding("Ã\x84rztin"), _mend_encoding("Ärztin")
-    ('Ärztin', 'Ärztin')
+    >>> _mend_encoding("Ã\x84rztin"), _mend_encoding("Ärztin"), _mend_encoding("a chef\x92s hat")
+    ('Ärztin', 'Ärztin', 'a chef’s hat')
     """
     with suppress(UnicodeError):
-        return text.encode("latin-1").decode()
+        return _decode(text.encode("latin-1"))
     return text
 
 
-def _comment(value: object) -> str:
-    """The text of an EXIF comment, after eight bytes with its encoding, which some programs leave out."""
-    if isinstance(value, str):
-        return value.strip("\0 ")
-    if not isinstance(value, bytes):
-        return ""
-    code, text = value[:8], value[8:]
-    if code != b"UNICODE\0":
-        return value.removeprefix(b"ASCII\0\0\0").decode("utf-8", "replace").strip("\0 ")
-    # The byte order is not given; English text shows it by its zeros.
-    order = "utf-16-be" if text[0::2].count(0) >= text[1::2].count(0) else "utf-16-le"
-    return text.decode(order, "replace").strip("\0 ")
+_CODE = re.compile(rb"UNICODE\0|ASCII\0{3}|JIS\0{5}|\0{8}")  # the encoding of an EXIF comment; some leave it out
+
+
+def _decode(data: bytes) -> str:
+    """The text in bytes, whose encoding and byte order are often given wrongly or not at all."""
+    data = data[code.end() :] if (code := _CODE.match(data)) else data
+    if b"\0" in data.strip(b"\0"):  # UTF-16; English text shows its byte order by its zeros
+        order = "utf-16-be" if data[0::2].count(0) >= data[1::2].count(0) else "utf-16-le"
+        return data.decode(order, "replace").strip("\0\ufeff")
+    for encoding in ("utf-8-sig", "cp1252"):
+        with suppress(UnicodeError):
+            return data.decode(encoding).strip("\0")
+    return data.decode("latin-1").strip("\0")
 
 
 def _of_own_text(text: str) -> PictureMetadata:
@@ -286,87 +274,110 @@ def _of_own_text(text: str) -> PictureMetadata:
         raise InvalidInput("its record cannot be read") from error
 
 
-def _looks_written_by_a_program(text: str) -> bool:
-    """Return true unless a camera or person wrote the comment."""
-    return text.lstrip().startswith("{") or "Steps:" in text
-
-
 def _of_a1111(text: str) -> PictureMetadata:
     """Read A1111's format, also of Forge, SD.Next and many sites: prompt, negative prompt, a line of settings."""
-    lines = check_length(text).split("\n")
-    tables = ((place, _settings(line)) for place, line in reversed([*enumerate(lines)]) if "Steps:" in line)
-    place, table = next(
-        ((place, names) for place, names in tables if len(_A1111 & set(names)) >= _FEWEST_SETTINGS), (0, {})
-    )
-    prompt, *negative = re.split(r"(?:^|\n)[ \t]{0,9}Negative prompt:", "\n".join(lines[:place]))
-    if len(negative) > 1 or "Sampler" not in table:
+    lines = re.sub("\r\n?", "\n", check_length(text)).split("\n")
+    places = (place for place in reversed(range(len(lines))) if "Steps:" in lines[place])
+    tables = ((place, _settings("\n".join(lines[place : place + 3]))) for place in places)
+    place = next((place for place, names in tables if len(_A1111 & set(names)) >= _FEWEST_SETTINGS), len(lines))
+    before, *after = "\n".join(lines[place:]).partition("Steps:")
+    if before.strip() and not before.rstrip().endswith(","):  # all in one line
+        lines[place:] = [*re.split("(?=Negative prompt:)", before), "".join(after)]
+        place = len(lines) - 1
+    table = _settings("\n".join(lines[place:]))
+    prompt, *negative = re.split(r"(?:^|\n)[ \t]{0,9}[Nn]egative prompt:", "\n".join(lines[:place]))
+    is_bare = negative and "Steps:" not in text and not prompt.lower().startswith("prompt:")
+    if len(negative) > 1 or not (table or is_bare):
         raise ValueError
-    facts = facts_of_table({**table, "prompt": prompt, "negative prompt": "".join(negative)})
-    distilled, model = guidance(table.get("Distilled CFG Scale")), short_name(table.get("Model"))
-    width, height = size_of_text(table.get("Size"))
+    written = {"prompt": prompt, "negative prompt": "".join(negative)}
+    if table.get("Version", "").startswith("Fooocus") and "Raw prompt" in table:
+        written = {"prompt": table["Raw prompt"], "revised prompt": prompt,
+                   "negative prompt": table.get("Raw negative prompt", "")}  # fmt: skip
+    resources = {} if "<lora:" in prompt or "Lora hashes" in table else _read_resources(table.get("Civitai resources"))
+    hashes = table.get("Hashes", "")
+    loras = [name[5:] for name in hashes if isinstance(hashes, dict) and name.lower().startswith("lora:")]
+    facts = facts_of_table({"loras": loras, **resources, **table, **written})
     if "Denoising strength" in table and not any(name.startswith("Hires") for name in table):
         facts = replace(facts, further=("a start picture (img2img)", *facts.further))
-    return replace(
-        facts,
-        program=_program(table),
-        guidance_scale=distilled
-        if (facts.guidance_scale or 0) <= 1 and distilled is not None
-        else facts.guidance_scale,
-        model=model or facts.model,
-        width=width,
-        height=height,
-        is_sheet=bool(re.search("plot|grid|matrix", table.get("Script", "")[:200], re.IGNORECASE)),
-    )
+    is_sheet = bool(re.search("plot|grid|matrix", str(table.get("Script", ""))[:200], re.IGNORECASE))
+    unclear = several_prompts(different([facts.prompt]))
+    return replace(facts, program=_program(table), is_sheet=is_sheet, unclear=unclear)
 
 
 _A1111 = frozenset({"Sampler", "CFG scale", "Seed", "Steps", "ENSD", "Schedule type"})
 _FEWEST_SETTINGS = 3  # of a line of A1111's
 
 
-def _settings(line: str) -> dict[str, str]:
-    r"""Names and values of A1111's line; a value with a comma is quoted.
+def _settings(text: str) -> dict[str, Any]:
+    r"""Names and values of A1111's settings; a value with a comma is quoted, or is JSON.
 
     >>> _settings('Steps: 20, ADetailer prompt: "a \\"male\\" face, detailed", Seed: 1')
     {'Steps': '20', 'ADetailer prompt': 'a "male" face, detailed', 'Seed': '1'}
     """
-    table: dict[str, str] = {}
+    table: dict[str, Any] = {}
     start = 0
-    while start < len(line):
-        comma = line.find(",", start)
-        end = len(line) if comma < 0 else comma
-        if (colon := line.find(":", start, end)) >= 0:
-            name, value = line[start:colon].strip(), line[colon + 1 : end].strip()
-            if text := _QUOTED.match(line, colon + 1):
-                end = text.end()
-                with suppress(ValueError):
-                    value = str(json.loads(text[0], strict=False))
-            table.setdefault(name, value)
-        start = end + 1
+    while start < len(text):
+        name = _UNTIL_SIGN.match(text, start)[0]  # type: ignore[index]
+        start += len(name) + 1
+        if text[start - 1 : start] != ":":
+            continue
+        start += text[start : start + 1] == " "
+        end = (_QUOTED.match(text, start) or _UNTIL_COMMA.match(text, start)).end()  # type: ignore[union-attr]
+        value: Any = text[start:end].strip()
+        with suppress(ValueError, RecursionError):
+            if value.startswith(('"', "[{", "{")):
+                value, end = _JSON.raw_decode(text, start)
+        table.setdefault(name.strip(), value)
+        start = end
     return table
 
 
-_QUOTED = re.compile(r'[ ]?"(?:[^"\\]|\\.)*"')
+_UNTIL_SIGN, _UNTIL_COMMA, _QUOTED = (re.compile(sign) for sign in ("[^:,\n]*", "[^,\n]*", r'"(?:[^"\\]|\\.)*"'))
+_JSON = json.JSONDecoder(strict=False)
 
 
-def _program(table: Mapping[str, str]) -> str:
+def _read_resources(resources: object) -> dict[str, Any]:
+    """The model and LoRAs in a list of what was loaded, of Civitai or TensorArt."""
+    table: dict[str, Any] = {}
+    for resource in resources if isinstance(resources, list) and isinstance(resources[0], dict) else ():
+        kind = str(resource.get("type") or resource.get("air")).lower()
+        names = (resource.get(name) for name in ("modelFileName", "modelName", "modelVersionName", "versionName"))
+        name = " ".join(filter(None, names)) or f"Civitai {resource.get('modelVersionId')}"
+        if re.search("checkpoint|base_model", kind):
+            table["model"] = name
+        elif re.search("lora|locon|lycoris", kind):
+            table.setdefault("loras", []).append({"name": name.replace("/", "-"), "weight": resource.get("weight", 1)})
+    return table
+
+
+def _program(table: Mapping[str, Any]) -> str:
     """The program that wrote A1111's format, if it names itself; A1111's and Forge's versions are numbers."""
-    version = table.get("Version", "").strip()
+    version = str(table.get("Version", "")).strip()
     by_version = ((r"f\d", "Forge"), (r"v?\d", "AUTOMATIC1111"), (r"ComfyUI", "ComfyUI"), (r"[A-Za-z]", version))
     named = next((name for pattern, name in by_version if re.match(pattern, version)), "")
     return short_name(table.get("App")) or short_name(named)
 
 
-def _of_json(text: str) -> PictureMetadata:
-    """Settings as JSON: SwarmUI, Draw Things, Easy Diffusion, or others with the usual names."""
+def _of_json(text: str, name: str = "") -> PictureMetadata:
+    """Settings as JSON: SwarmUI, Draw Things, Easy Diffusion, NovelAI, a graph, or others with the usual names."""
     table = read_json(text)
+    if "Comment" in table and "Source" in table:
+        return _of_novel(table, name)
+    if any(isinstance(node, dict) and "class_type" in node for node in table.values()):
+        return _of_comfy({"prompt": text}, name)
     if isinstance(swarm := table.get("sui_image_params"), dict):
         return _of_swarm(swarm)
     if isinstance(table.get("c"), str) and "uc" in table:  # Draw Things
-        facts = facts_of_table({**table, "prompt": table["c"]}, "Draw Things")
-        width, height = size_of_text(table.get("size"))
-        return replace(facts, width=width, height=height)
+        more = {"refiner": (table.get("v2") or {}).get("refinerModel"), "prompt": table["c"]}
+        facts = facts_of_table({**table, **more}, "Draw Things")
+        strength = number(table.get("strength")) or 1
+        start = [f"a start picture (strength {strength})"] * (0 < strength < 1)
+        return replace(facts, further=(*start, *facts.further))
     program = "Easy Diffusion" if "use_stable_diffusion_model" in table else short_name(table.get("software"))
-    facts = facts_of_table(table, program)
+    if str(table.get("version")).startswith("Fooocus"):
+        program, full = "Fooocus", table.get("full_prompt", "")
+        table["revised prompt"] = ", ".join(map(str, full)) if isinstance(full, list) else full
+    facts = facts_of_table({**table, **_read_resources(table.get("models"))}, program)
     if not facts.prompt:
         raise ValueError
     return facts
@@ -408,18 +419,26 @@ def facts_of_midjourney(text: str) -> PictureMetadata:
         seed=whole(parameters.get("seed"), LARGEST_SEED),
         model=short_name(f"Midjourney{niji} {version}"),
         further=tuple(f"a start or reference picture ({name})" for name in names),
+        loras=tuple(f"profile {parameters[name]}".strip() for name in ("p", "profile") if name in parameters),
     )
 
 
 def _of_description(texts: Mapping[str, str], _name: str) -> PictureMetadata:
-    if "Job ID:" not in texts["Description"]:
-        raise ValueError
-    return facts_of_midjourney(texts["Description"])
+    text = texts["Description"]
+    if "Job ID:" in text:
+        return facts_of_midjourney(text)
+    if text.startswith("Include in Image:"):  # Mochi Diffusion
+        table = dict(re.findall(rf"({_MOCHI}): (.*?)(?:; (?={_MOCHI}:)|$)", one_line(check_length(text))))
+        return facts_of_table(table, short_name(table.get("Generator")))
+    return _of_a1111(text)
 
 
-def _of_parameters(texts: Mapping[str, str], _name: str) -> PictureMetadata:
+_MOCHI = r"(?:(?:In|Ex)clude \w+ Image|Model|Steps|Guidance Scale|Seed|Size|Scheduler|ML Compute Unit|Generator)"
+
+
+def _of_parameters(texts: Mapping[str, str], name: str) -> PictureMetadata:
     text = texts["parameters"]
-    return _of_json(text) if text.lstrip().startswith("{") else _of_a1111(text)
+    return _of_json(text, name) if text.lstrip().startswith("{") else _of_a1111(text)
 
 
 def _of_comfy(texts: Mapping[str, str], name: str) -> PictureMetadata:
@@ -428,94 +447,47 @@ def _of_comfy(texts: Mapping[str, str], name: str) -> PictureMetadata:
 
 
 def _of_easy_diffusion(texts: Mapping[str, str], _name: str) -> PictureMetadata:
-    return facts_of_table(
-        {name: check_length(text) for name, text in texts.items() if name != XMP_KEY}, "Easy Diffusion"
-    )
+    return facts_of_table({key: check_length(text) for key, text in texts.items() if key != XMP_KEY}, "Easy Diffusion")
 
 
-def _parsed(parser: type[Parser], prepared: Callable[[Mapping[str, str]], dict[str, Any]]) -> "_Read":
-    def read(texts: Mapping[str, str], _name: str) -> PictureMetadata:
-        return _metadata(parser().parse(prepared(texts)))
-
-    return read
-
-
-def _metadata(info: PromptInfo) -> PictureMetadata:
-    """A parser's result as our facts."""
-    (sampler,), more, raw = info.samplers, info.metadata, info.raw_parameters
-    written = [prompt.value for prompt in sampler.prompts if isinstance(prompt.value, str)]
-    prompts = different(map(without_networks, written))
-    negative = different(one_line(prompt.value) for prompt in sampler.negative_prompts)
-    width, height = _size(more)
-    cfg = guidance(sampler.parameters.get("cfg_scale"))
-    distilled = guidance(more.get("guidance"))
-    tables = [read_json(text) for text in raw.values() if isinstance(text, str) and text.lstrip().startswith("{")]
-    return PictureMetadata(
-        program=info.generator.value,
-        prompt=prompts[0] if len(prompts) == 1 else "",
-        unclear=several_prompts(prompts),
-        negative_prompt=negative[0] if len(negative) == 1 and cfg != 1 else "",
-        seed=whole(sampler.parameters.get("seed"), LARGEST_SEED),
-        num_inference_steps=whole(sampler.parameters.get("steps", more.get("steps")), MOST_STEPS),
-        guidance_scale=distilled if cfg is None or (cfg <= 1 and distilled is not None) else cfg,
-        sampler=with_schedule(short_name(sampler.name), short_name(sampler.parameters.get("scheduler"))),
-        model=_model(sampler),
-        loras=tuple(different([*find_loras({}, written), *(name for table in tables for name in find_loras(table))])),
-        width=width,
-        height=height,
-        revised_prompt=_revised(more, prompts),
-        further=tuple(
-            different(text for table in tables for text in further_of(table, but=[*prompts, *negative, *written]))
-        ),
-    )
+def _of_invoke(texts: Mapping[str, str], _name: str) -> PictureMetadata:
+    """Read InvokeAI's metadata; before version 3, negative prompts are in brackets."""
+    if "invokeai_metadata" in texts:
+        return facts_of_table(read_json(texts["invokeai_metadata"]), "InvokeAI")
+    if "Dream" in texts:
+        quoted, arguments = re.match(r'"(.*)"(?= -|$)(.*)', one_line(texts["Dream"])).groups()  # type: ignore[union-attr]
+        quoted = quoted.replace('\\"', '"')
+        table = {_DREAM.get(name, name): value for name, value in re.findall(r" -(\w+) (\S+)", arguments)}
+    else:
+        metadata = read_json(texts["sd-metadata"])
+        table = {"model": metadata.get("model_weights"), **metadata["image"]}
+        quoted = table["prompt"]
+    prompts = [quoted] if isinstance(quoted, str) else [part["prompt"] for part in quoted]
+    positive = different(one_line(re.sub(r"\[[^\[\]]*\]", " ", text)) for text in prompts)
+    negative = " ".join(part for text in prompts for part in re.findall(r"\[([^\[\]]*)\]", text))
+    written = {"prompt": positive[0] if len(positive) == 1 else "", "negative prompt": negative}
+    return replace(facts_of_table({**table, **written}, "InvokeAI"), unclear=several_prompts(positive))
 
 
-def _model(sampler: Sampler) -> str:
-    return "" if sampler.model is None else short_name(sampler.model.name) or short_name(sampler.model.hash)
+_DREAM = {"A": "sampler", "C": "cfg", "H": "height", "W": "width", "s": "steps", "S": "seed", "I": "init_image"}
 
 
-def _size(more: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Read a size from one text, or from width and height."""
-    if text := more.get("Size") or more.get("resolution"):
-        return size_of_text(text)
-    width, height = (whole(more.get(name), LARGEST_SIDE) for name in ("width", "height"))
-    return (width, height) if width and height else (None, None)
-
-
-def _revised(more: Mapping[str, Any], prompts: list[str]) -> str:
-    """Fooocus's prompt after styles and expansion, if different."""
-    full = more.get("full_prompt")
-    text = one_line(", ".join(map(str, full)) if isinstance(full, list) else full)
-    return "" if [text] == prompts else text[:10_000]
-
-
-def _of_invoke(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Read InvokeAI's metadata, in which newer versions have other keys for scheduler and model."""
-    if "invokeai_metadata" not in texts:
-        return {name: " ".join(text.split()) if name == "Dream" else text for name, text in texts.items()}
-    metadata = read_json(texts["invokeai_metadata"])
-    metadata.setdefault("scheduler", "")
-    if isinstance(model := metadata.get("model"), dict):
-        model.setdefault("model_name", model.get("name") or model.get("key"))
-    return {"invokeai_metadata": json.dumps(metadata)}
-
-
-def _of_novel(texts: Mapping[str, str]) -> dict[str, Any]:
+def _of_novel(texts: Mapping[str, str], _name: str) -> PictureMetadata:
     """Read NovelAI's metadata, in which the description is the prompt."""
-    return {**texts, "Source": short_name(texts["Source"])}
+    table, source = read_json(texts["Comment"]), short_name(texts["Source"])
+    model = re.sub("(.) [A-Z0-9]+$", r"\1", source)  # without its digest
+    return facts_of_table({**table, "prompt": texts["Description"], "model": model}, "NovelAI")
 
 
 _Read = Callable[[Mapping[str, str], str], PictureMetadata]
 _PROGRAMS: tuple[tuple[tuple[str, ...], _Read], ...] = (
-    (("parameters",), _parsed(FooocusParser, dict)),
+    (("generation_data",), lambda texts, name: _of_json(texts["generation_data"], name)),  # of TensorArt
     (("parameters",), _of_parameters),
     (("prompt", "use_stable_diffusion_model"), _of_easy_diffusion),
     (("prompt", "num_inference_steps"), _of_easy_diffusion),
     (("prompt",), _of_comfy),
-    (("invokeai_metadata",), _parsed(InvokeAIParser, _of_invoke)),
-    (("sd-metadata",), _parsed(InvokeAIParser, _of_invoke)),
-    (("Dream",), _parsed(InvokeAIParser, _of_invoke)),
-    (("Comment", "Description", "Source"), _parsed(NovelAIParser, _of_novel)),
+    *(((key,), _of_invoke) for key in ("invokeai_metadata", "sd-metadata", "Dream")),
+    (("Comment", "Description", "Source"), _of_novel),
     (("Description",), _of_description),
 )
 """Programs' texts and their parsers; the first match counts."""

@@ -13,7 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.store.tables import Row, read_table_file
+from bias_core.store.tables import Row, read_table
 from bias_core.study.picture_names import is_picture
 from bias_core.study.types import StudyTable, table
 from bias_core.values import read_json
@@ -173,7 +173,7 @@ def read_answer_file(path: Path) -> AnswerLook:
 
 def _read_table(name: str, data: bytes) -> AnswerLook:
     def rows(needs: Sequence[Sequence[str]] = (), further: Collection[str] = ()) -> Iterator[Row]:
-        return read_table_file(name, lambda: io.BytesIO(data), needs=needs, further=further)
+        return read_table(name, data, needs=needs, further=further)
 
     _, first = next(rows(), ("", {}))
     look = _look_at_rows(name, list(rows())) if _is_wide(first) else None

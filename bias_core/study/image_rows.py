@@ -22,7 +22,8 @@ from bias_core.number_text import typeset
 from bias_core.prompts import SLOT, WORD_SLOT, fill_template, replace_word
 from bias_core.protocols import ChangesSampler, ChecksSettings, Hosted, ReadsPrompts, RewritesPrompts, TextToImage
 from bias_core.store.drawing_facts import PictureMetadata
-from bias_core.store.imports import ONE_FOR_ALL, ImportedImages, key
+from bias_core.store.imports import ImportedImages
+from bias_core.store.picture_look import ONE_FOR_ALL, key
 from bias_core.study.classifiers import cut_texts
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import FAIR, OFF, OWN, Design, Shot, StudySettings, listed
@@ -251,7 +252,6 @@ class ImportedRows:
     revision: str = ""  # each picture has its own
     check: Callable[[], None] = lambda: None
     template: str = ""
-    is_assumed: bool = False  # no picture has a prompt, so all are taken as the study's
 
     @classmethod
     def build(
@@ -266,11 +266,9 @@ class ImportedRows:
             prompts_from=settings.prompts_from,
             copies=settings.copies,
             drawn_with=settings.drawn_with,
+            assumed_prompt=treated(prompt, template) if prompt else "",
         )
-        is_assumed = bool(prompt) and not source.has_prompts
-        if is_assumed:
-            source.take_as(treated(prompt, template))
-        return cls(source=source, check=check, template=template, is_assumed=is_assumed)
+        return cls(source=source, check=check, template=template)
 
     def prompt_of(self, shot: Shot) -> str:
         """Return the prompt that the pictures of a shot have."""
@@ -282,11 +280,11 @@ class ImportedRows:
 
     def n_found(self, shots: Sequence[Shot]) -> int:
         """Return the number of pictures that these shots would use, without opening any."""
-        return sum(min(shot.n, self.source.n_of(self.prompt_of(shot))) for shot in shots)
+        return sum(min(shot.n, self.source.count_files(self.prompt_of(shot))) for shot in shots)
 
     def unit_of(self, shots: Sequence[Shot]) -> "UnitOf":
         """Return the naming by seed if every picture of a shot has its own, else by id."""
-        seeds = [[self.source.drawing(row.id).seed for row in self.of(shot)] for shot in shots]
+        seeds = [[self.source.get_picture(row.id).drawing.seed for row in self.of(shot)] for shot in shots]
         if any(None in some or len(set(some)) < len(some) for some in seeds):
             return by_id
         # Arms with different seeds share no unit: a comparison of common seeds would leave pictures out.
@@ -295,7 +293,7 @@ class ImportedRows:
 
     def world(self, shots: Sequence[Shot], services: StudyServices) -> str:
         """Return the world of the models that the pictures record, if all agree and are known here; else ""."""
-        records = {self.source.record(row.id) for shot in shots for row in self.of(shot)}
+        records = {self.source.get_picture(row.id).record for shot in shots for row in self.of(shot)}
         worlds = {services.pictures_world(*record) if all(record) else "" for record in records}
         return worlds.pop() if len(worlds) == 1 else ""
 
@@ -338,21 +336,21 @@ class ImportedRows:
             *self._prompts_in_words(rows),
             *self._ways_in_words(rows),
             *notes,
-            *drawn_elsewhere([self.source.drawing(row.id) for row in rows]),
+            *drawn_elsewhere([self.source.get_picture(row.id).drawing for row in rows]),
         ]
 
     def _prompts_in_words(self, rows: Sequence[ImageRow]) -> list[str]:
         """Say where the prompts of these pictures come from."""
-        if self.is_assumed:
+        if self.source.is_assumed:
             return [f"No picture has a prompt: all {len(rows):,} are taken as “{rows[0].prompt}”."] if rows else []
-        sources = Counter(self.source.get_prompt_source(row.id) for row in rows)
+        sources = Counter(self.source.get_picture(row.id).prompt_source for row in rows)
         named = count_in_words({source: n for source, n in sources.most_common() if source})
         without = f"{sources['']:,} pictures have no prompt." if sources[""] else ""
         return list(filter(None, (f"Prompts come from {named}." if named else "", without)))
 
     def _ways_in_words(self, rows: Sequence[ImageRow]) -> list[str]:
         """Say that pictures drawn in several ways are pooled, and how to compare them."""
-        ways = Counter(self.source.get_way(row.id) for row in rows)
+        ways = Counter(self.source.get_picture(row.id).way for row in rows)
         named = [way for way in ways if way]
         if len(ways) < 2 or not named:
             return []

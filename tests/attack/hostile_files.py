@@ -1,12 +1,15 @@
-"""Small files that stand for gigabytes, and a program that reads them and says how its memory grew."""
+"""Small files that stand for gigabytes or minutes, and a program that reads them as a server does and says its cost."""
 
 import io
 import json
 import os
+import random
 import struct
 import sys
+import time
 import zipfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,10 +17,12 @@ from PIL import Image
 from pyarrow import parquet
 
 from bias_core.errors import BiasCoreError
+from bias_core.store import reader
 from bias_core.store.imports import ImportedImages
 from bias_core.store.tables import read_pack
 from bias_core.study.answers import read_answers
 
+SECONDS = 1  # of a file, in place of a server's 4: there are many
 MANY, ALLOWED = 1_100_000, 60_000  # lines: too many, and nearly so
 LONG, LONGER = 12_000_000, 39_000_000  # bytes; the latter just below what one file may have
 HEAD = b"file_name,prompt\n"
@@ -70,6 +75,50 @@ def passes(n, side=7000):
     return data[:-2] + data[data.rindex(b"\xff\xda") : -2] * n + data[-2:]
 
 
+def bmp(compression, width, height, body, bits=8):
+    """A BMP whose pixels are packed; RLE's escapes skip and repeat."""
+    table = bytes(4 * 256) if bits == 8 else b""
+    offset = 54 + len(table)
+    head = struct.pack("<LLLHHLLLLLL", 40, width, height, 1, bits, compression, len(body), 0, 0, 0, 0)
+    return b"BM" + struct.pack("<LHHL", offset + len(body), 0, 0, offset) + head + table + body
+
+
+def tiled(width, height, tile):
+    """A TIFF whose only tile is much larger than its picture."""
+    tags = ((256, width), (257, height), (258, 8), (259, 8), (262, 1), (277, 1), (322, tile), (323, tile))
+    body = zlib.compress(bytes(tile * 64))
+    where = 8 + 2 + 12 * (len(tags) + 2) + 4
+    entries = [*((tag, 4, 1, value) for tag, value in tags), (324, 4, 1, where), (325, 4, 1, len(body))]
+    listed = b"".join(struct.pack("<HHLL", *entry) for entry in entries)
+    return b"II*\0" + struct.pack("<LH", 8, len(entries)) + listed + bytes(4) + body
+
+
+GIF = picture("GIF", (8, 8))
+
+
+def gif(*parts):
+    """A GIF with these bytes after its first frame."""
+    return GIF[:-1] + b"".join(parts) + b";"
+
+
+def noise(n):
+    return random.Random(0).randbytes(n)
+
+
+def repacked(compression, content):
+    """A zip with an entry that is packed in a rare way."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as archive:
+        archive.writestr("a photo of a nurse.png", content)
+    return buffer.getvalue()
+
+
+def plain(kind, mode="RGB", size=(4096, 4096)):
+    buffer = io.BytesIO()
+    Image.new(mode, size, 99 if mode == "L" else (9, 99, 199, 50)[: len(mode.replace("LAB", "RGB"))]).save(buffer, kind)
+    return buffer.getvalue()
+
+
 PARQUETS = {
     "one text many times": lambda: table(repeated("a" * 60_000, 200_000)),
     "a text of 20 MB": lambda: table(repeated("a" * 20_000_000, 9)),
@@ -120,6 +169,18 @@ PICTURES = {
     "many parts of a JPEG": lambda: segments(b"\xe1", b"Exif\0\0" + b"a" * 65_000, 900),
     "many passes of a JPEG": lambda: passes(300),
     "tiny parts of a JPEG": lambda: segments(b"\xe5", b"", LONGER // 4),
+    "a BMP that skips": lambda: bmp(1, 30_000, 30_000, b"\0\2\xff\xff\0\1"),
+    "a BMP of a thousand skips": lambda: bmp(1, 20_000, 20_000, b"\0\2\xff\xff" * 1000 + b"\0\1"),
+    "a BMP in runs": lambda: bmp(1, 8192, 8192, b"\1\1" * 18_000 + b"\0\1"),
+    "a TIFF of one huge tile": lambda: tiled(16, 16, 30_000),
+    "a GIF with a late comment": lambda: gif(b"!\xfe" + b"\1a" * 15_000 + b"\0"),
+    "a GIF with many late comments": lambda: gif(b"!\xfe\1a\0" * 30_000),
+    "a GIF with noise behind": lambda: gif(noise(150_000)),
+    "a GIF with many extensions": lambda: gif(b"!\xf9\4\0\0\0\0\0" * 5000),
+    "a GIF with a huge screen": lambda: GIF[:6] + b"\xff\xff\xff\xff" + GIF[10:],
+    **{f"16.8 million pixels, {kind} {mode}": lambda kind=kind, mode=mode: plain(kind, mode) for kind, mode in (
+        ("WEBP", "RGB"), ("WEBP", "RGBA"), ("AVIF", "RGB"), ("TIFF", "CMYK"), ("TIFF", "LAB"), ("PNG", "RGBA"),
+        ("BMP", "RGB"))},
     "frames": lambda: picture("GIF", save_all=True, append_images=[Image.new("RGB", (1, 1), (n % 256, n // 256, 0))
                                                                    for n in range(3000)]),
 }  # fmt: skip
@@ -162,6 +223,12 @@ def hostile_files(folder):
         yield f"pack, {n} rows", written(folder / "pack.csv", b"prompt,n\n" + b"a,\n" * n)
         yield f"pack, {n} bad rows", written(folder / "pack.csv", b"prompt,n\n" + b"a,b\n" * n)
         yield f"labels, {n} rows", written(folder / "labels.csv", b"image_id,answer\n" + b"a,b\n" * n)
+    for name, compression in (("bzip2", zipfile.ZIP_BZIP2), ("lzma", zipfile.ZIP_LZMA)):
+        yield f"zip, {name}", written(folder / "a.zip", repacked(compression, bytes(900_000_000)))
+    yield "zip, six at once", zipped(folder / "a.zip", {
+        "a photo of a nurse.png": picture(),
+        **{f"a photo of a cook {n}.jpg": passes(300) for n in range(3)},
+        **{f"a photo of a cook {n}.png": PICTURES["many parts"]() for n in range(3)}})  # fmt: skip
     yield "zip, entries", entries(folder / "a.zip", 300_000)
     yield "zip, long names", entries(folder / "a.zip", 200, "a photo of a nurse {}" + "-" * 60_000 + ".png")
 
@@ -173,41 +240,42 @@ def read(path):
             return f"{len(read_answers(str(path)) if path.stem == 'labels' else read_pack(str(path)))} rows were read"
         found = ImportedImages(path)
         found.examine()
-        said = [*found.left_out, *found.problems][:1]
-        return f"{sum(found.counts.values())} pictures were read; {said} {found.unread_metadata[:1]}"
+        said = [(sentence, list(lines)[:1]) for sentence, lines in found.remarks()]
+        return f"{sum(found.counts.values())} pictures were read; {said}"
     except BiasCoreError as error:
         return f"{type(error).__name__}: {error}"
 
 
 def main(folder):
-    """One line of JSON for each file: what is wrong with it, megabytes of growth until now, and what came of it."""
+    """One line of JSON for each file: what is wrong with it, its cost, and what came of it.
+
+    The cost: megabytes by which this process grew, most megabytes of a reader, processor seconds of both.
+    """
+    reader.use_limits(replace(reader.SHARED, file_seconds=SECONDS))
+    if not (child := os.fork()):  # what is needed to make files is no part of their cost
+        for place, (name, path) in enumerate(hostile_files(folder)):
+            path.rename(folder / f"{place:03}{path.suffix}" if path.stem != "labels" else folder / f"{place:03}.labels")
+            (folder / f"{place:03}.name").write_text(name)
+        os._exit(0)
+    os.waitpid(child, 0)
     read(zipped(folder / "a.zip", {"a photo of a nurse.png": picture(), "metadata.parquet": table({"prompt": ["a"]})}))
-    for name, path in hostile_files(folder):
-        # What was needed to make the file is no part of it: each is read by a process of its own that was begun here.
-        print(json.dumps([name, *read_apart(path)]), flush=True)
+    for named in sorted(folder.glob("*.name")):
+        path = next(path for path in folder.glob(f"{named.stem}.*") if path != named)
+        path = path.rename(folder / ("labels.csv" if path.suffix == ".labels" else path.name))
+        Path("/proc/self/clear_refs").write_text("5")  # the greatest size is counted from here
+        before, since = most_megabytes(), time.process_time() + sum(os.times()[2:4])
+        came = read(path)
+        readers = [each._process.pid for each in reader._readers._idle]
+        cost = (most_megabytes() - before, max(map(most_megabytes, readers), default=0))
+        reader._readers.end()  # so that its time is known, and the next one begins anew
+        seconds = time.process_time() + sum(os.times()[2:4]) - since
+        print(json.dumps([named.read_text(), *cost, round(seconds, 1), came[:400]]), flush=True)
 
 
-def read_apart(path):
-    """Megabytes of growth, and what came of a file, in a copy of this process."""
-    ends = os.pipe()
-    if child := os.fork():
-        os.close(ends[1])
-        with os.fdopen(ends[0]) as told:
-            found = json.loads(told.read() or '[9999, "ended"]')
-        os.waitpid(child, 0)
-        return found
-    Path("/proc/self/clear_refs").write_text("5")  # the greatest size is counted from here
-    before, came = _most(), read(path)
-    os.write(ends[1], json.dumps([_most() - before, came[:400]]).encode())
-    os._exit(0)
-
-
-def _most():
-    return next(
-        int(line.split()[1]) // 1024
-        for line in Path("/proc/self/status").read_text().splitlines()
-        if line.startswith("VmHWM")
-    )
+def most_megabytes(pid="self"):
+    """The greatest size of a process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM"))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from bias_core.papers.oasis.study_stop import _picked
 from bias_core.prompts import WORD_SLOT, fix_articles
 from bias_core.store.comfy_graph import facts_of_graph
 from bias_core.store.images import read_source
-from bias_core.store.imports import check_name, key
+from bias_core.store.picture_files import check_name
+from bias_core.store.picture_look import key
 from bias_core.store.picture_metadata import (
     facts_of_midjourney,
     facts_of_name,
@@ -30,7 +31,7 @@ from bias_core.store.picture_metadata import (
     is_sheet_name,
     read_metadata,
 )
-from bias_core.store.tables import read_table_file
+from bias_core.store.tables import read_table
 from bias_core.study.attribute_scores import question_about
 from bias_core.study.attributes import parse_candidates
 from bias_core.study.image_rows import foreign_words
@@ -58,7 +59,7 @@ def picture(text, keyword):
 
 
 def table(text):
-    return list(read_table_file("own.csv", lambda: io.BytesIO(text.encode("utf-8", "replace")), needs=[["prompt"]]))
+    return list(read_table("own.csv", text.encode("utf-8", "replace"), needs=[["prompt"]]))
 
 
 READERS = {

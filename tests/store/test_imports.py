@@ -5,7 +5,6 @@ import json
 import re
 import stat
 import struct
-import subprocess
 import sys
 import zipfile
 import zlib
@@ -21,7 +20,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
-from bias_core.store import comfy_graph, imports, picture_metadata
+from bias_core.store import comfy_graph, picture_metadata
 from bias_core.store.comfy_graph import facts_of_graph
 from bias_core.store.drawing_facts import PictureMetadata
 from bias_core.store.export import Export, ExportedImage, write_folder, write_zip
@@ -30,12 +29,13 @@ from bias_core.store.images import (
     ImageStore,
     decode_picture,
     encode_png,
+    open_picture,
     pixel_digest,
     read_record,
     source_of,
-    without_texts,
 )
-from bias_core.store.imports import NO_PROMPT, ImportedImages, key
+from bias_core.store.imports import ImportedImages
+from bias_core.store.picture_look import NO_PROMPT, key
 from bias_core.store.picture_metadata import read_metadata
 from bias_core.types import GeneratedImage, ImageRow
 from tests.every import every
@@ -98,7 +98,17 @@ LAYOUTS = {
 
 
 def said(found):
-    return [*(f"{name}: {reason}" for name, reason in found.left_out.items()), *found.problems]
+    left_out = [f"{name}: {reason}" for name, reason in found.left_out.items()]
+    return [*left_out, *remarks_with(found, "could not be used")]
+
+
+def remarks_with(found, pattern):
+    """The lines of the remark whose sentence has these words."""
+    return next((lines for sentence, lines in found.remarks() if re.search(pattern, sentence)), [])
+
+
+def unread(found):
+    return remarks_with(found, "not used as it stands")
 
 
 @pytest.mark.parametrize("make", [folder, zipped])
@@ -136,11 +146,16 @@ def test_prompts_are_the_same_but_for_case_spaces_and_punctuation(tmp_path):
     assert key("Ｐerson") == key("person")
 
 
+def decoded(data):
+    with open_picture(io.BytesIO(data)) as opened:
+        return decode_picture(opened)
+
+
 def test_a_turned_photograph_is_put_upright(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # turn by 90 degrees
     data = picture(1, "JPEG", exif=exif)
-    assert decode_picture(data).size == (5, 7)
+    assert decoded(data).size == (5, 7)
     found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/1.jpg": data}))
     assert (found.rows(DOCTOR, 1)[0].width, found.rows(DOCTOR, 1)[0].height) == (5, 7)
 
@@ -159,29 +174,6 @@ def test_a_broken_picture_is_left_out_and_said_to_be(tmp_path, kind):
     assert len(found.rows(DOCTOR, 5)) == 1
     assert len(said(found)) == 1
     assert said(found)[0].startswith(f"{DOCTOR}/1.png: ")
-
-
-@pytest.mark.parametrize("mode", ["P", "RGBA", "RGB"])
-def test_a_small_file_of_more_pixels_than_fit_into_100_mb_is_left_out(tmp_path, mode):
-    found = ImportedImages(
-        folder(tmp_path, {f"{DOCTOR}/1.png": flat_png(mode, (4200, 4100)), f"{DOCTOR}/2.png": picture(2)})
-    )
-    assert len(found.rows(DOCTOR, 2)) == 1
-    assert said(found)[0].startswith(f"{DOCTOR}/1.png: 4200 x 4100 pixels are too many")
-
-
-def test_pictures_too_large_are_left_out(tmp_path, monkeypatch):
-    path = zipped(tmp_path, LAYOUTS["folders"])
-    monkeypatch.setattr("bias_core.store.images._MOST_OPAQUE", 34)
-    found = ImportedImages(path)
-    assert found.rows(DOCTOR, 2) == []
-    assert "7 x 5" in said(found)[0]
-    monkeypatch.setattr("bias_core.store.images._MOST_OPAQUE", 35)
-    monkeypatch.setattr(imports, "MOST_BYTES", 50)
-    for source in (path, folder(tmp_path, LAYOUTS["folders"])):
-        found = ImportedImages(source)
-        assert found.rows(DOCTOR, 2) == []
-        assert "larger" in said(found)[0]
 
 
 @pytest.mark.parametrize(
@@ -225,7 +217,7 @@ def test_a_zip_that_needs_a_password_is_said_to(tmp_path):
     path.write_bytes(data)
     found = ImportedImages(path)
     assert found.rows(DOCTOR, 1) == []
-    assert "cannot be unpacked" in said(found)[0]
+    assert "password" in said(found)[0]
 
 
 @pytest.mark.parametrize(("files", "words"), [
@@ -246,17 +238,13 @@ def test_what_cannot_be_used_is_refused_in_words(tmp_path, files, words):
         ImportedImages(folder(tmp_path, files))
 
 
-def test_no_folder_no_zip_a_damaged_zip_and_too_many_pictures_are_refused(tmp_path, monkeypatch):
+def test_no_folder_no_zip_and_a_damaged_zip_are_refused(tmp_path):
     with pytest.raises(InvalidInput, match="no folder or zip"):
         ImportedImages(tmp_path / "nothing")
     damaged = tmp_path / "damaged.zip"
     damaged.write_bytes(b"PK\x03\x04 and no more")
-    with pytest.raises(InvalidInput, match="cannot be read as a zip"):
+    with pytest.raises(InvalidInput, match="cannot be opened"):
         ImportedImages(damaged)
-
-    monkeypatch.setattr(imports, "MOST_PICTURES", 2)
-    with pytest.raises(InvalidInput, match="at most 2"):
-        ImportedImages(folder(tmp_path, LAYOUTS["folders"]))
 
 
 def test_pictures_that_the_metadata_forgets_or_invents_are_said(tmp_path):
@@ -290,14 +278,13 @@ def test_a_picture_is_found_by_its_name_however_windows_a_mac_or_a_spreadsheet_w
     assert ImportedImages(folder(tmp_path, {"metadata.jsonl": lines, "1.png": picture(1)}, "u")).counts == {DOCTOR: 1}
 
 
-def test_a_zip_whose_files_overlap_is_refused(tmp_path):
-    path = zipped(tmp_path, {f"a photo of a doctor/{i}.png": picture(i) for i in range(2)})
-    data = bytearray(path.read_bytes())
-    second = data.rindex(b"PK\x01\x02")
-    data[second + 42 : second + 46] = bytes(4)  # where its file begins: there the first one does
-    path.write_bytes(data)
-    with pytest.raises(InvalidInput, match="its files overlap"):
-        ImportedImages(path)
+def test_a_zip_packed_in_a_rare_way_is_named(tmp_path):
+    path = zipped(tmp_path, {f"{DOCTOR}/1.png": picture(1)})
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr(f"{DOCTOR}/2.png", picture(2))
+    found = ImportedImages(path)
+    assert found.counts == {DOCTOR: 1}
+    assert said(found)[0].startswith(f"{DOCTOR}/2.png: packed in a way that is not read")
 
 
 def test_a_zip_of_windows_or_a_mac_is_read_with_its_folders(tmp_path):
@@ -316,7 +303,7 @@ def test_a_zip_of_windows_or_a_mac_is_read_with_its_folders(tmp_path):
 def test_rows_of_another_import_are_refused(tmp_path):
     found = ImportedImages(folder(tmp_path, LAYOUTS["folders"]))
     other = ImportedImages(folder(tmp_path, LAYOUTS["files"], "other"))
-    with pytest.raises(InvalidInput, match="no such picture"):
+    with pytest.raises(InvalidInput, match="has no picture"):
         list(found.generate(other.rows(DOCTOR, 1)))
 
 
@@ -528,6 +515,7 @@ def again(**changes):
 
 TWO_STAGES = again(**{"50": node("SaveImage", filename_prefix="ComfyUI", images=["8", 0])})
 OF_DOCTOR = "of a doctor"
+MADE = "its workflow makes the prompt by {}, which does not record it (“{}”)"
 UNRECORDED = "its workflow makes the prompt by {}, which does not record it (“a photo of a {{doctor|nurse}}”)"
 GRAPHS = {
     "joined": (of_text("StringConcatenate", string_b=OF_DOCTOR, delimiter=" ", string_a=["21", 0]), DOCTOR, ()),
@@ -540,6 +528,35 @@ GRAPHS = {
                             "doctor”)", ()),
     "a switch": (of_text("ImpactSwitch", select=2, input1=["7", 0], input2=["22", 0])
                  | {"22": node("PrimitiveString", value=DOCTOR)}, DOCTOR, ()),
+    "many parts": (of_text("JoinStringMulti", inputcount=len(DOCTOR), delimiter="", **{
+        f"string_{n}": part for n, part in enumerate(f"{DOCTOR}X", 1)}), DOCTOR, ()),
+    "a word for a space": (of_text("Text Concatenate (JPS)", text1="a photo", text2=OF_DOCTOR, delimiter="space"),
+                           DOCTOR, ()),
+    "a text that is shown": (of_text("ShowText|pysssss", text=["22", 0], text_0="OLD")
+                             | {"22": node("PrimitiveString", value=DOCTOR)}, DOCTOR, ()),
+    "one of several lines": (of_text("Text Random Line", text="a\nb", seed=1),
+                             MADE.format("Text Random Line", "a\nb"), ()),
+    "a switch by chance": (of_text("ImpactSwitch", select=["22", 0], input1=["21", 0], input2=["23", 0])
+                           | {"22": node("RandomInt", min=1, max=2), "23": node("PrimitiveString", value="b")},
+                           MADE.format("ImpactSwitch", "a photo”; “b"), ()),
+    "two outputs of one text": (of_text("Prompts", prompt=DOCTOR)
+                                | {"7": node("CLIPTextEncode", text=["20", 1], clip=["4", 1])},
+                                MADE.format("Prompts", DOCTOR),
+                                (f"negative prompt “{MADE.format('Prompts', DOCTOR)}”",)),
+    "an unrecorded negative": (COMFY | {"7": node("CLIPTextEncode", text=["20", 0]), "20": node("LLM", prompt="x")},
+                               DOCTOR, (f"negative prompt “{MADE.format('LLM', 'x')}”",)),
+    "a missing part": (of_text("StringConcatenate", string_a=["99", 0], string_b="x", delimiter=""),
+                       "its workflow leads to a node that is missing", ()),
+    "a circle": (of_text("StringConcatenate", string_a=["20", 0], string_b="x", delimiter=""),
+                 "its workflow leads back to itself", ()),
+    "a text in a box": (COMFY | {"3": node("KSampler", **COMFY["3"]["inputs"] | {"positive": ["30", 0]}),
+                                 "30": node("GLIGENTextBoxApply", conditioning_to=["6", 0], text="a ball")},
+        "2 prompts are in its workflow (“a ball”; “a photo of a doctor”)", ()),
+    "texts of regions": (COMFY | {"3": node("KSampler", **COMFY["3"]["inputs"] | {"model": ["30", 0]}),
+                                  "30": node("Attention couple", model=["4", 0], cond_1=["31", 0]),
+                                  "31": node("CLIPTextEncode", text="a man")},
+        "2 prompts are in its workflow (“a photo of a doctor”; “a man”)", ()),
+    "a stored latent": (COMFY | {"5": node("LoadLatent", latent="x")}, DOCTOR, ("a start picture",)),
     "equal texts": (COMFY | {"6": node("CLIPTextEncodeSDXL", text_g=DOCTOR, text_l=DOCTOR, width=1024)}, DOCTOR, ()),
     "two texts": (COMFY | {"6": node("CLIPTextEncodeSDXL", text_g=DOCTOR, text_l="a man", width=1024)},
                   "2 prompts are in its workflow (“a photo of a doctor”; “a man”)", ()),
@@ -625,7 +642,11 @@ def test_a_folder_of_a_program_arrives_with_its_settings_in_the_rows_and_records
     path = write_zip(Export(images=images, tables={}, report={}, markdown=""), tmp_path / "run.zip")
     again = ImportedImages(path)
     first = again.rows(DOCTOR, 9)[0]
-    assert (first.seed, first.num_inference_steps, again.drawing(first.id).model) == (40, 20, stored[0].drawn["model"])
+    assert (first.seed, first.num_inference_steps, again.get_picture(first.id).drawing.model) == (
+        40,
+        20,
+        stored[0].drawn["model"],
+    )
 
 
 def test_the_folders_own_metadata_comes_first_and_the_picture_fills_what_it_leaves_out(tmp_path):
@@ -645,14 +666,14 @@ def test_our_own_record_comes_before_what_stands_beside_it(tmp_path):
     found = ImportedImages(folder(tmp_path, {"aa/1.png": data[:33] + theirs + data[33:]}))
     (imported,) = found.rows(NURSE, 2)
     assert (imported.seed, imported.num_inference_steps, imported.guidance_scale) == (3, 30, 5.0)
-    assert found.drawing(imported.id).model == "sd-1-5"
+    assert found.get_picture(imported.id).drawing.model == "sd-1-5"
 
 
 @pytest.mark.parametrize("model", ["openai:dall-e-3", "imported:mine"])
 def test_the_number_of_a_picture_that_was_not_drawn_from_a_seed_is_not_taken_for_one(tmp_path, model):
     data = encode_png(GeneratedImage(row=ImageRow(prompt=NURSE, seed=3, model=model), image=Image.new("RGB", (4, 4))))
     found = ImportedImages(folder(tmp_path, {"1.png": data}))
-    assert found.drawing(found.rows(NURSE, 1)[0].id).seed is None
+    assert found.get_picture(found.rows(NURSE, 1)[0].id).drawing.seed is None
 
 
 def test_several_prompts_in_a_workflow_are_said_and_a_name_that_reads_like_a_prompt_decides(tmp_path):
@@ -688,7 +709,7 @@ def test_broken_or_huge_metadata_breaks_no_import(tmp_path, kind):
     assert said(found) == []
     assert rows[0].seed == 0
     if kind not in ("an EXIF that is cut off", "no numbers"):
-        assert found.unread_metadata[0].startswith("doctor/1.png: its ")
+        assert unread(found)[0].startswith("doctor/1.png: its ")
 
 
 OWN_ROW = {"prompt": DOCTOR, "seed": 1, "model": "m"}
@@ -718,9 +739,9 @@ def test_a_forged_record_is_one_sentence_and_costs_nothing_else(tmp_path, kind):
     found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/1.png": with_record(FORGED[kind])}))
     (row,) = found.rows(DOCTOR, 2)
     assert row.seed == 0
-    assert all(re.match(f"{DOCTOR}/1.png: (its|the) .{{9,400}}", line) for line in found.unread_metadata)
-    assert found.unread_metadata
-    assert found.record(row.id) == ("", "")
+    assert all(re.match(f"{DOCTOR}/1.png: (its|the) .{{9,400}}", line) for line in unread(found))
+    assert unread(found)
+    assert found.get_picture(row.id).record == ("", "")
 
 
 def test_what_cannot_be_written_is_no_part_of_a_prompt_or_mark(tmp_path):
@@ -731,13 +752,10 @@ def test_what_cannot_be_written_is_no_part_of_a_prompt_or_mark(tmp_path):
     assert b'"/><x' not in stored.path.read_bytes()
 
 
-def test_prompts_that_are_too_long_alone_or_together_are_refused(tmp_path, monkeypatch):
+def test_prompts_that_are_too_long_are_named(tmp_path):
     long = {f"{n}.png": picture(n) for n in range(3)} | {f"{n}.txt": "a " * 6000 for n in range(2)} | {"2.txt": DOCTOR}
     found = ImportedImages(folder(tmp_path, long))
     assert said(found) == [f"{n}.png: its prompt has 11,999 characters; at most 10,000 are read" for n in range(2)]
-    monkeypatch.setattr(imports, "_MOST_CHARACTERS", 30)
-    with pytest.raises(InvalidInput, match="more than 30 characters of prompts"):
-        ImportedImages(folder(tmp_path, LAYOUTS["folders"], "many"))
 
 
 def test_a_text_that_is_too_long_is_not_read_in_part(tmp_path):
@@ -747,7 +765,7 @@ def test_a_text_that_is_too_long_is_not_read_in_part(tmp_path):
     for keyword, text in texts.items():
         found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/1.png": png(**{keyword: text})}, keyword))
         assert found.counts == {DOCTOR: 1}
-        assert re.search(rf"its metadata \({keyword}\) has more than [\d,]+ characters", found.unread_metadata[0])
+        assert re.search(rf"its metadata \({keyword}\) has more than [\d,]+ characters", unread(found)[0])
 
 
 def sampler(**inputs):
@@ -810,12 +828,6 @@ def test_a_graph_of_too_many_nodes_or_steps_is_said_to_be(tmp_path):
     for graph, words in ((chain(5001, "a"), "5,001 nodes"), (SHAPES["guiders"](), "too large to follow")):
         with pytest.raises(InvalidInput, match=words):
             facts_of_graph(json.dumps(graph))
-
-
-def test_more_text_than_is_read_is_noted(tmp_path, monkeypatch):
-    monkeypatch.setattr(picture_metadata, "_MOST_TEXT", 100)
-    found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/1.png": png(parameters=A1111)}))
-    assert found.unread_metadata == [f"{DOCTOR}/1.png: its metadata has more than 100 characters and was not read"]
 
 
 def test_numbers_that_cannot_be_are_left_out():
@@ -901,7 +913,7 @@ ALIKE = {
 def test_pictures_that_only_look_alike_or_repeat_a_seed_count_and_are_named(kind, tmp_path):
     found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/{name}": data for name, data in ALIKE[kind].items()}))
     assert len(found.rows(DOCTOR, 9)) == 2
-    assert (found.left_out, found.alike) == ({}, [f"{DOCTOR}/4.png"])
+    assert (found.left_out, remarks_with(found, "looks? like another")) == ({}, [f"{DOCTOR}/4.png"])
 
 
 @pytest.mark.parametrize("other", ["seed", "model", "pixel"])
@@ -929,7 +941,7 @@ def test_pictures_that_only_share_a_seed_or_are_blank_all_count(tmp_path):
     found = ImportedImages(folder(tmp_path, files))
     pictures = list(found.generate(found.rows(DOCTOR, 9)))
     assert [one.blocked for one in pictures] == [False] * 4 + [True] * 2
-    assert (found.left_out, found.blanks) == ({}, ["8.png", "9.png"])
+    assert (found.left_out, remarks_with(found, "blanked")) == ({}, ["8.png", "9.png"])
 
 
 def test_one_file_under_two_prompts_counts_for_the_first(tmp_path):
@@ -969,7 +981,7 @@ PIXELS = {
 @every(PIXELS)
 def test_pixels_of_every_kind_come_in_as_they_look(kind):
     data, size, colour = PIXELS[kind]
-    image = decode_picture(data)
+    image = decoded(data)
     assert (image.size, image.mode, image.getpixel((1, 1))) == (size, "RGB", colour)
 
 
@@ -982,7 +994,7 @@ def test_every_file_that_looks_like_a_picture_is_read_or_named_at_once(tmp_path)
     found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/{name}": data for name, data in files.items()}))
     found.examine()
     assert found.counts == {DOCTOR: 2}
-    assert found.animations == [f"{DOCTOR}/a.gif"]
+    assert remarks_with(found, "animation") == [f"{DOCTOR}/a.gif"]
     assert [one.partition(": ")[0].removeprefix(f"{DOCTOR}/") for one in said(found)] == ["c.heic", "d.tiff", "e.png"]
     with pytest.raises(InvalidInput, match=r"no picture of broken can be used: x y z/1\.png: cannot be read"):
         ImportedImages(folder(tmp_path, {"x y z/1.png": saved(smooth(4))[:900]}, "broken")).examine()
@@ -1026,14 +1038,13 @@ def test_texts_and_tables_beside_pictures_are_read(tmp_path):
     found = ImportedImages(folder(tmp_path, files))
     assert found.counts[DOCTOR] == 7
     rows = found.rows(DOCTOR, 9)
-    assert [row.seed for row in rows if found.drawing(row.id).seed is not None] == [3, 4, 5, 77, 9, 8]
-    assert (found.drawing(rows[0].id).sampler, found.drawing(rows[2].id).guidance_scale) == ("k_lms", 7.5)
-    assert found.blanks == ["parquet/b.png"]
-    assert "someone" not in repr([found.drawing(row.id) for row in rows])
+    assert [row.seed for row in rows if found.get_picture(row.id).drawing.seed is not None] == [3, 4, 5, 77, 9, 8]
+    first, third = (found.get_picture(rows[place].id).drawing for place in (0, 2))
+    assert (first.sampler, third.guidance_scale) == ("k_lms", 7.5)
+    assert remarks_with(found, "blanked") == ["parquet/b.png"]
+    assert "someone" not in repr([found.get_picture(row.id).drawing for row in rows])
     assert "parquet/metadata.parquet: 1 of its pictures are not here, such as parquet/z.png" in said(found)
-    assert found.unread_metadata == [
-        "texts/long.txt: a text of its metadata has more than 65,536 characters and was not read"
-    ]
+    assert unread(found) == ["texts/long.txt: a text of its metadata has more than 65,536 characters and was not read"]
 
 
 IPTC = "{http://iptc.org/std/Iptc4xmpExt/2008-02-29/}DigitalSourceType"
@@ -1082,7 +1093,7 @@ def photograph(xmp=""):
 ], ids=["of nobody knows where", "of a camera that says so", "of another program", "of our own renderer"])  # fmt: skip
 def test_pictures_that_are_brought_along_keep_their_mark_and_get_none_that_nobody_knows(tmp_path, data, expected):
     found = ImportedImages(folder(tmp_path, {f"{NURSE}/1.png": data}))
-    prompt = next(text for text in (NURSE, DOCTOR, ROW.prompt) if found.n_of(text))
+    prompt = next(text for text in (NURSE, DOCTOR, ROW.prompt) if found.count_files(text))
     (image,) = found.generate(found.rows(prompt, 1))
     (stored,) = ImageStore(tmp_path / "images").add([image])
     assert (source_of(stored), mark(stored.path.read_bytes())) == (expected, expected)
@@ -1104,49 +1115,15 @@ def test_a_picture_without_a_mark_is_marked_in_an_export_and_loses_nothing(tmp_p
     assert mark(exported) == "trainedAlgorithmicMedia"
     assert pixel_digest(exported) == pixel_digest(old)
     assert read_record(exported) == read_record(old)
-    assert without_texts(exported) == without_texts(old)
     assert (write_folder(export, tmp_path / "b") / name).read_bytes() == exported
     unknown = replace(export, images=[replace(image, source="")])
     assert (write_folder(unknown, tmp_path / "c") / name).read_bytes() == old
-
-
-MEASURED = """
-import re, sys, threading
-from pathlib import Path
-from bias_core.models.engines import run_rows
-from bias_core.store.images import ImageStore
-from bias_core.store.imports import ImportedImages
-def most():
-    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-for path in map(Path, sys.argv[1:]):
-    Path("/proc/self/clear_refs").write_text("5")  # the most until now is forgotten: that of who started it, too
-    before = most()
-    found = ImportedImages(path)
-    rows = found.rows("a photo of a doctor", 100)
-    *_, last = run_rows(rows, found, ImageStore(path.with_suffix(".store")), lock=threading.Lock())
-    print(len(rows), last.done, (most() - before) // 1000)
-"""
 
 
 def flat_png(mode="RGB", size=(3500, 3500)):
     buffer = io.BytesIO()
     Image.new(mode, size).save(buffer, "PNG", compress_level=6)
     return buffer.getvalue()
-
-
-@pytest.mark.slow
-def test_a_small_zip_of_huge_pictures_takes_little_memory(tmp_path):
-    files = {mode: {f"{DOCTOR}/{i}.png": flat_png(mode, (3100, 3200)) for i in range(2)} for mode in ("P", "RGBA")}
-    paths = [zipped(tmp_path, pictures, f"{mode}.zip") for mode, pictures in files.items()]
-    told = subprocess.run(
-        [sys.executable, "-c", MEASURED, *paths], cwd=Path(__file__).parents[2], capture_output=True, text=True,
-        check=True, timeout=120,
-    )  # fmt: skip
-    for path, line in zip(paths, told.stdout.splitlines(), strict=True):
-        assert path.stat().st_size < 500_000
-        n_rows, n_stored, megabytes = map(int, line.split())
-        assert (n_rows, n_stored) == (2, 2)
-        assert megabytes < 130
 
 
 def test_what_is_larger_than_readers_take_is_made_smaller_and_recorded_so(tmp_path):
@@ -1162,35 +1139,6 @@ def test_what_is_larger_than_readers_take_is_made_smaller_and_recorded_so(tmp_pa
     ]
 
 
-def test_an_archive_is_opened_once_for_all_its_pictures(tmp_path, monkeypatch):
-    opened = []
-
-    class Counted(zipfile.ZipFile):
-        def __init__(self, *args, **kwargs):
-            opened.append(args)
-            super().__init__(*args, **kwargs)
-
-    path = zipped(tmp_path, {f"{DOCTOR}/{i}.png": flat_png(size=(8, 8)) for i in range(50)})
-    monkeypatch.setattr(zipfile, "ZipFile", Counted)
-    found = ImportedImages(path)
-    assert len(list(found.generate(found.rows(DOCTOR, 50)))) == 50
-    assert len(opened) == 1
-
-
-def test_a_zip_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(imports, "MOST_UNPACKED", 30_000_000)
-    path = zipped(tmp_path, {f"{DOCTOR}/{i}.bmp": bytes(10_000_000) for i in range(4)})
-    with pytest.raises(InvalidInput, match=r"would unpack to 0\.04 GB; at most 0\.03 GB .*: divide it"):
-        ImportedImages(path)
-
-
-def test_too_many_files_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(imports, "MOST_FILES", 3)
-    path = zipped(tmp_path, {f"{i}.txt": b"" for i in range(4)})
-    with pytest.raises(InvalidInput, match="4 files; at most 3"):
-        ImportedImages(path)
-
-
 def test_a_size_that_lies_is_found_and_costs_one_picture(tmp_path):
     path = zipped(tmp_path, {f"{DOCTOR}/{i}.png": flat_png(size=(n, n)) for i, n in ((1, 500), (2, 9))})
     data = path.read_bytes()
@@ -1199,7 +1147,7 @@ def test_a_size_that_lies_is_found_and_costs_one_picture(tmp_path):
     path.write_bytes(data.replace(true, (20).to_bytes(4, "little")))
     found = ImportedImages(path)
     assert len(found.rows(DOCTOR, 2)) == 1
-    assert said(found)[0].startswith(f"{DOCTOR}/1.png: cannot be unpacked")
+    assert said(found)[0].startswith(f"{DOCTOR}/1.png: cannot be read")
 
 
 @pytest.mark.parametrize("path", ["~nobody-of-this-name/x", "x" * 5000, "a\0b", "\udcff.zip", "/dev/null", ""])

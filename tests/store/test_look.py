@@ -10,8 +10,10 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
-from bias_core.store.imports import NO_PROMPT, ImportedImages, key
+from bias_core.store.imports import ImportedImages
+from bias_core.store.picture_look import NO_PROMPT, key
 from tests.every import every
+from tests.store.test_imports import unread
 
 COOK, NURSE = "a photo of a cook", "a photo of a nurse"
 
@@ -175,10 +177,10 @@ def test_numbers_that_a_spreadsheet_changed_are_said_by_line(name, tmp_path):
     files = {"metadata.csv": f"file_name;prompt;{column}\n1.png;{COOK};{cell}\n", "1.png": picture(1)}
     found = ImportedImages(folder(tmp_path / name, files))
     (row,) = found.rows(COOK, 1)
-    (remark,) = found.unread_metadata
+    (remark,) = unread(found)
     assert remark.startswith("metadata.csv, line 2: ")
     assert says in remark
-    assert found.drawing(row.id).seed is None
+    assert found.get_picture(row.id).drawing.seed is None
     assert row.guidance_scale == (7.5 if column == "guidance_scale" else 0.0)
 
 

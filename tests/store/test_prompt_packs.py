@@ -72,10 +72,8 @@ def test_a_cell_over_several_lines_is_one_prompt_and_moves_the_lines_behind_it(t
     (b"prompt\n\xff\x81\n", "line 2 is not UTF-8"),
     ("prompt\na café\n".encode() + b"caf\xe9\n", "line 3 is not UTF-8"),
     (b"PK\x03\x04\0\0", "is not a text; save a spreadsheet as CSV"),
-    (b"prompt\n" + b"x" * 5_000_001, "larger than 5 MB"),
 ], ids=["n", "twice", "none", "many", "no column", "nearest", "further", "column twice",
-        "empty", "ragged", "nameless", "quotes", "long", "control", "encoding", "damaged", "spreadsheet",
-        "large"])  # fmt: skip
+        "empty", "ragged", "nameless", "quotes", "long", "control", "encoding", "damaged", "spreadsheet"])  # fmt: skip
 def test_what_cannot_be_used_is_named_by_its_line(tmp_path, text, message):
     with pytest.raises(InvalidInput, match=message):
         pack(tmp_path, text)

@@ -272,7 +272,7 @@ def test_figures_of_an_export_are_not_taken_for_pictures_that_a_model_drew(repor
     source = ImportedImages(write_zip(to_export(few, pictures=True), tmp_path / "all.zip"))
     assert sum(source.counts.values()) == len(report.pictures)
     assert set(source.left_out.values()) <= {"a figure of a report"}
-    assert not source.problems
+    assert not [sentence for sentence, _ in source.remarks() if "could not be used" in sentence]
     with pytest.raises(InvalidInput, match="has no picture"):
         ImportedImages(write_zip(to_export(few), tmp_path / "numbers.zip"))
     gone = replace(report, design=replace(report.design, kind="gone"))  # a kind of study that is no more

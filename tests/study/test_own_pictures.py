@@ -521,5 +521,4 @@ def test_metadata_that_names_people_in_another_type_names_nobody(tmp_path):
     lines = [{"prompt": "x", "left": 7, "right": None, "identity": ["nurse"]}]
     source = ImportedImages(imagefolder(tmp_path / "mine", lines))
     (row,) = source.rows("x", 1)
-    assert source.identities_in(row.id) == {}
-    assert source.identities_in("unknown") == {}
+    assert source.get_picture(row.id).people == {}

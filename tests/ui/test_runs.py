@@ -93,9 +93,14 @@ def zipped(path, prompts):
     return path
 
 
+def last(updates):
+    *_, update = updates
+    return update
+
+
 def brought(tab, path):
     """The updates after an upload, with the studies that can measure it."""
-    seen = tab.own_pictures.on_upload(path and str(path))
+    seen = last(tab.own_pictures.on_upload(Visitor(), path and str(path)))
     return seen | tab.on_arrived(seen[tab.own_pictures.arrived])
 
 
@@ -189,21 +194,21 @@ def test_pictures_without_prompts_are_shown_and_get_one_prompt_or_those_of_a_tab
     assert seen[own.images] == arrived.choice  # whatever needs no prompt is measured
     assert seen[own.fold]["open"]
 
-    assert own.on_correct(arrived, "one for all", " ", "count once", "together") == {
+    assert last(own.on_correct(visitor, arrived, "one for all", " ", "count once", "together")) == {
         own.prompt: gr.update(visible=True)
     }
-    told = own.on_correct(arrived, "one for all", "a  photo of a nurse", "count once", "together")
+    told = last(own.on_correct(visitor, arrived, "one for all", "a  photo of a nurse", "count once", "together"))
     assert told[own.arrived].look.counts == {"a photo of a nurse": 3}
     assert told[own.arrived].choice.prompts_from == "one for all: a photo of a nurse"
     assert told[own.prompts_from] == "one for all"
-    told = own.on_correct(told[own.arrived], "folder", "", "count all", "together")
+    told = last(own.on_correct(visitor, told[own.arrived], "folder", "", "count all", "together"))
     assert told[own.arrived].look.counts == {"without a prompt": 3}
     table = tmp_path / "table.csv"
     table.write_text("file_name,prompt\n0001.png,a photo of a cook\nnone.png,x\n")
-    told = own.on_table(visitor, told[own.arrived], str(table))
+    told = last(own.on_table(visitor, told[own.arrived], str(table)))
     assert told[own.arrived].look.counts == {"without a prompt": 2, "a photo of a cook": 1}
     table.write_text("file_name,prompt\nnone.png,x\n")
-    assert "names no picture" in own.on_table(visitor, told[own.arrived], str(table))[own.status]
+    assert "names no picture" in last(own.on_table(visitor, told[own.arrived], str(table)))[own.status]
 
 
 def test_a_form_with_own_pictures_runs_them_and_not_the_model(tab, visitor, tmp_path):
@@ -213,7 +218,7 @@ def test_a_form_with_own_pictures_runs_them_and_not_the_model(tab, visitor, tmp_
     values[own.images] = explorer.on_source("own", None)[own.images]
     with pytest.raises(InvalidInput, match="choose your pictures first"):
         explorer.design_and_settings([*values.values()])
-    values[own.images] = own.on_upload(str(path))[own.images]
+    values[own.images] = last(own.on_upload(visitor, str(path)))[own.images]
     design, settings = explorer.design_and_settings([*values.values()])
     assert (design.kind, settings.images, settings.options["concept"]) == ("explore", str(path), "")
     values[explorer.arms.chosen] = (Arm(), Arm(model="calibration-renderer"))

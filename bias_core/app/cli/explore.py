@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
+from rich.console import Console
 from rich.table import Table
 
 from bias_core.app.cli.common import (
@@ -209,7 +210,9 @@ def pictures(
     from bias_core.study.programs import FULL, as_text, look_answer
 
     with user_errors():
-        look = ImportedImages(path, prompts_from=prompts_from, copies=copies).look()
+        with Console(stderr=True, emoji=False).status("Reading …") as status:
+            source = ImportedImages(path, prompts_from=prompts_from, copies=copies)
+            look = source.look(lambda n: status.update(f"Reading: {n:,} of {sum(source.counts.values()):,} pictures"))
         if as_json:
             typer.echo(as_text(look_answer(look, FULL)))
             return

@@ -1,6 +1,8 @@
 """Pictures of the visitor instead of drawn ones: the choice, the upload, what arrived, and corrections of prompts."""
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,22 +10,22 @@ from typing import Any, Literal
 
 import gradio as gr
 
-from bias_core.errors import InvalidInput
+from bias_core.errors import Cancelled, InvalidInput
 from bias_core.services import Services
-from bias_core.store.imports import (
+from bias_core.store.imports import ImportedImages, with_table
+from bias_core.store.picture_look import (
     AUTO,
     COPIES,
     COUNT_ONCE,
     ONE_FOR_ALL,
     PROMPT_SOURCES,
-    ImportedImages,
     PictureLook,
     read_prompts_from,
-    with_table,
 )
+from bias_core.store.reader import ADDRESS, Check
 from bias_core.study.documents import small_uri
 from bias_core.study.image_rows import count_in_words
-from bias_core.study.types import Arm, StudySettings
+from bias_core.study.types import Arm, StudySettings, mapped
 from bias_core.ui import messages
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
@@ -34,6 +36,8 @@ _PROMPTS, _EACH, _SIDE = 24, 3, 128  # prompts with pictures, pictures of each, 
 _SOURCES = [("whichever is there", AUTO), *((words, name) for name, words in PROMPT_SOURCES.items())]
 _ONE = ONE_FOR_ALL.rstrip(": ")
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl")
+_AT_ONCE = 40  # uploads that are read or wait for a reader
+_SECONDS_BETWEEN = 0.5  # two counts of the pictures that were read
 _TOGETHER, _COMPARED = "together", "as arms"
 
 
@@ -76,25 +80,43 @@ class Arrived:
         return Path(self.choice.images)
 
 
-def look_through(path: Path, choice: PictureChoice | None = None) -> Arrived:
+def look_through(path: Path, choice: PictureChoice | None = None, check: Check = lambda _: None) -> Arrived:
     """Read every picture of a folder or zip; InvalidInput if it is damaged, unsafe or too large, or has no picture."""
     choice = choice or PictureChoice(images=str(path))
     source = ImportedImages(path, prompts_from=choice.prompts_from, copies=choice.copies)
-    look = source.look()
+    look = source.look(check)
     shown = [name for summary in look.prompts[:_PROMPTS] for name in summary.names[:_EACH]]
     has_prompts = any(summary.sources for summary in look.prompts)
     ways = tuple(look.ways) if choice.ways else ()
     return Arrived(
         choice=replace(choice, images=str(path), has_prompts=has_prompts, ways=ways, n=look.n),
         look=look,
-        thumbnails={name: _small(image) for name, image in source.read_first(shown)},
+        thumbnails={name: small_uri(source.decode(name, _SIDE)) for name in shown},
     )
 
 
-def _small(image: Any) -> str:
-    copy = image.copy()
-    copy.thumbnail((_SIDE, _SIDE))
-    return small_uri(copy)
+def count_while_reading(address: str, read: Callable[[Check], Arrived]) -> Generator[int, None, Arrived]:
+    """Yield the number of pictures that ``read`` has read until now; it ends with this generator."""
+    n_read, has_left = 0, threading.Event()
+
+    def check(n: int) -> None:
+        nonlocal n_read
+        n_read = max(n, n_read)
+        if has_left.is_set():
+            raise Cancelled("the visitor has left")
+
+    def work() -> Arrived:
+        ADDRESS.set(address)
+        return read(check)
+
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(work)
+        try:
+            while not wait([future], _SECONDS_BETWEEN).done:
+                yield n_read
+            return future.result()
+        finally:
+            has_left.set()
 
 
 def arrived_html(arrived: Arrived) -> str:
@@ -175,10 +197,10 @@ class OwnPictures:
 
     def wire(self, visitor: Any) -> list[Any]:
         """Wire the events, and return them."""
-        shown, quiet = self.outputs(), {"api_visibility": "private"}
-        corrected = [self.arrived, self.prompts_from, self.prompt, self.copies, self.ways]
+        shown, quiet = self.outputs(), {"api_visibility": "private", "concurrency_limit": _AT_ONCE}
+        corrected = [visitor, self.arrived, self.prompts_from, self.prompt, self.copies, self.ways]
         asked = [self.prompts_from.input, self.prompt.submit, self.copies.input, self.ways.input]
-        arrived = self.file.upload(self.on_upload, self.file, shown, **quiet)
+        arrived = self.file.upload(self.on_upload, [visitor, self.file], shown, **quiet)
         status = f"document.querySelector('#{self.key}-folder-status')"
         arrived.then(None, js=f"() => {{ if ({status}) {status}.textContent = ''; }}", **messages.QUIET)
         return [
@@ -188,29 +210,33 @@ class OwnPictures:
             self.remove.click(lambda: self.show(None), None, shown, **messages.QUIET),
         ]
 
-    def on_upload(self, path: str | None) -> Updates:
+    def on_upload(self, visitor: Visitor, path: str | None) -> Iterator[Updates]:
         """Show what arrived."""
-        with messages.user_errors() as problem:
-            if not path:
-                raise InvalidInput("no file arrived: choose it again")
-            return self.show(look_through(Path(path)))
-        return self.show(None) | {self.status: messages.error_html(problem.message)}
+        if not path:
+            yield self.show(None) | {self.status: messages.error_html("No file arrived: choose it again.")}
+            return
+        yield from self._read(visitor, lambda check: look_through(Path(path), check=check), self.show(None))
 
-    def on_correct(self, arrived: Arrived | None, source: str, prompt: str, copies: Any, ways: str) -> Updates:
+    def on_correct(
+        self, visitor: Visitor, arrived: Arrived | None, source: str, prompt: str, copies: Any, ways: str
+    ) -> Iterator[Updates]:
         """Look again, with prompts from another source, or other copies."""
-        with messages.user_errors() as problem:
-            if source == _ONE and not prompt.strip():
-                return {self.prompt: gr.update(visible=True)}  # to be typed first
-            source = read_prompts_from(f"{ONE_FOR_ALL}{prompt}" if source == _ONE else source)
-            choice = replace(
-                present(arrived).choice, prompts_from=source, copies=copies, ways=("each",) if ways == _COMPARED else ()
-            )
-            return self.show(look_through(present(arrived).path, choice))
-        return {self.status: messages.error_html(problem.message)}
+        if source == _ONE and not prompt.strip():
+            yield {self.prompt: gr.update(visible=True)}  # to be typed first
+            return
 
-    def on_table(self, visitor: Visitor, arrived: Arrived | None, table: str | None) -> Updates:
+        def read(check: Check) -> Arrived:
+            chosen = read_prompts_from(f"{ONE_FOR_ALL}{prompt}" if source == _ONE else source)
+            each = ("each",) if ways == _COMPARED else ()
+            choice = replace(present(arrived).choice, prompts_from=chosen, copies=copies, ways=each)
+            return look_through(present(arrived).path, choice, check)
+
+        yield from self._read(visitor, read, {})
+
+    def on_table(self, visitor: Visitor, arrived: Arrived | None, table: str | None) -> Iterator[Updates]:
         """Give the pictures the prompts of a table."""
-        with messages.user_errors() as problem:
+
+        def read(check: Check) -> Arrived:
             path, uploads = present(arrived).path, self.services.uploads
             if not table:
                 raise InvalidInput("no table arrived: choose it again")
@@ -218,9 +244,20 @@ class OwnPictures:
                 target = Path(folder) / path.name
                 with_table(path, target, Path(table))
                 sent = uploads.keep(target, path.name, visitor.address)
-            path = uploads.hold(str(sent), visitor.key, visitor.uploads)
-            return self.show(look_through(path))
-        return {self.status: messages.error_html(problem.message), self.table: None}
+            return look_through(uploads.hold(str(sent), visitor.key, visitor.uploads), check=check)
+
+        yield from self._read(visitor, read, {self.table: None})
+
+    def _read(self, visitor: Visitor, read: Callable[[Check], Arrived], failed: Updates) -> Iterator[Updates]:
+        """Show how many pictures are read, and then what arrived, or ``failed`` and why."""
+        with messages.user_errors() as problem:
+            arrived = yield from mapped(
+                count_while_reading(visitor.address, read),
+                lambda n: {self.status: messages.done_html(f"Reading your pictures: {n:,} until now …")},
+            )
+            yield self.show(arrived)
+            return
+        yield failed | {self.status: messages.error_html(problem.message)}
 
     def show(self, arrived: Arrived | None) -> Updates:
         """Show these pictures, or the empty upload."""

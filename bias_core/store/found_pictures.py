@@ -1,0 +1,676 @@
+"""Reading a folder or zip of pictures, in a reader: prompts and where they come from, copies, what is left out."""
+
+import hashlib
+import io
+import json
+import re
+import shutil
+import zipfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.store.copies import PossibleCopy, find_copies, get_thumbnail
+from bias_core.store.drawing_facts import PictureMetadata, different, number
+from bias_core.store.images import DamagedRecord, decode_picture, is_animation, open_picture, read_record
+from bias_core.store.picture_files import ARCHIVES, DAMAGE, SHOWN, Files, check_name, open_files, stored_name
+from bias_core.store.picture_look import (
+    AUTO,
+    COUNT_ONCE,
+    GIVEN,
+    IN_FILE,
+    IN_FOLDER,
+    IN_PICTURE,
+    IN_TABLE,
+    IN_TEXT,
+    NO_PROMPT,
+    ONE_FOR_ALL,
+    PROMPT_SOURCES,
+    ImportedPicture,
+    PictureLook,
+    PromptSummary,
+    get_key,
+    key,
+)
+from bias_core.store.picture_metadata import (
+    PARQUET,
+    facts_of_name,
+    facts_of_parquet,
+    facts_of_part,
+    facts_of_sidecar,
+    find_hidden_text,
+    metadata_of_line,
+    metadata_of_record,
+    model_folder,
+    names_as_prompts,
+    read_metadata,
+    reads_like_a_prompt,
+    sidecars_of,
+    wrapper_of,
+)
+from bias_core.store.reader import TooMuch, count_picture, may_write, one_file
+from bias_core.store.tables import Problems, read_table
+from bias_core.types import IMPORTED, ImageRow, PictureRecord, is_blank
+from bias_core.values import MAX_TEXT, normal_form
+
+METADATA = ("metadata.csv", "metadata.tsv", "metadata.jsonl")
+TEXTS = ("prompt", "text", "caption")  # columns for the prompt, in order of preference
+_FILE_COLUMNS = ("file_name", "image_file_name", "image_name", "filename")  # then any other "…_file_name"
+_NUMBERS = {"seed", "steps", "num_inference_steps", "guidance_scale", "cfg_scale", "cfg", "guidance"}
+_ROUNDED = re.compile(r"\d(?:[.,]\d+)?[eE]\+?\d+")
+_DECIMAL_COMMA = re.compile(r"\d+,\d+")
+WHOM = ("left", "middle", "right", "identity")
+"""Optional columns for the people that a picture should show: two side by side, or one."""
+_FIGURE = "a figure of a report"
+PICTURES = frozenset(
+    (".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif")
+)
+_OTHER_PICTURES = frozenset((
+    ".heic", ".heif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".xcf", ".ico", ".tga", ".exr", ".hdr", ".dds", ".ppm",
+    ".pgm", ".pbm", ".pnm", ".pcx", ".raw", ".dng", ".cr2", ".nef", ".arw", ".eps", ".ai", ".qoi",
+))  # fmt: skip
+_NO_PICTURES = frozenset((
+    ".txt", ".caption", ".csv", ".tsv", ".json", ".jsonl", ".md", ".yaml", ".yml", ".xml", ".html", ".htm", ".log",
+    ".pdf", ".py", ".parquet", ".zip", ".npy", ".npz", ".pt", ".safetensors", ".css", ".js", ".toml", ".ini", ".db",
+    ".doc", ".docx", ".xlsx", ".mp4", ".webm", ".mov",
+))  # fmt: skip
+_TABLE_TIMES = 5  # the time of a picture, for a table of many
+_LOSSLESS = ("PNG", "WEBP", "BMP", "TIFF")  # formats whose pixels can hide a text
+_HEADS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")  # of pictures
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A metadata file's facts about one picture."""
+
+    prompt: str
+    identities: Mapping[str, str]  # people that it should show
+    drawing: PictureMetadata  # settings of its drawing
+    place: str = field(default="", compare=False)  # such as "metadata.csv, line 2"
+
+
+def _lines(name: str, files: Files, remarks: list[str]) -> Iterator[tuple[str, str, _Line]]:
+    """Yield each line of a metadata file: its place, the picture's name in its folder ("" in a table without), facts.
+
+    A table of one line needs no name. Numbers that are not as they were written are told in ``remarks``.
+    """
+    problems, places_without_file, place = Problems(), list[str](), ""
+    for place, row in read_table(name, files.read(name), needs=[TEXTS], further=WHOM):
+        try:
+            text, has_file = _get_text(row), any(column in row for column in _FILE_COLUMNS)
+            remarks += [f"{name}, {place}: {remark}" for remark in _mend_numbers(row)]
+            if not (file_name := _get_file_name(row)):
+                if has_file or not text or any(_has_picture_ending(str(cell)) for cell in row.values()):
+                    raise InvalidInput(f"needs file_name and one of {', '.join(TEXTS)}")
+                places_without_file.append(place)
+            people = {column: " ".join(row[column].split()) for column in WHOM if isinstance(row.get(column), str)}
+            people = {column: text for column, text in people.items() if text}
+            line = _Line(text, people, metadata_of_line(row), f"{PurePosixPath(name).name}, {place}")
+            yield place, file_name, line
+        except InvalidInput as error:
+            problems.add(f"{place}: {error}")
+    if places_without_file and place != places_without_file[0]:
+        problems.add(f"{places_without_file[0]}: has no file_name")
+    problems.refuse(name)
+
+
+def _get_text(row: Mapping[str, Any]) -> str:
+    column = next((c for c in TEXTS if row.get(c) is not None), "")
+    return " ".join(str(row[column]).split()) if column else ""
+
+
+def _get_file_name(row: Mapping[str, Any]) -> str:
+    """Return the name of the picture in a line, with forward slashes; InvalidInput if it leads out of its folder."""
+    columns = [*_FILE_COLUMNS, *(name for name in row if name.endswith("_file_name"))]
+    name = next((row[column] for column in columns if isinstance(row.get(column), str) and row[column]), "")
+    return check_name(name) if name else ""
+
+
+def _mend_numbers(row: dict[str, Any]) -> Iterator[str]:
+    """Mend the numbers of a line that a spreadsheet wrote in its own way; yield remarks on these and on unread ones."""
+    for column in _NUMBERS & row.keys():
+        text = str(row[column]).strip() if row[column] is not None else ""
+        if column == "seed" and _ROUNDED.fullmatch(text):
+            row[column] = None
+            yield f"the seed “{text}” was rounded by a spreadsheet, so it is not known"
+        elif column != "seed" and _DECIMAL_COMMA.fullmatch(text):
+            row[column] = text.replace(",", ".")
+            yield f"{column} “{text}” is read as {row[column]}"
+        elif text and number(row[column]) is None:
+            yield f"{column} “{text[:SHOWN]}” is no number, so it is not known"
+
+
+@dataclass(frozen=True)
+class FoundPrompt:
+    """The prompt of a picture; "" if it has none."""
+
+    text: str = ""
+    source: str = ""  # one of PROMPT_SOURCES; "" without a prompt
+    doubt: str = ""  # reason to check it; "" if the source says outright that it is the prompt
+    missing: str = ""  # reason for a missing prompt, if there is more to say than that there is none
+
+
+class FoundPictures:
+    """Pictures of a folder or zip by prompt.
+
+    Their rows have the model "imported:<name>" and the digest of the file as revision, so a picture that was
+    imported once is found in the store again. A picture's prompt comes from the first of these that exists:
+
+    - of ``metadata.csv``, ``.tsv`` or ``.jsonl`` with ``file_name`` and ``prompt``, ``text`` or ``caption``
+      (Hugging Face imagefolder, and this program's own exports), for the pictures below its folder; a table with one
+      line and no file has the prompt of all pictures below its folder (GenEval);
+    - of ``metadata.parquet``, or the JSON of a part of DiffusionDB;
+    - in the picture itself: our own record, or metadata of AUTOMATIC1111, Forge, ComfyUI, SwarmUI, InvokeAI, Fooocus,
+      NovelAI, Midjourney, Easy Diffusion or Draw Things;
+    - in a text file next to it: ``1.txt``, ``1.caption`` or ``1.json`` for ``1.png``;
+    - in the name of its folder or file, whichever reads like a prompt: ``a photo of a doctor/3.png`` (DallEval),
+      ``a photo of a doctor_3.png``. Others, such as one word, are doubted.
+
+    Seed, negative prompt, steps, guidance, sampler and model come from the same places, each from the first that has
+    it. In a row without a known seed, the picture's number among those of its prompt stands for it. Pictures without a
+    prompt count under "". A picture that was drawn once counts once: certain copies are left out
+    (:mod:`bias_core.store.copies`), pictures that only look alike count and are named.
+
+    Parameters
+    ----------
+    path : folder or zip.
+    prompts_from, copies, drawn_with : as in :class:`bias_core.store.imports.ImportedImages`.
+    assumed_prompt : of all pictures if none of them has one; "" to leave them without.
+    broken : reasons not to read certain files, by name.
+
+    Attributes
+    ----------
+    name : of the folder or zip.
+    counts : number of files per prompt, in file order.
+    is_assumed : True if all pictures have the assumed prompt.
+    left_out : reasons for left-out pictures, by file; grows while pictures are read.
+    problems : lines of tables, and files, that could not be used.
+    blanks, animations, alike : pictures that count as blanked, count by their first frame, or look like another.
+    unread_metadata : reasons for ignored metadata, one line each; grows likewise.
+    others : files that are neither pictures nor texts about them.
+
+    Raises InvalidInput: there is no such folder or zip, it has no picture, a table contradicts itself, or a name leads
+    out of it.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        prompts_from: str = AUTO,
+        copies: str = COUNT_ONCE,
+        drawn_with: str = "",
+        assumed_prompt: str = "",
+        broken: Mapping[str, str] | None = None,
+    ) -> None:
+        self._prompts_from, self._copies, self._drawn_with = prompts_from, copies, drawn_with
+        self._broken = dict(broken or {})
+        with one_file(path.name, self._broken):
+            self._files = open_files(path)
+        self.name = path.resolve().stem if path.is_file() else path.resolve().name
+        rejected = self._files.rejected
+        self.left_out = {name: reason for name, reason in rejected.items() if _has_picture_ending(name)}
+        self.problems = [f"{name}: {reason}" for name, reason in rejected.items() if name not in self.left_out]
+        self.unread_metadata: list[str] = []
+        self.alike: list[str] = []
+        self.blanks: list[str] = []
+        self.animations: list[str] = []
+        self.others: list[str] = []
+        self._tables: dict[str, PictureMetadata] = {}  # of other tables, by file
+        self._sidecars: dict[str, str] = {}  # names of texts, by file
+        self._lines: dict[str, _Line] = {}  # of metadata files, by file
+        self._folder_lines: dict[PurePosixPath, _Line] = {}  # of metadata files that name no file, by folder
+        self._inside: dict[str, PictureMetadata] = {}  # that pictures hold, by file
+        self._found = self._find()
+        if not self._found:
+            reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()] + self.problems + self.others
+            raise InvalidInput(f"{path.name} has no picture{f' ({chr(59).join(reasons[:3])})' if reasons else ''}")
+        self.is_assumed = bool(assumed_prompt) and not any(found.text for found in self._found.values())
+        if self.is_assumed:
+            self._found = dict.fromkeys(self._found, FoundPrompt(assumed_prompt, GIVEN))
+        self._files_of: dict[str, list[str]] = defaultdict(list)  # by key of their prompt
+        for name, found in self._found.items():
+            self._files_of[key(found.text)].append(name)
+        self.counts = {self._found[names[0]].text or NO_PROMPT: len(names) for names in self._files_of.values()}
+        self._first_files: dict[str, tuple[str, str]] = {}  # prompt and name of the first file with this content
+        self._pictures: dict[str, list[ImportedPicture]] = {}  # by key of their prompt
+        self._ids: set[str] = set()  # of all rows
+
+    def look(self) -> PictureLook:
+        """Read every picture, and return what was understood; no picture of the result may count."""
+        summaries = [self._summarise(prompt, self.get_pictures(get_key(prompt))) for prompt in self.counts]
+        return PictureLook(
+            name=self.name,
+            prompts=tuple(summary for summary in summaries if summary.n),
+            left_out=self.left_out,
+            notes=tuple((sentence, tuple(lines)) for sentence, lines in self.remarks()[bool(self.left_out) :]),
+        )
+
+    def _summarise(self, prompt: str, pictures: Sequence[ImportedPicture]) -> PromptSummary:
+        names, drawings = [picture.name for picture in pictures], [picture.drawing for picture in pictures]
+        found = [self._found[name] for name in names]
+        spellings = different(each.text for each in found)
+        return PromptSummary(
+            prompt=prompt,
+            n=len(pictures),
+            sources=Counter(picture.prompt_source for picture in pictures if picture.prompt_source),
+            doubts=tuple(different(each.doubt or each.missing for each in found)),
+            spellings=tuple(spellings) if len(spellings) > 1 else (),
+            drawn_with=Counter(picture.way for picture in pictures),
+            samplers=Counter(drawing.sampler for drawing in drawings if drawing.sampler),
+            further=tuple(different(text for drawing in drawings for text in drawing.further)),
+            n_seeds=len({drawing.seed for drawing in drawings if drawing.seed is not None}),
+            names=tuple(names),
+        )
+
+    def remarks(self) -> list[tuple[str, list[str]]]:
+        """Return sentences about pictures that do not count as they are, each with the pictures."""
+        left_out = [f"{name}: {reason}" for name, reason in self.left_out.items()]
+        counted = [(name, found) for name, found in self._found.items() if name not in self.left_out]
+        doubted = [f"{name}: “{found.text}”, {found.doubt}" for name, found in counted if found.doubt]
+        missing = [f"{name}: {found.missing}" for name, found in counted if found.missing]
+        parts = (
+            ("picture is left out", "pictures are left out", left_out),
+            ("line or file could not be used", "lines or files could not be used", self.problems),
+            ("picture counts though it looks like another, or repeats its seed and settings",
+             "pictures count though they look like another, or repeat its seed and settings", self.alike),
+            ("prompt is guessed from a name that hardly reads like one",
+             "prompts are guessed from names that hardly read like one", doubted),
+            ("picture has no prompt, though something is written about it",
+             "pictures have no prompt, though something is written about them", missing),
+            ("picture has one colour all over, or is blurred by a checker, and counts as blanked",
+             "pictures have one colour all over, or are blurred by a checker, and count as blanked", self.blanks),
+            ("picture is an animation, of which the first frame counts",
+             "pictures are animations, of which the first frames count", self.animations),
+            ("picture or line has metadata that is not used as it stands",
+             "pictures or lines have metadata that is not used as it stands",
+             [line for line in self.unread_metadata if line.partition(": ")[0] not in self.left_out]),
+            ("file is neither a picture nor a text about one",
+             "files are neither pictures nor texts about them", self.others),
+        )  # fmt: skip
+        return [(one if len(lines) == 1 else many, lines) for one, many, lines in parts if lines]
+
+    def get_pictures(self, prompt_key: str) -> list[ImportedPicture]:
+        """Return all counting pictures of a prompt, which are read at the first time."""
+        if prompt_key in self._pictures:
+            return self._pictures[prompt_key]
+        read = []
+        for name in self._files_of.get(prompt_key, ()):
+            try:
+                read.append(self._read(name))
+            except InvalidInput as error:
+                self.left_out[name] = str(error)
+        candidates = [candidate for candidate, _, _ in read]
+        copies, alike = find_copies(candidates) if self._copies == COUNT_ONCE else ({}, [])
+        for picture in (candidate for candidate in candidates if not (candidate.is_blank or candidate.own_id)):
+            first_prompt, first_name = self._first_files.setdefault(picture.content, (prompt_key, picture.name))
+            if first_prompt != prompt_key and self._copies == COUNT_ONCE:
+                copies.setdefault(picture.name, f"the same picture as {first_name}, which has another prompt")
+        self.left_out |= copies
+        self.alike += [name for name in alike if name not in copies]
+        pictures = self._pictures[prompt_key] = list[ImportedPicture]()
+        for candidate, row, record in read:
+            if candidate.name not in copies:
+                pictures.append(self._keep(len(pictures), candidate, row, record))
+        return pictures
+
+    def _read(self, name: str) -> tuple[PossibleCopy, ImageRow, PictureRecord | None]:
+        """Read a picture: its candidate for comparison, its row, and its record."""
+        with one_file(name, self._broken):
+            data = self._files.read(name)
+            with open_picture(io.BytesIO(data)) as opened:
+                size, kind, is_animated = opened.size, str(opened.format), is_animation(opened, data)
+                hidden = find_hidden_text(opened) if kind in _LOSSLESS else ""
+                image = decode_picture(opened)
+            record, drawing = self._find_drawing(name, data)
+            way = drawing.drawn_with or model_folder(name)
+            if self._drawn_with and way != self._drawn_with:
+                raise InvalidInput(f"drawn with {way}" if way else "how it was drawn is not known")
+            candidate = PossibleCopy(
+                name=name,
+                content=hashlib.sha256(data).hexdigest()[:20],
+                pixels=hashlib.sha256(image.tobytes()).hexdigest() + f"{image.size}",
+                own_id=record.row.id if record else "",
+                size=size,
+                format=kind,
+                is_blank=is_blank(image),
+                thumbnail=get_thumbnail(image),
+                way=way,
+                drawing=drawing,
+            )
+        count_picture()
+        self.animations += [name] * is_animated
+        self.unread_metadata += [f"{name}: {text}" for text in (*drawing.unread, hidden) if text]
+        row = ImageRow(
+            prompt=self._found[name].text,
+            seed=-1 if drawing.seed is None else drawing.seed,
+            model=f"{IMPORTED}{self.name}",
+            revision=candidate.content,
+            num_inference_steps=drawing.num_inference_steps or 0,
+            guidance_scale=drawing.guidance_scale or 0.0,
+            negative_prompt=drawing.negative_prompt,
+            width=image.width,
+            height=image.height,
+        )
+        return candidate, row, record
+
+    def _keep(
+        self, place: int, candidate: PossibleCopy, row: ImageRow, record: PictureRecord | None
+    ) -> ImportedPicture:
+        """Return a counting picture; without a seed, its place among those of its prompt takes the seed's place."""
+        name, drawing = candidate.name, candidate.drawing
+        if drawing.seed is None or row.id in self._ids:  # the same blank file twice
+            row, drawing = replace(row, seed=place), replace(drawing, seed=None)
+        self._ids.add(row.id)
+        if candidate.is_blank or drawing.is_blanked:
+            self.blanks.append(name)
+        source, program = self._found[name].source, self._inside[name].program
+        return ImportedPicture(
+            row=row,
+            name=name,
+            drawing=drawing,
+            prompt_source=f"{source} of {program}" if source == IN_PICTURE and program else source,
+            way=candidate.way,
+            record=(record.row.model, record.row.revision) if record else ("", ""),
+            people=self._lines[name].identities if name in self._lines else {},
+        )
+
+    def _find_drawing(self, name: str, data: bytes) -> tuple[PictureRecord | None, PictureMetadata]:
+        """Return our own intact record, and all known drawing facts."""
+        record, inside = None, self._inside[name]
+        try:
+            record = read_record(data)
+            inside = metadata_of_record(record)
+        except StorageError as error:  # it has no intact record
+            if isinstance(error, DamagedRecord):
+                self.unread_metadata.append(f"{name}: {error}")
+        known = self._tables.get(name, PictureMetadata()).merged_with(inside)
+        with suppress(InvalidInput):  # noted already, with its prompt
+            known = known.merged_with(self._beside(name))
+        known = known.merged_with(replace(facts_of_name(name), prompt=""))
+        return record, self._lines[name].drawing.merged_with(known) if name in self._lines else known
+
+    def _beside(self, name: str) -> PictureMetadata:
+        """Read the text file next to a picture; InvalidInput if it cannot be read."""
+        text = self._sidecars.get(name)
+        return facts_of_sidecar(self._files.read(text)) if text else PictureMetadata()
+
+    def _read_metadata(self, names: Sequence[str]) -> set[PurePosixPath]:
+        """Read the lines of all metadata files; return the folders of their pictures."""
+        folders: set[PurePosixPath] = set()
+        for path in map(PurePosixPath, self._files.names):
+            if not _is_table(path.name):
+                continue
+            folders.add(path.parent)
+            try:
+                with one_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
+                    self._read_lines(path, _Matches(names, path.parent))
+            except TooMuch as error:
+                raise InvalidInput(f"{path} {error}") from error
+        return folders
+
+    def _read_lines(self, path: PurePosixPath, matches: "_Matches") -> None:
+        problems = Problems()
+        for place, file_name, line in _lines(path.as_posix(), self._files, self.unread_metadata):
+            if not file_name:
+                self._folder_lines[path.parent] = line
+                continue
+            name, reason = matches.find(file_name)
+            if reason:
+                self.problems.append(f"{path}, {place}: {file_name[:SHOWN]}: {reason}")
+                continue
+            first = self._lines.setdefault(name, line)
+            if (first.prompt, first.identities) != (line.prompt, line.identities):
+                problems.add(f"{place}: {file_name} again, with another prompt than in {first.place}")
+            elif first != line:
+                self.problems.append(f"{path}, {place}: {file_name} again; its first line counts")
+        problems.refuse(path.as_posix())
+
+    def _find(self) -> dict[str, FoundPrompt]:
+        """Find the pictures and their prompts."""
+        names = [name for name in self._files.names if self._looks_like_a_picture(name)]
+        folders = self._read_metadata(names)
+        self._read_tables(names)
+        used = {*names, *self._sidecars.values()}
+        for name in self._files.names:
+            if name not in used and not self._is_text_or_named(name):
+                is_packed = name.lower().endswith((".zip", *ARCHIVES))
+                self.others.append(f"{name}: unpack it, and add its pictures to the folder" if is_packed else name)
+        wrapper, found = wrapper_of(names) if self._prompts_from == AUTO else "", {}
+        for name in names:
+            prompt = self._find_prompt(name, wrapper, is_in_table=not folders.isdisjoint(PurePosixPath(name).parents))
+            if prompt.missing == _FIGURE:
+                self.left_out[name] = _FIGURE
+            elif len(prompt.text) > MAX_TEXT:
+                n = len(prompt.text)
+                self.left_out[name] = f"its prompt has {n:,} characters; at most {MAX_TEXT:,} are read"
+            else:
+                found[name] = prompt if key(prompt.text) else replace(prompt, text="", source="", doubt="")
+        return found
+
+    def _find_prompt(self, name: str, wrapper: str, *, is_in_table: bool) -> FoundPrompt:
+        """Find the prompt of a picture in the first source that has one, or in the source that was asked for."""
+        inside = self._inside[name] = self._read_inside(name)
+        if inside.is_figure:
+            return FoundPrompt(missing=_FIGURE)
+        if self._prompts_from.startswith(ONE_FOR_ALL):
+            return FoundPrompt(self._prompts_from.removeprefix(ONE_FOR_ALL), GIVEN)
+        folder, file = names_as_prompts(name, wrapper)
+        written = {IN_TABLE: self._find_in_tables(name), IN_PICTURE: inside.prompt, IN_TEXT: self._find_in_text(name)}
+        guesses = {IN_FOLDER: folder, IN_FILE: file}
+        if self._prompts_from != AUTO:
+            source = PROMPT_SOURCES[self._prompts_from]
+            text = (written | guesses)[source]
+            return FoundPrompt(text, source if text else "")
+        if is_in_table and not written[IN_TABLE]:
+            named = "its line in the table has no prompt" if name in self._lines else "no line of the table names it"
+            return FoundPrompt(missing=named)
+        good = {source: text for source, text in guesses.items() if reads_like_a_prompt(text)}
+        for source, text in (written | good).items():
+            if text:
+                return FoundPrompt(text, source)
+        if inside.unclear:  # programs number their files
+            return FoundPrompt(missing=inside.unclear)
+        source = IN_FOLDER if folder else IN_FILE
+        doubt = "which hardly reads like a prompt" if guesses[source] else ""
+        return FoundPrompt(guesses[source], source if doubt else "", doubt)
+
+    def _find_in_text(self, name: str) -> str:
+        try:
+            return self._beside(name).prompt
+        except InvalidInput as error:
+            self.unread_metadata.append(f"{self._sidecars[name]}: {error}")
+            return ""
+
+    def _find_in_tables(self, name: str) -> str:
+        if name in self._lines:
+            return self._lines[name].prompt
+        parents = PurePosixPath(name).parents
+        line = next((self._folder_lines[parent] for parent in parents if parent in self._folder_lines), None)
+        return line.prompt if line else self._tables[name].prompt if name in self._tables else ""
+
+    def _read_inside(self, name: str) -> PictureMetadata:
+        """Read the metadata in a picture."""
+        try:
+            with one_file(name, self._broken), self._files.open(name) as file:
+                return read_metadata(file, name)
+        except TooMuch as error:
+            self._broken[name] = str(error)
+        except InvalidInput as error:
+            self.unread_metadata.append(f"{name}: {error}")
+        return PictureMetadata()
+
+    def _looks_like_a_picture(self, name: str) -> bool:
+        """Return true if a file is read as a picture, by ending or first bytes; name other picture formats."""
+        path = PurePosixPath(name)
+        ending, is_own_figure = path.suffix.lower(), path.parent.name == "figures" and path.suffix == ".svg"
+        if ending in PICTURES or ending in _NO_PICTURES or is_own_figure:
+            return ending in PICTURES
+        if ending not in _OTHER_PICTURES:
+            try:
+                with one_file(name, self._broken), self._files.open(name) as file:
+                    head = file.read(16)
+            except InvalidInput:
+                return False
+            return head.startswith(_HEADS) or head[8:12] == b"WEBP" or head[4:12] in (b"ftypavif", b"ftypavis")
+        self.left_out[name] = f"{ending} pictures are not supported; save it as PNG, JPEG or WebP"
+        return False
+
+    def _read_tables(self, names: Sequence[str]) -> None:
+        """Read other tables, and the texts next to pictures."""
+        self._sidecars = sidecars_of(names, self._files.names)
+        picture_names, beside = set(names), set(self._sidecars.values())
+        for path in map(PurePosixPath, self._files.names):
+            is_parquet = path.suffix.lower() == ".parquet"
+            if not is_parquet and (path.suffix.lower() != ".json" or path.as_posix() in beside):
+                continue
+            absent = list[str]()
+            try:
+                with one_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
+                    data = self._files.read(path.as_posix())
+                    found = dict(facts_of_parquet(data)) if is_parquet else facts_of_part(data)
+                if not found:
+                    self.others.append(path.as_posix())
+                for name, facts in found.items():
+                    name = (path.parent / name).as_posix()
+                    if name in picture_names:
+                        self._tables[name] = facts
+                    else:
+                        absent.append(name)
+            except InvalidInput as error:
+                is_table_of_pictures = not is_parquet or path.name.lower() == PARQUET
+                (self.problems if is_table_of_pictures else self.others).append(f"{path}: {error}")
+            if absent:
+                such = absent[0][:SHOWN]
+                self.problems.append(f"{path}: {len(absent):,} of its pictures are not here, such as {such}")
+
+    def _is_text_or_named(self, name: str) -> bool:
+        """Return true for a table of prompts, and for a picture format that is already named as not supported."""
+        path = PurePosixPath(name.lower())
+        return path.name in METADATA or path.suffix in (".json", ".parquet", *_OTHER_PICTURES)
+
+
+def _has_picture_ending(name: str) -> bool:
+    return PurePosixPath(name.rstrip("…")).suffix.lower() in PICTURES | _OTHER_PICTURES
+
+
+class _Matches:
+    """The pictures that the lines of a table in a folder can name."""
+
+    def __init__(self, names: Sequence[str], folder: PurePosixPath) -> None:
+        self._folder, self._paths = folder, defaultdict[str, list[str]](list)
+        self._names, self._exact = defaultdict[str, list[str]](list), set(names)
+        for name in names:
+            self._paths[_alike(name)].append(name)
+            if folder == PurePosixPath() or folder in PurePosixPath(name).parents:
+                self._names[_alike(PurePosixPath(name).name)].append(name)
+
+    def find(self, file_name: str) -> tuple[str, str]:
+        """Return the picture of a name, and "" or why there is none; a name without folders is enough if it is rare."""
+        path = (self._folder / file_name).as_posix()
+        found = [path] if path in self._exact else self._paths[_alike(path)]
+        if not found and "/" not in file_name:
+            found = self._names[_alike(file_name)]
+        if len(found) == 1:
+            return found[0], ""
+        return "", "several such pictures" if found else "no such picture"
+
+
+_Source = tuple[str, str, str, str, str, str, tuple[tuple[str, str], ...]]
+"""Arguments of :func:`_open`, from a process that asks."""
+
+
+@lru_cache(maxsize=8)
+def _open(
+    _import: str, path: str, prompts_from: str, copies: str, drawn_with: str, prompt: str,
+    broken: tuple[tuple[str, str], ...],
+) -> FoundPictures:  # fmt: skip
+    """Find the pictures of an import, once for all questions about it."""
+    return FoundPictures(Path(path), prompts_from=prompts_from, copies=copies, drawn_with=drawn_with,
+                         assumed_prompt=prompt, broken=dict(broken))  # fmt: skip
+
+
+@lru_cache(maxsize=8)
+def _open_again(_import: str, path: str) -> Files:
+    return open_files(Path(path))
+
+
+def describe(source: _Source) -> tuple[str, dict[str, int], bool]:
+    """Return the name of a folder or zip, its numbers of files by prompt, and whether the prompt is assumed."""
+    found = _open(*source)
+    return found.name, found.counts, found.is_assumed
+
+
+def examine(source: _Source, prompt_keys: Sequence[str]) -> dict[str, list[ImportedPicture]]:
+    """Return the pictures of some prompts that count, by key."""
+    found = _open(*source)
+    return {prompt_key: found.get_pictures(prompt_key) for prompt_key in prompt_keys}
+
+
+def get_remarks(source: _Source, prompt_keys: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, list[str]]]]:
+    """Return the pictures of some prompts that are left out, with reasons, and the remarks on all of them."""
+    examine(source, prompt_keys)
+    found = _open(*source)
+    return found.left_out, found.remarks()
+
+
+def look(source: _Source) -> PictureLook:
+    """Return what is understood of all pictures."""
+    return _open(*source).look()
+
+
+def decode(source: _Source, name: str, longest: int) -> tuple[tuple[int, int], bytes]:
+    """Return the size and the RGB pixels of a picture, with its longer side at most ``longest``."""
+    files = _open_again(*source[:2])
+    with one_file(name), open_picture(io.BytesIO(files.read(name))) as opened:
+        image = decode_picture(opened)
+        image.thumbnail((longest, longest))
+        return image.size, image.tobytes()
+
+
+def write_with_table(zip_path: str, target_path: str, table_path: str) -> None:
+    """Write a copy of a zip as :func:`bias_core.store.imports.with_table` does."""
+    path, target, table = Path(zip_path), Path(target_path), Path(table_path)
+    files, rows = open_files(path), dict[str, dict[str, Any]]()
+    for name in filter(_is_table, files.names):
+        folder = PurePosixPath(name).parent
+        for _, row in read_table(name, files.read(name), needs=[TEXTS], further=WHOM):
+            if file_name := _get_file_name(row):
+                rows.setdefault((folder / file_name).as_posix(), row)
+    matches, n_found = _Matches(files.names, PurePosixPath()), 0
+    for _, row in read_table(table.name, table.read_bytes(), needs=[TEXTS], further=WHOM):
+        name, reason = matches.find(file_name := _get_file_name(row))
+        name, n_found = name or file_name, n_found + (not reason)  # a line without picture is named when it is read
+        rows[name] = {**rows.get(name, {}), **dict.fromkeys(TEXTS), "prompt": _get_text(row)}
+    if not n_found:
+        raise InvalidInput(f"{table.name} names no picture of {path.name}: it needs the columns file_name and prompt")
+    lines = [{**row, "file_name": name} for name, row in rows.items()]
+    may_write(target, path.stat().st_size + 10_000_000)
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(target, "w") as copy:
+        for info in source.infolist():
+            if not _is_table(name := stored_name(info)) and not info.is_dir():
+                entry = zipfile.ZipInfo(name)
+                entry.compress_type = info.compress_type
+                # A damaged picture arrives cut off, and is then listed as such.
+                with suppress(*DAMAGE), source.open(info) as picture, copy.open(entry, "w") as written:
+                    shutil.copyfileobj(picture, written)
+        text = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+        copy.writestr("metadata.jsonl", text, zipfile.ZIP_DEFLATED)
+
+
+def _is_table(name: str) -> bool:
+    return PurePosixPath(name).name.lower() in METADATA
+
+
+def _alike(name: str) -> str:
+    """Normalise a file's name, which systems and spreadsheets write differently."""
+    return normal_form("NFC", name.replace("\\", "/").strip()).casefold()
+
+
+def _key(prompt: str) -> str:
+    return "" if prompt == NO_PROMPT else key(prompt)
