@@ -18,7 +18,7 @@ from bias_core.study.picture_names import is_picture
 from bias_core.study.types import StudyTable, table
 from bias_core.values import read_json
 
-_MOST_BYTES = 64_000_000
+_MOST_BYTES, _MOST_ROWS = 64_000_000, 200_000
 _BLANKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # and marks of encodings
 _SHOWN, _MOST_NAMED, _LONGEST_SHOWN = 3, 8, 80  # examples of a kind; names with their numbers; characters of a name
 _PICTURE_COLUMNS = ("image_id", "image", "file_name", "image_file_name", "filename", "picture")
@@ -173,7 +173,10 @@ def read_answer_file(path: Path) -> AnswerLook:
 
 def _read_table(name: str, data: bytes) -> AnswerLook:
     def rows(needs: Sequence[Sequence[str]] = (), further: Collection[str] = ()) -> Iterator[Row]:
-        return read_table(name, data, needs=needs, further=further)
+        for n_rows, row in enumerate(read_table(name, data, needs=needs, further=further), start=1):
+            if n_rows > _MOST_ROWS:
+                raise InvalidInput(f"{name} has more than {_MOST_ROWS:,} rows")
+            yield row
 
     _, first = next(rows(), ("", {}))
     look = _look_at_rows(name, list(rows())) if _is_wide(first) else None
