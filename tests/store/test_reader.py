@@ -59,10 +59,10 @@ def end_itself():
 
 def take_many_times():
     said = []
-    for n in range(6):
+    for n in range(9):
         try:
             with one_file(f"{n}"):
-                until = time.process_time() + 0.4
+                until = time.process_time() + 0.3
                 while time.process_time() < until:
                     pass
         except TooMuch as error:
@@ -143,8 +143,8 @@ def test_a_decoder_that_does_not_come_back_ends_the_reader_and_the_next_one_goes
 
 def test_all_files_of_a_call_together_have_a_limit():
     said = read_apart(here(take_many_times))
-    assert said[-1] == "5: was not read: the files before it took 1.5 s of processor time"
-    assert len(said) in (1, 2)
+    assert said[-1] == "8: was not read: the files before it took 1.5 s of processor time"
+    assert 1 <= len(said) <= 5
 
 
 def test_a_reader_that_says_too_much_is_cut_short():
