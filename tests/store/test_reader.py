@@ -144,7 +144,7 @@ def test_a_decoder_that_does_not_come_back_ends_the_reader_and_the_next_one_goes
 def test_all_files_of_a_call_together_have_a_limit():
     said = read_apart(here(take_many_times))
     assert said[-1] == "8: was not read: the files before it took 1.5 s of processor time"
-    assert 1 <= len(said) <= 5
+    assert len(said) < 9  # what a module takes to be imported counts too
 
 
 def test_a_reader_that_says_too_much_is_cut_short():
