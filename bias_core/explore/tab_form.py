@@ -1,7 +1,7 @@
 """The form of the Explore tab: the list of suggested attributes, then the fields and their settings."""
 
 import secrets
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -56,7 +56,7 @@ from bias_core.ui.model_menu import (
     without_rates_of_others,
     words_for,
 )
-from bias_core.ui.study.form import ArmsForm, split_first_arm
+from bias_core.ui.study.form import ARMS_INPUT, ArmsForm, by_name, split_first_arm
 from bias_core.ui.study.own_pictures import DRAWN, OWN, chosen_pictures
 from bias_core.ui.study.study_tab import CHIP, EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
@@ -96,13 +96,13 @@ class SuggestPart:
             elem_id="suggest-take",
         )  # fmt: skip
 
-    def wire(self, form: Any, read_form: Callable[[Sequence[Any]], StudySettings]) -> None:
+    def wire(self, form: Any) -> None:
         """Wire the buttons; ``form`` is the tab's."""
         visitor, self.table = form.parts["visitor"], form.form["attributes"]
         changed = [self.status, self.choices, self.take, self.button, self.stop]
         begin = self.button.click(self.on_click, visitor, changed, queue=False, **messages.QUIET)
-        run = partial(self.on_suggest, read_form)
-        then_run(begin.then, run, [visitor, *form.inputs()], changed, self.on_crash)
+        named = form.inputs()
+        then_run(begin.then, by_name(named, self.on_suggest), [visitor, *named.values()], changed, self.on_crash)
         self.stop.click(form.on_stop, visitor, None, queue=False, **messages.QUIET)
         self.take.click(self.on_take, [self.table, self.choices], [self.table, self.status], **messages.QUIET)
 
@@ -113,13 +113,11 @@ class SuggestPart:
             return self._running(True) | {self.status: messages.QUEUED}
         return self._running(False) | {self.status: messages.error_html(problem.message)}
 
-    def on_suggest(
-        self, read_form: Callable[[Sequence[Any]], StudySettings], visitor: Visitor, *values: Any
-    ) -> Iterator[Updates]:
+    def on_suggest(self, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
         """Show the progress, then the suggestions."""
         lists: list[list[Suggested]] = []
         with messages.user_errors() as problem:
-            steps = self._steps(visitor, read_form(values[:-1]), values[-1])
+            steps = self._steps(visitor, read_form(values), values["report"])
             for step in followed(run_queued(self.services, visitor, lambda: steps), lists):
                 yield {self.status: messages.progress_html(step)}
         if problem:
@@ -179,7 +177,7 @@ FIELDS = (
     "n_clusters", "confidence", "force", "rewrite", "rewriter", "judge", "size", "sampler", "further_encoders",
     "stop_within", "stop_when_clear", *ADDED,
 )  # fmt: skip
-"""The form's settings in the order of handlers' arguments; the other concept, arms and the shown report follow."""
+"""Names of the form's settings."""
 FIRST_SET = "doctor"
 EXAMPLES = (
     "doctor", "nurse", "ceo", "construction_worker", "iranian", "indian", "mexican", "people", "flowers",
@@ -195,20 +193,16 @@ TABLE_NOTE = (
 )
 
 
-def read_form(values: Sequence[Any]) -> StudySettings:
-    """Return the settings of the form's values, the other concept and the arms last.
-
-    InvalidInput quotes a wrong number or attribute row.
-    """
-    *values, other, arms = values
-    form = dict(zip(FIELDS, values, strict=True))
+def read_form(values: Mapping[str, Any]) -> StudySettings:
+    """Return the settings of the form's values; InvalidInput quotes a wrong number or attribute row."""
+    form = {name: values[name] for name in FIELDS}
     attributes = read_table(form.pop("attributes") or [])
     form["n_clusters"] = form["n_clusters"] or 0
     within = _DECLARED["stop_within"].read_shown(form.pop("stop_within"))
     given = {name: _DECLARED[name].read(value) for name, value in form.items()} | {"stop_within": within}
     given["confidence"] /= 100
     given["num_inference_steps"] = given["num_inference_steps"] or None
-    arms = compared_concept(tuple(arms or ()), given["concept"], str(other or ""))
+    arms = compared_concept(tuple(values[ARMS_INPUT] or ()), given["concept"], str(values["other"] or ""))
     return explore_settings(**given, attributes=attributes, arms=arms)
 
 
@@ -380,10 +374,10 @@ class ExploreForm(StudyTab):
             more["value"] = getattr(OPTIONS if hasattr(OPTIONS, name) else DEFAULTS, name)
         self.form[name] = kind(*first, **more | own)
 
-    def inputs(self) -> list[Any]:
-        """Return ``FIELDS``, the other concept, the arms, own pictures, the file of prompts, and the shown report."""
-        others = [self.arms.chosen, self.own_pictures.images, self.form["pack"], self.parts["report"]]
-        return [*(self.form[name] for name in (*FIELDS, "other")), *others]
+    def inputs(self) -> dict[str, Any]:
+        """Return the form's components by name, with the arms, own pictures and the shown report."""
+        others = {ARMS_INPUT: self.arms.chosen, "images": self.own_pictures.images, "report": self.parts["report"]}
+        return {name: self.form[name] for name in (*FIELDS, "other", "pack")} | others
 
     def form_outputs(self) -> list[Any]:
         """Return all components that :meth:`form_of` changes."""
@@ -421,7 +415,7 @@ class ExploreForm(StudyTab):
         form["attributes"].select(self.on_choose_row, None, parts["row"], **EACH)
         table = [form["attributes"], parts["row"]]
         parts["remove"].click(self.on_remove, table, table, **QUIET)
-        self.suggest.wire(self, lambda values: read_form(values[:-2]))  # without own pictures and the file of prompts
+        self.suggest.wire(self)
         parts["restore"].click(self.on_restore, form["set"], filled, **QUIET)
         self.wire_pictures()
 
@@ -534,11 +528,10 @@ class ExploreForm(StudyTab):
             return updates
         return {form["model_note"]: ""}
 
-    def design_and_settings(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
+    def design_and_settings(self, values: Mapping[str, Any]) -> tuple[Design, StudySettings]:
         """Return the design and settings of the form; InvalidInput if they cannot be used."""
-        *form, images, pack, _ = values
-        settings = read_form(form)
-        if choice := chosen_pictures(images):
+        settings, pack = read_form(values), values["pack"]
+        if choice := chosen_pictures(values["images"]):
             settings = choice.apply(settings)
             if choice.has_prompts and (choice.ways or not settings.arms):
                 return self.designs[KIND], of_any_prompt(settings)
@@ -548,9 +541,9 @@ class ExploreForm(StudyTab):
             )
         return pack_of(str(pack), settings) if pack else (self.designs[KIND], settings)
 
-    def report_before(self, values: Sequence[Any]) -> StudyReport | None:
+    def report_before(self, values: Mapping[str, Any]) -> StudyReport | None:
         """Return the shown report."""
-        report: StudyReport | None = values[-1]
+        report: StudyReport | None = values["report"]
         return report
 
     def form_of(self, design: Design, settings: StudySettings) -> Updates:
@@ -593,14 +586,13 @@ class ExploreForm(StudyTab):
         }
         return "?" + urlencode({name: value for name, value in values.items() if value != ""})
 
-    def on_largest(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
+    def on_largest(self, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
         """Draw the largest number of pictures that is allowed."""
         with messages.user_errors() as problem:
             self.checked(values)
-        place = FIELDS.index("n_images")
-        n = max(1, int(values[place] * (problem.scale or 1)))
+        n = max(1, int(values["n_images"] * (problem.scale or 1)))
         yield {self.form["n_images"]: n}
-        yield from self.on_run(visitor, *values[:place], n, *values[place + 1 :])
+        yield from self.on_run(visitor, {**values, "n_images": n})
 
     def form_shown(self, report: StudyReport) -> dict[str, str]:
         """Return the concept, model and condition of this report, as the form shows them."""

@@ -98,11 +98,13 @@ class _Readers:
             time.sleep(_WAIT_SECONDS)
         try:
             with self._lock:
-                self._idle = [reader for reader in self._idle if reader.is_usable(self.limits)]
-                free = [*self._idle, *(reader for reader in self._idle if reader is last)]
-                if free:
-                    self._idle.remove(free[-1])
-            reader = free[-1] if free else _Reader(self.limits)
+                idle = [reader for reader in self._idle if reader.is_usable(self.limits)]
+                unusable = [reader for reader in self._idle if reader not in idle]
+                reader = last if last in idle else idle[-1] if idle else None
+                self._idle = [each for each in idle if each is not reader]
+            for each in unusable:
+                each.end()
+            reader = reader or _Reader(self.limits)
             with ExitStack() as left:
                 left.callback(reader.end)
                 yield reader

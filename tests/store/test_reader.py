@@ -18,7 +18,7 @@ from bias_core.store.reader import Limits, ReaderEnded, TooMuch, one_file, read_
 from tests.store.test_imports import DOCTOR, NURSE, folder, picture
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="a reader has limits on Linux and macOS alone")
-LIMITS = Limits(memory=600_000_000, file_seconds=1, seconds=4, answer=200_000)
+LIMITS = Limits(memory=600_000_000, file_seconds=0.5, seconds=1.5, answer=200_000)
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def take_many_times():
     for n in range(9):
         try:
             with one_file(f"{n}"):
-                until = time.process_time() + 0.8
+                until = time.process_time() + 0.3
                 while time.process_time() < until:
                     pass
         except TooMuch as error:
@@ -125,7 +125,7 @@ def here(function):
 def test_a_file_that_takes_too_much_ends_in_a_sentence():
     for function, words in (
         (take_memory, "takes more memory than a file may"),
-        (take_time, "takes more than 1 s of processor time"),
+        (take_time, "takes more than 0.5 s of processor time"),
     ):
         with pytest.raises(TooMuch, match=words):
             read_apart(here(function))
@@ -143,8 +143,8 @@ def test_a_decoder_that_does_not_come_back_ends_the_reader_and_the_next_one_goes
 
 def test_all_files_of_a_call_together_have_a_limit():
     said = read_apart(here(take_many_times))
-    assert said[0].startswith("5: was not read: the files before it took 4 s of processor time")
-    assert len(said) == 4
+    assert said[-1] == "8: was not read: the files before it took 1.5 s of processor time"
+    assert len(said) < 9  # what a module takes to be imported counts too
 
 
 def test_a_reader_that_says_too_much_is_cut_short():

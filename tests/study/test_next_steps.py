@@ -141,9 +141,9 @@ def test_the_command_line_takes_a_pack_in_place_of_a_concept(file, fakes, monkey
 
 def test_the_page_runs_the_uploaded_file_and_says_what_is_in_it(file, fakes, tmp_path, packed):
     tab = built(ExploreTab, fakes)
-    assert tab.inputs()[-2:] == [tab.form["pack"], tab.parts["report"]]
-    design, settings = tab.design_and_settings([*form(), None, file, None])
-    assert tab.design_and_settings([*form(), None, None, None])[0].name == "explore"
+    asked = form() | {"images": None, "report": None}
+    design, settings = tab.design_and_settings(asked | {"pack": file})
+    assert tab.design_and_settings(asked | {"pack": None})[0].name == "explore"
     assert (design.title, design.images_per_prompt) == ("Prompts of my prompts", 16)
     assert settings.options["attributes"][0].startswith("man|")
     assert tab.claims(design)

@@ -588,8 +588,11 @@ def replicating(tmp_path):
 
 def pressed(tab, button, study="t2iat-human"):
     """First and last update of the page after a click on a paper's button."""
-    first, *_, last = tab.on_replicate(button, Visitor(), study, "calibration-renderer", "fair")
+    first, *_, last = tab.on_replicate(button, Visitor(), {"study": study} | FAIR)
     return first, last
+
+
+FAIR = {"model": "calibration-renderer", "condition": "fair"}
 
 
 def test_replicating_runs_the_papers_design_on_the_chosen_model_as_far_as_the_limits_let_it(replicating):
@@ -622,31 +625,30 @@ def a_bit_more(report):
 
 def test_what_is_refused_as_too_large_is_run_by_a_button_at_the_largest_share_that_fits(replicating):
     services, tab = replicating
-    values = [one.value for one in tab.inputs()]
-    names, largest, limits = tab.fields(), tab.parts["largest"], services.settings
-    values[names.index("study")], values[names.index("percent")] = "t2iat-human", 100
+    values = tab.values() | {"study": "t2iat-human", "percent": 100}
+    largest, limits = tab.parts["largest"], services.settings
     services.settings = limits.model_copy(update={"max_images": 200})
-    *_, refused = tab.on_run(Visitor(), *values)
+    *_, refused = tab.on_run(Visitor(), values)
     assert refused[largest]["visible"]
     assert "at most 200 here" in refused[tab.parts["status"]]
-    *_, last = tab.on_largest(Visitor(), *values)
+    *_, last = tab.on_largest(Visitor(), values)
     report = last[tab.parts["report"]]
     assert report.n_planned <= 200 < n_asked(a_bit_more(report))
     assert last[tab.form["percent"]] == 100 * report.settings.scale
     assert not last[largest]["visible"]
     services.settings = limits.model_copy(update={"max_images": 5})
-    *_, refused = tab.on_run(Visitor(), *values)
+    *_, refused = tab.on_run(Visitor(), values)
     assert not refused[largest]["visible"]  # no share fits
     # Steps and pixels count too: 200 pictures' worth of what this model takes for each.
-    values[names.index("model")], values[names.index("steps")] = "calibration-diffusion", "2"
+    values |= {"model": "calibration-diffusion", "steps": "2"}
     info = services.model_info("calibration-diffusion")
     work = 200 * 2 * info.width * info.height / 1e6
     services.settings = limits.model_copy(update={"max_megapixel_steps": work})
-    *_, refused = tab.on_run(Visitor(), *values)
+    *_, refused = tab.on_run(Visitor(), values)
     assert "million pixels times steps" in refused[tab.parts["status"]]
     assert "ask for a scale of 0.0" in refused[tab.parts["status"]]
     assert refused[largest]["visible"]
-    *_, last = tab.on_largest(Visitor(), *values)
+    *_, last = tab.on_largest(Visitor(), values)
     assert 0 < last[tab.parts["report"]].n_planned <= 200
 
 
@@ -666,7 +668,7 @@ def test_how_much_is_replicated_follows_from_the_time_of_a_picture_and_what_does
 
 def test_the_papers_model_runs_or_says_why_not_in_one_place_that_names_no_variable(replicating, monkeypatch):
     services, tab = replicating
-    (refused,) = tab.on_replicate("replicate_theirs", Visitor(), "t2iat-human", "calibration-renderer", "fair")
+    (refused,) = tab.on_replicate("replicate_theirs", Visitor(), {"study": "t2iat-human"} | FAIR)
     said = [html for html in refused.values() if isinstance(html, str) and html]
     assert len(said) == 1
     assert (

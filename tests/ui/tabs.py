@@ -47,8 +47,8 @@ def changed(report: StudyReport, key: str, **values: Any) -> StudyReport:
     return replace(report, results=replace(report.results, tables=tuple(tables)))
 
 
-def form_values(tab: StudyTab, form: Mapping[str, Any] | None = None, **own: Any) -> list[Any]:
+def form_values(tab: StudyTab, form: Mapping[str, Any] | None = None, **own: Any) -> dict[str, Any]:
     """The form as it is at first, but for ``form``; with words of one's own, these are the ones to run."""
-    changed = {id(tab.form[name]): value for name, value in (form or {}).items()}
-    changed |= {id(tab.own[name]): value for name, value in own.items()}
-    return [*[changed.get(id(c), c.value) for c in tab.inputs()][:-1], bool(own)]
+    return (
+        tab.values() | dict(form or {}) | {f"own.{name}": value for name, value in own.items()} | {"use_own": bool(own)}
+    )

@@ -182,7 +182,7 @@ def test_a_run_that_the_page_does_not_show_is_named_and_no_press_elsewhere_stops
     assert last == [report.run_id, "at work"]
     refused = tab.on_click(visitor)
     assert "your run in Runs is still running" in refused[tab.parts["status"]]
-    *_, refused = tab.on_run(visitor, *form_values(tab))
+    *_, refused = tab.on_run(visitor, form_values(tab))
     assert "your run in Runs is still running" in refused[tab.parts["status"]]
     assert not visitor.stop.is_set()
     runs.on_stop(visitor)
@@ -338,10 +338,10 @@ def test_a_visitor_sees_the_place_in_line_and_a_full_line_gives_the_buttons_back
     others = [occupied(services.run_queue, name) for name in "ab"]
     values = form_values(tab)
     visitor = Visitor()
-    run = tab.on_run(visitor, *values)
+    run = tab.on_run(visitor, values)
     next(run)
     assert "2 runs are before yours" in next(run)[tab.parts["status"]]
-    refused = list(tab.on_run(Visitor(), *values))[-1]
+    refused = list(tab.on_run(Visitor(), values))[-1]
     assert "try again in a few minutes" in refused[tab.parts["status"]]
     assert refused[tab.parts["run"]]["visible"]
     assert not refused[tab.parts["stop"]]["visible"]
@@ -366,12 +366,12 @@ def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_
         with pytest.raises(gr.Error, match="at most 20 here"):
             call()
     values = form_values(tab)
-    *_, refused = tab.on_run(Visitor(), *values)
+    *_, refused = tab.on_run(Visitor(), values)
     assert "at most 20 here" in refused[tab.parts["status"]]
     assert refused[tab.parts["run"]]["visible"]
     assert refused[tab.parts["count"]]["value"] == ""  # the same is not said twice, nor by the note on the model
     assert refused[tab.form["model"]]["info"] == HINT
-    said = tab.on_count(*values)
+    said = tab.on_count(values)
     assert "at most 20 here" in said
     assert "ask for" in said  # and how to stay under it
     for other in others:

@@ -66,13 +66,13 @@ def form(**changes):
         "judge": "", "size": "", "sampler": "", "stop_within": "", "further_encoders": [], "stop_when_clear": False,
         "crossed": "none", "languages": [],
     }  # fmt: skip
-    return [*[(values | changes)[name] for name in FIELDS], "", ()]
+    return {name: (values | changes)[name] for name in FIELDS} | {"other": "", "arms": ()}
 
 
 def test_the_form_becomes_settings_and_what_is_empty_the_models_choice():
-    assert read_form([*form()[:-2], " nurse ", ()]).arms == (Arm(), Arm(template="{doctor=nurse}"))
+    assert read_form(form() | {"other": " nurse "}).arms == (Arm(), Arm(template="{doctor=nurse}"))
     with pytest.raises(InvalidInput, match="with another concept"):
-        read_form([*form()[:-2], "Doctor", ()])
+        read_form(form() | {"other": "Doctor"})
     settings = read_form(form())
     expected = explore_settings(
         concept="doctor", attributes=read_table([MAN]), model="calibration-renderer", condition="fair",
@@ -436,8 +436,7 @@ def objects(services):
 
 
 def values_of(objects, arms, **form):
-    values = form_values(objects, {"study": "tbyb-general", **form})
-    return [arms if c is objects.arms.chosen else v for c, v in zip(objects.inputs(), values, strict=True)]
+    return form_values(objects, {"study": "tbyb-general", **form}) | {"arms": arms}
 
 
 ASKED = {"percent": 1, "option.sets": "objects"}
@@ -446,7 +445,7 @@ ASKED = {"percent": 1, "option.sets": "objects"}
 @pytest.fixture(scope="module")
 def told(objects):
     """All that a run of three arms tells the page."""
-    return list(objects.on_run(Visitor(), *values_of(objects, THREE, **ASKED)))
+    return list(objects.on_run(Visitor(), values_of(objects, THREE, **ASKED)))
 
 
 @pytest.fixture(scope="module")
@@ -492,16 +491,16 @@ def test_presets_suit_the_model_that_draws(services):
 
 def test_the_count_is_of_all_arms_and_says_the_limit(objects):
     def count(*arms):
-        return int(objects.on_count(*values_of(objects, arms, percent=3)).split()[0].replace(",", ""))
+        return int(objects.on_count(values_of(objects, arms, percent=3)).split()[0].replace(",", ""))
 
     assert count(*THREE) == 3 * count()
     assert count(Arm(), Arm(images="old.zip")) == count()
     most = f"{objects.services.settings.max_images:,}"
     assert f"in 3 arms; a run has at most {most} pictures in 8 arms" in objects.on_count(
-        *values_of(objects, THREE, percent=3)
+        values_of(objects, THREE, percent=3)
     )
     assert "in 2 arms, 1 of them with uploaded pictures" in objects.on_count(
-        *values_of(objects, (Arm(), Arm(images="old.zip")), percent=3)
+        values_of(objects, (Arm(), Arm(images="old.zip")), percent=3)
     )
 
 
@@ -513,7 +512,7 @@ def test_the_look_at_a_file_of_answers_follows_the_form(services, tmp_path):
     path.write_text(f"image_id,position,answer,rater\n{pair},left,feminine,1\n")
 
     def look(**changes):
-        return tab.on_labels(*values_of(tab, (), **values, **changes))
+        return tab.on_labels(values_of(tab, (), **values, **changes))
 
     assert "1 answers match a picture of the run" in look(labels=str(path))
     assert "are about pictures of this run" in look(labels=str(path), seed=5)
@@ -577,15 +576,14 @@ def test_pictures_are_grouped_by_arm_with_equally_many_of_each(objects, compared
 def test_words_of_ones_own_have_arms_too(services):
     objects = built(InternalTab, services)
     values = form_values(objects, targets="judge\nman | a photo of a man", n=3, n_attribute=2)
-    values = [THREE if c is objects.arms.chosen else v for c, v in zip(objects.inputs(), values, strict=True)]
-    design, settings = objects.design_and_settings(values)
+    design, settings = objects.design_and_settings(values | {"arms": THREE})
     assert design.name == "own-targets"
     assert settings.arms == THREE
 
 
 def test_the_form_folds_once_a_run_goes_well_and_keeps_what_stands_in_it(objects, told):
     assert len(objects.form_folds) == 3  # one's own words, sampling and options, arms
-    wrong = objects.on_run(Visitor(), *values_of(objects, THREE, **ASKED, model="no model!"))
+    wrong = objects.on_run(Visitor(), values_of(objects, THREE, **ASKED, model="no model!"))
     done, refused = ({key: value for part in parts for key, value in part.items()} for parts in (told, wrong))
     assert all(done[fold]["open"] is False for fold in objects.form_folds)
     assert not set(done) & {*objects.form.values(), *objects.own.values(), objects.arms.chosen, objects.arms.fields}

@@ -214,15 +214,14 @@ def test_pictures_without_prompts_are_shown_and_get_one_prompt_or_those_of_a_tab
 def test_a_form_with_own_pictures_runs_them_and_not_the_model(tab, visitor, tmp_path):
     explorer = of(tab, "explore")
     own, path = explorer.own_pictures, zipped(tmp_path / "mine.zip", {"a photo of a nurse": 5})
-    values = {one: one.value for one in explorer.inputs()} | {explorer.form["attributes"]: []}
-    values[own.images] = explorer.on_source("own", None)[own.images]
+    values = explorer.values() | {"attributes": [], "images": explorer.on_source("own", None)[own.images]}
     with pytest.raises(InvalidInput, match="choose your pictures first"):
-        explorer.design_and_settings([*values.values()])
-    values[own.images] = last(own.on_upload(visitor, str(path)))[own.images]
-    design, settings = explorer.design_and_settings([*values.values()])
+        explorer.design_and_settings(values)
+    values["images"] = last(own.on_upload(visitor, str(path)))[own.images]
+    design, settings = explorer.design_and_settings(values)
     assert (design.kind, settings.images, settings.options["concept"]) == ("explore", str(path), "")
-    values[explorer.arms.chosen] = (Arm(), Arm(model="calibration-renderer"))
-    _, settings = explorer.design_and_settings([*values.values()])
+    values["arms"] = (Arm(), Arm(model="calibration-renderer"))
+    _, settings = explorer.design_and_settings(values)
     assert [arm.images for arm in settings.arms] == [None, ""]  # the second is drawn
     assert explorer.on_source("drawn", None)[own.images] is None
 

@@ -149,7 +149,7 @@ def test_own_words_are_run_whole_whatever_study_size_and_options_stand_above(tab
 
 
 def test_a_run_shows_its_words_another_test_is_a_choice_away_and_words_that_make_no_test_are_said(tab, tmp_path):
-    *_, last = tab.on_run(Visitor(), *form_values(tab, x="a: math, logic", y="b: art, music", n=2))
+    *_, last = tab.on_run(Visitor(), form_values(tab, x="a: math, logic", y="b: art, music", n=2))
     shown = last[tab.parts["report"]]
     assert not last[tab.parts["by_attribute"]]["open"]
     last = opened_folds(tab, last)
@@ -160,7 +160,7 @@ def test_a_run_shows_its_words_another_test_is_a_choice_away_and_words_that_make
     assert tab.extra["words"] in tab.on_closer(shown, "own")
     image_id = shown.pictures["image_id"].iloc[0]
     assert "<article" in tab.on_open(shown, SimpleNamespace(image=image_id))
-    *_, last = tab.on_run(Visitor(), *form_values(tab, x="rose"))
+    *_, last = tab.on_run(Visitor(), form_values(tab, x="rose"))
     assert "concept X needs 2 to 100 words" in last[tab.parts["status"]]
     assert tab.parts["report"] not in last
 
@@ -239,7 +239,7 @@ def test_own_targets_are_drawn_whole_one_after_the_other_or_refused_in_place(int
     asked = form_values(internal, targets="judge\nman | a photo of a man", n=3, n_attribute=2)
     design, settings = internal.design_and_settings(asked)
     assert (design.name, settings.scale) == ("own-targets", 1.0)
-    *_, last = internal.on_run(Visitor(), *asked)
+    *_, last = internal.on_run(Visitor(), asked)
     shown, last = last[internal.parts["report"]], opened_folds(internal, last)
     assert shown.n_images == 2 * (3 + 2 * 2) + 8 * 2
     assert last[internal.extra["closer"]]["choices"] == [("judge", "judge"), ("man", "man")]
@@ -249,7 +249,7 @@ def test_own_targets_are_drawn_whole_one_after_the_other_or_refused_in_place(int
     assert internal.on_closer(None, "man") == gr.skip()
     image_id = shown.pictures["image_id"].iloc[0]
     assert "<article" in internal.on_open(shown, SimpleNamespace(image=image_id))
-    *_, last = internal.on_run(Visitor(), *form_values(internal, targets="judge | a judge | neither"))
+    *_, last = internal.on_run(Visitor(), form_values(internal, targets="judge | a judge | neither"))
     assert "write a target as" in last[internal.parts["status"]]
 
 
@@ -519,11 +519,11 @@ def test_own_words_go_with_the_chosen_study(origins):
     assert design.name == "own-oasis-nationalities"
     assert list(design.data["nationalities"]) == ["nurse", "judge"]
     assert settings.scale == 1.0
-    assert "14 pictures of 2 prompts" in origins.on_count(*values)
-    values[0] = "oasis-internet-users"
-    assert origins.on_count(*values) == ""  # how many users there are is an option
-    values[0] = "oasis-doctors"
-    *_, last = origins.on_run(Visitor(), *values)
+    assert "14 pictures of 2 prompts" in origins.on_count(values)
+    values["study"] = "oasis-internet-users"
+    assert origins.on_count(values) == ""  # how many users there are is an option
+    values["study"] = "oasis-doctors"
+    *_, last = origins.on_run(Visitor(), values)
     assert "takes no other words" in last[origins.parts["status"]]
 
 

@@ -4,8 +4,9 @@ Arms are the settings that a run compares; "Add an arm" adds one to the settings
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import isgeneratorfunction
 from typing import Any, ClassVar
 
 import gradio as gr
@@ -206,8 +207,9 @@ FORM: Mapping[str, Setting] = {
 }
 """Settings in the form by component name."""
 FIELDS = ("study", *FORM)
-"""The form's components in the order in which handlers receive them; then come the options of the tab's studies,
-named :data:`OPTION` plus their name, and the tab's own inputs."""
+"""Names of the form's components; besides them it has the options of the tab's studies, named :data:`OPTION` plus their
+name, the arms, and the tab's own inputs, named :data:`OWN_INPUT` plus their name."""
+OWN_INPUT, ARMS_INPUT, USE_OWN = "own.", "arms", "use_own"
 LINKED = tuple(key for key in FIELDS if key == "study" or FORM[key].may_be_linked)  # those that an address may fill
 _DRAWING = ("model", "condition")
 _READING = ("seed", "confidence", "encoder", "further_encoders", "judge", "force")
@@ -256,6 +258,19 @@ def read_settings(form: Mapping[str, Any], design: Design) -> StudySettings:
         if not is_nothing(form.get(OPTION + name))
     }
     return StudySettings(**given, options=options)
+
+
+def by_name(components: Mapping[str, Any], handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a handler whose last arguments, the values of these components, ``handler`` gets as one mapping."""
+
+    def split(given: Sequence[Any]) -> list[Any]:
+        n_before = len(given) - len(components)
+        return [*given[:n_before], dict(zip(components, given[n_before:], strict=True))]
+
+    def steps(*given: Any) -> Iterator[Any]:
+        yield from handler(*split(given))
+
+    return steps if isgeneratorfunction(handler) else lambda *given: handler(*split(given))
 
 
 def option_updates(design: Design, chosen: Any = None) -> dict[str, Any]:
@@ -416,22 +431,27 @@ class StudyForm:
         return [name for name in self.form if name.startswith(OPTION)]
 
     def fields(self) -> list[str]:
-        """Names of the form's components, in the order of handler inputs."""
+        """Names of the form's components."""
         return [*FIELDS, *self.options()]
 
-    def inputs(self) -> list[Any]:
-        """The form's components in order, the arms, then the tab's own inputs and the box that enables them."""
-        own = [*self.own.values(), self.parts["use_own"]] if self.own else []
-        return [*(self.form[name] for name in self.fields()), self.arms.chosen, *own]
+    def inputs(self) -> dict[str, Any]:
+        """The form's components by name, with the arms, the tab's own inputs and the box that enables them."""
+        own = {OWN_INPUT + name: part for name, part in self.own.items()}
+        own |= {USE_OWN: self.parts["use_own"]} if own else {}
+        return {name: self.form[name] for name in self.fields()} | {ARMS_INPUT: self.arms.chosen} | own
+
+    def values(self) -> dict[str, Any]:
+        """The first values of these components."""
+        return {name: part.value for name, part in self.inputs().items()}
 
     def form_outputs(self) -> list[Any]:
         """Everything that :meth:`form_of` changes."""
         parts = [self.parts[name] for name in ("use_own", "count", "labels_look") if name in self.parts]
         return list(dict.fromkeys([*self.form.values(), *parts, *self.arms.outputs(), *self.source_outputs()]))
 
-    def on_labels(self, *values: Any) -> str:
+    def on_labels(self, values: Mapping[str, Any]) -> str:
         """Show what is understood of a file of answers, and which of them match a picture of the run."""
-        if not dict(zip(self.fields(), values, strict=False)).get("labels"):
+        if not values.get("labels"):
             return ""
         with messages.user_errors() as problem:
             request = self.request_of(values)
@@ -469,12 +489,16 @@ class StudyForm:
         arrived = pictures.wire(self.parts["visitor"])
         if "labels_look" in self.parts:
             given = [self.form["labels"].upload, self.form["labels"].clear, self.parts["count"].edit]
-            gr.on(given, self.on_labels, self.inputs(), self.parts["labels_look"], **messages.LATEST)
+            named = self.inputs()
+            look = by_name(named, self.on_labels), [*named.values()], self.parts["labels_look"]
+            gr.on(given, *look, **messages.LATEST)
             for event in arrived:
-                event.then(self.on_labels, self.inputs(), self.parts["labels_look"], **messages.QUIET)
+                event.then(*look, **messages.QUIET)
         for event in (changed, *arrived):
             if "count" in self.parts:
-                event.then(self.on_count, self.inputs(), self.parts["count"], **messages.QUIET)
+                named = self.inputs()
+                count = by_name(named, self.on_count), [*named.values()], self.parts["count"]
+                event.then(*count, **messages.QUIET)
 
     def load_outputs(self) -> list[Any]:
         """Everything that :meth:`on_load` changes."""
@@ -495,9 +519,10 @@ class StudyForm:
         chosen = [form["condition"], form["model"], parts["status"]]
         form["model"].input(self.on_model, [form["model"], form["condition"]], chosen, **messages.LATEST)
         inputs = self.inputs()
-        parts["count"].value = self.on_count(*(component.value for component in inputs))
-        parts["count"].edit(self.on_count, inputs, parts["count"], **messages.LATEST)
-        studied.then(self.on_count, inputs, parts["count"], **messages.QUIET)  # its options may be hidden
+        count = by_name(inputs, self.on_count), [*inputs.values()], parts["count"]
+        parts["count"].value = self.on_count(self.values())
+        parts["count"].edit(*count, **messages.LATEST)
+        studied.then(*count, **messages.QUIET)  # its options may be hidden
         self.wire_pictures()
         if self.own:  # typing own words ticks their box
             # For Gradio, text pasted with the mouse is a change but no input.
@@ -527,7 +552,7 @@ class StudyForm:
             }
         return {self.parts["status"]: messages.error_html(problem.message)}
 
-    def on_count(self, *values: Any) -> str:
+    def on_count(self, values: Mapping[str, Any]) -> str:
         """The number of pictures for these settings, in words; "" for invalid settings."""
         with messages.user_errors():
             request = self.request_of(values)
@@ -592,33 +617,29 @@ class StudyForm:
 
     def _linked_arms(self, values: Mapping[str, Any], arms: tuple[Arm, ...]) -> Updates:
         """The arms of an address, and the number of pictures with these form values."""
-        form = [values.get(name, self.form[name].value) for name in self.fields()]
-        own = [*(component.value for component in self.own.values()), False] if self.own else []
-        return self.arms.show(arms) | {self.parts["count"]: self.on_count(*form, arms, *own)}
+        form = self.values() | dict(values) | {ARMS_INPUT: arms, USE_OWN: False}
+        return self.arms.show(arms) | {self.parts["count"]: self.on_count(form)}
 
-    def request_of(self, values: Sequence[Any]) -> Settled:
+    def request_of(self, values: Mapping[str, Any]) -> Settled:
         """Return the complete settings of the form; InvalidInput if they are invalid."""
         return settle(*self.design_and_settings(values))
 
-    def checked(self, values: Sequence[Any]) -> Settled:
+    def checked(self, values: Mapping[str, Any]) -> Settled:
         """:meth:`request_of`; too many pictures are refused before the run enters the queue."""
         request = self.request_of(values)
         check_number(request, self.services.settings)
         return request
 
-    def design_and_settings(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
+    def design_and_settings(self, values: Mapping[str, Any]) -> tuple[Design, StudySettings]:
         """The design and settings in the form; InvalidInput if they are invalid."""
-        names = self.fields()
-        form = dict(zip(names, values, strict=False))
-        design = self.designs[str(form["study"])]
-        arms, *own = values[len(names) :]
-        choice = chosen_pictures(form.pop("images"))
-        settings = replace(read_settings(form | {"images": ""}, design), arms=tuple(arms or ()))
+        design, choice = self.designs[str(values["study"])], chosen_pictures(values["images"])
+        settings = replace(read_settings({**values, "images": ""}, design), arms=tuple(values[ARMS_INPUT] or ()))
         settings = choice.apply(settings) if choice else settings
-        *own, use_own = own or (False,)
-        if not use_own:
+        if not values.get(USE_OWN):
             return design, settings
-        return self.own_design(design, dict(zip(self.own, own, strict=True))), self.own_settings(settings)
+        return self.own_design(design, {name: values[OWN_INPUT + name] for name in self.own}), self.own_settings(
+            settings
+        )
 
     def form_of(self, design: Design, settings: StudySettings) -> Updates:
         """Updates of the form for these settings; files are not restored."""

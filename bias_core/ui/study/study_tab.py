@@ -30,7 +30,7 @@ from bias_core.study.types import Design, Progress, StudyReport, StudySettings, 
 from bias_core.ui import messages
 from bias_core.ui.model_menu import NoClassifierPart, model_choices
 from bias_core.ui.study import result_page as study_html
-from bias_core.ui.study.form import Preset, split_first_arm
+from bias_core.ui.study.form import Preset, by_name, split_first_arm
 from bias_core.ui.study.parts import FEW_CHIPS, DrawingPart, ExamplesPart, build_looked_at, when, why_html
 from bias_core.ui.study.pictures import picture_html
 from bias_core.ui.study.result_page import CHOOSE_JS, ResultPage
@@ -99,7 +99,7 @@ class StudyTab(ResultPage):
         """Show the report of a run that ended here."""
         return self.finished(report)
 
-    def report_before(self, values: Sequence[Any]) -> StudyReport | None:
+    def report_before(self, values: Mapping[str, Any]) -> StudyReport | None:
         """The report that stays if a run has none; ``values`` are those of :meth:`inputs`."""
         return None
 
@@ -232,7 +232,8 @@ class StudyTab(ResultPage):
         return [button.click for button in (self.parts["run"], *self.parts["chips"])]
 
     def _wire_run(self) -> None:
-        parts, chosen = self.parts, [self.form[name] for name in ("study", "model", "condition") if name in self.form]
+        parts, names = self.parts, ("study", "model", "condition")
+        chosen = {name: self.form[name] for name in names if name in self.form}
         self._wire_runs(self.run_triggers(), self.on_run, self.inputs(), self.outputs())
         if LARGEST in parts:
             self._wire_runs([parts[LARGEST].click], self.on_largest, self.inputs(), self.opened_outputs())
@@ -249,12 +250,14 @@ class StudyTab(ResultPage):
         pressed = [part.click for part in buttons if isinstance(part, gr.Button)]
         gr.on(pressed, None, self.parts["status"], self.parts["status"], js=_WITHOUT_ERROR_JS, **QUIET)
 
-    def _wire_runs(self, triggers: list[Any], run: Callable[..., Any], inputs: list[Any], outputs: list[Any]) -> None:
-        """Wire these events to enter the queue, then run."""
+    def _wire_runs(
+        self, triggers: list[Any], run: Callable[..., Any], inputs: Mapping[str, Any], outputs: list[Any]
+    ) -> None:
+        """Wire these events to enter the queue, then run with the values of ``inputs`` by name."""
         parts = self.parts
         pressed = (self.on_press, [parts["visitor"], *self.press_inputs()], self.opened_outputs())
         click = gr.on(triggers, *pressed, queue=False, **QUIET)
-        then_run(click.then, run, [parts["visitor"], *inputs], outputs, self.on_crash)
+        then_run(click.then, by_name(inputs, run), [parts["visitor"], *inputs.values()], outputs, self.on_crash)
 
     def press_inputs(self) -> list[Any]:
         """Form components that :meth:`on_press` reads."""
@@ -272,13 +275,12 @@ class StudyTab(ResultPage):
         preset = self.presets[place]
         return self.form_of(self.designs[preset.study], StudySettings(**preset.settings))
 
-    def on_replicate(
-        self, button: str, visitor: Visitor, study: str, model: str, condition: str | None
-    ) -> Iterator[Updates]:
+    def on_replicate(self, button: str, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
         """Fill the form with the paper's design, run the largest allowed size, and compare it with the paper."""
         with messages.user_errors() as problem:
-            design, scale = self.designs[study], self.first_percent / 100
-            chosen = {"model": model, "condition": condition or ""} if button == "replicate" else {}
+            design, scale = self.designs[values["study"]], self.first_percent / 100
+            own = {"model": values["model"], "condition": values["condition"] or ""}
+            chosen = own if button == "replicate" else {}
             settings = papers_settings(design, self.services, scale=scale, **chosen)
             yield self.form_of(design, settings)
             most = self.pictures_left(visitor, settings.model, settings.num_inference_steps)
@@ -297,7 +299,7 @@ class StudyTab(ResultPage):
         form = {} if design is None else self.form_of(design, as_asked(design, report.settings))
         return form | self.done(report)
 
-    def on_largest(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
+    def on_largest(self, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
         """Run the largest allowed share of the requested size."""
         with messages.user_errors() as problem:
             request = self.request_of(values)
@@ -325,7 +327,7 @@ class StudyTab(ResultPage):
         """Stop the run at its next step."""
         visitor.stop.set()
 
-    def on_run(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
+    def on_run(self, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
         """Run the study; show its progress, then its report."""
         yield from self.run_asked(visitor, partial(self.checked, values), self.report_before(values))
 
