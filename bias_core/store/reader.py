@@ -47,7 +47,7 @@ class Limits:
 
 OWN = Limits(memory=6_000_000_000, file_seconds=20, seconds=1e9, answer=2_000_000_000)
 """Limits on one's own machine, for one's own files."""
-SHARED = Limits(memory=700_000_000, file_seconds=4, seconds=120, answer=8_000_000)
+SHARED = Limits(memory=700_000_000, file_seconds=4, seconds=120, answer=5_000_000)
 """Limits in a server, for what visitors upload."""
 AT_ONCE, _OF_ONE = 6, 3  # readers at work, and those of one address
 _KEPT = 2  # readers that wait for work

@@ -8,17 +8,18 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.store.reader import TooMuch, one_file, read_apart
 from bias_core.store.tables import Row, read_table
 from bias_core.study.picture_names import is_picture
 from bias_core.study.types import StudyTable, table
 from bias_core.values import read_json
 
-_MOST_BYTES, _MOST_ROWS = 64_000_000, 200_000
 _BLANKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # and marks of encodings
 _SHOWN, _MOST_NAMED, _LONGEST_SHOWN = 3, 8, 80  # examples of a kind; names with their numbers; characters of a name
 _PICTURE_COLUMNS = ("image_id", "image", "file_name", "image_file_name", "filename", "picture")
@@ -31,7 +32,7 @@ _NO_PICTURE, _TWO_PICTURES = "no picture is named", "their task shows several pi
 _CHECK, _CANCELLED = "attention checks, whose answers are known", "cancelled by their raters"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ReadAnswer:
     """One answer in a file; ``passed_over`` says why it does not count, "" if it may."""
 
@@ -152,37 +153,39 @@ def format_examples(examples: Sequence[str]) -> str:
 
 
 def read_answer_file(path: Path) -> AnswerLook:
-    """Return all answers in a file, and what was understood of it.
+    """Return all answers in a file, and what was understood of it; a reader opens it.
 
     Raises StorageError: it cannot be read. InvalidInput: its tool is not known, or it lacks a column.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise StorageError(f"cannot read people's answers {path}: {error}") from error
-    if len(data) > _MOST_BYTES:
-        raise InvalidInput(f"{path.name} is larger than {_MOST_BYTES // 1_000_000} MB")
-    start = data[:64].lstrip(_BLANKS)[:1]
+        look: AnswerLook = read_apart(read_answers_of, str(path.absolute()))
+    except TooMuch as error:
+        raise InvalidInput(f"{path.name} {error}") from error
+    return look
+
+
+def read_answers_of(file: str) -> AnswerLook:
+    """Read a file of answers, in a reader."""
+    path = Path(file)
     by_content = {b"[": _read_json, b"<": _read_xml}  # whatever a file is called
-    try:
-        return by_content.get(start, READERS.get(path.suffix.lower(), _read_table))(path.name, data)
-    except RecursionError as error:
-        raise InvalidInput(f"{path.name} has lists nested too deep") from error
+    with one_file(path.name, times=5):
+        try:
+            data = path.read_bytes()
+            start = data[:64].lstrip(_BLANKS)[:1]
+            return by_content.get(start, READERS.get(path.suffix.lower(), _read_table))(path.name, data)
+        except OSError as error:
+            raise StorageError(f"cannot read people's answers {path.name}: {error.strerror or error}") from error
+        except RecursionError as error:
+            raise InvalidInput(f"{path.name} has lists nested too deep") from error
 
 
 def _read_table(name: str, data: bytes) -> AnswerLook:
-    def rows(needs: Sequence[Sequence[str]] = (), further: Collection[str] = ()) -> Iterator[Row]:
-        for n_rows, row in enumerate(read_table(name, data, needs=needs, further=further), start=1):
-            if n_rows > _MOST_ROWS:
-                raise InvalidInput(f"{name} has more than {_MOST_ROWS:,} rows")
-            yield row
-
-    _, first = next(rows(), ("", {}))
-    look = _look_at_rows(name, list(rows())) if _is_wide(first) else None
+    read = partial(read_table, name, data)
+    _, first = next(read(needs=()), ("", {}))
+    look = _look_at_rows(name, list(read(needs=()))) if _is_wide(first) else None
     if look is None or not look.is_wide:
         needs, further = [_PICTURE_COLUMNS, _ANSWER_COLUMNS], (*_POSITION_COLUMNS, *_RATER_COLUMNS)
-        look = _look_at_rows(name, list(rows(needs, further)))
+        look = _look_at_rows(name, list(read(needs=needs, further=further)))
     return look or AnswerLook(name=name, columns={}, read=())
 
 

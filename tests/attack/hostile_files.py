@@ -12,6 +12,7 @@ import zlib
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 from PIL import Image
 from pyarrow import parquet
@@ -262,14 +263,26 @@ def main(folder):
     for named in sorted(folder.glob("*.name")):
         path = next(path for path in folder.glob(f"{named.stem}.*") if path != named)
         path = path.rename(folder / ("labels.csv" if path.suffix == ".labels" else path.name))
-        Path("/proc/self/clear_refs").write_text("5")  # the greatest size is counted from here
-        before, since = most_megabytes(), time.process_time() + sum(os.times()[2:4])
+        for pid in ["self", *reader_pids()]:
+            Path(f"/proc/{pid}/clear_refs").write_text("5")  # the greatest size is counted from here
+        before, since = most_megabytes(), seconds()
         came = read(path)
-        readers = [each._process.pid for each in reader._readers._idle]
-        cost = (most_megabytes() - before, max(map(most_megabytes, readers), default=0))
-        reader._readers.end()  # so that its time is known, and the next one begins anew
-        seconds = time.process_time() + sum(os.times()[2:4]) - since
-        print(json.dumps([named.read_text(), *cost, round(seconds, 1), came[:400]]), flush=True)
+        cost = (
+            most_megabytes() - before,
+            max(map(most_megabytes, reader_pids()), default=0),
+            round(seconds() - since, 1),
+        )
+        print(json.dumps([named.read_text(), *cost, came[:400]]), flush=True)
+
+
+def reader_pids():
+    return [each._process.pid for each in reader._readers._idle]
+
+
+def seconds():
+    """Processor time of this process and of all its readers."""
+    alive = (psutil.Process(pid).cpu_times()[:2] for pid in reader_pids())
+    return time.process_time() + sum(os.times()[2:4]) + sum(map(sum, alive))
 
 
 def most_megabytes(pid="self"):
