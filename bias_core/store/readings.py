@@ -125,7 +125,8 @@ class SqliteFile:
                     return self._tried(work)
                 except sqlite3.DatabaseError as error:
                     # "malformed" and "not a database" come as the bare class; no other file would do on a full disk.
-                    if type(error) is not sqlite3.DatabaseError and not any(w in str(error) for w in _UNUSABLE):
+                    is_damaged = type(error) is sqlite3.DatabaseError or any(w in str(error) for w in _UNUSABLE)
+                    if not is_damaged or not self.path.exists():
                         raise
                     self._set_aside(f"damaged ({error})")
                     return self._tried(work)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bias_core.errors import InvalidInput
+from bias_core.errors import InvalidInput, StorageError
 from bias_core.store import readings as sqlite_file
 from bias_core.store.images import ImageStore
-from bias_core.store.readings import AnswerCache, EmbeddingCache, Repairs, batched, file_system, use_journal
+from bias_core.store.readings import AnswerCache, EmbeddingCache, Repairs, SqliteFile, batched, file_system, use_journal
 from bias_core.types import GeneratedImage, ImageRow
 
 
@@ -325,3 +325,13 @@ def test_a_broken_answer_cache_is_set_aside(tmp_path):
     cache.keep("blip", {("a", ""): "a cat"})
     assert cache.find("blip", [("a", "")]) == {("a", ""): "a cat"}
     cache.close()
+
+
+def test_what_cannot_be_written_was_not_damaged(tmp_path):
+    repairs = Repairs()
+    file = SqliteFile(
+        tmp_path / ("x" * 300), what="list", schema="CREATE TABLE IF NOT EXISTS t (a)", form=1, repairs=repairs
+    )
+    with pytest.raises(StorageError, match="unable to open|too long"):
+        file.run(lambda connection: connection.execute("SELECT 1"))
+    assert repairs.n == 0
