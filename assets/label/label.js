@@ -118,24 +118,27 @@ async function ask(method, path, body) {
     method, headers, body: body && JSON.stringify(body), cache: 'no-store', credentials: 'same-origin',
     signal: AbortSignal.timeout(PATIENCE_MS),
   });
-  return {status: reply.status, said: await reply.json()};
+  const retryMs = 1000 * Number(reply.headers.get('Retry-After'));  // 0 if the server does not say
+  return {status: reply.status, said: await reply.json(), retryMs};
 }
 
 // Until the server has decided; what may work later is tried again.
 async function persist(method, path, body) {
   for (let wait = 1000; ; wait = Math.min(2 * wait, LONGEST_PAUSE_MS)) {
     let reason = 'There is no connection.';
+    let retryMs = 0;
     try {
       const reply = await ask(method, path, body);
       if (reply.status !== 429 && reply.status < 500) {
         warn('');
         return reply;
       }
+      retryMs = reply.retryMs;
       reason = reply.status === 429 ? `The server is busy: ${reply.said.error}.` : 'The server is not ready.';
     } catch { /* no network, or no JSON from something between here and the server */ }
     const kept = mine.pending ? ' Your answer is kept on this device and will be sent again.' : ' Trying again …';
     warn(reason + kept, true);
-    await pause(wait);
+    await pause(retryMs || wait);
   }
 }
 

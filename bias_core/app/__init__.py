@@ -6,11 +6,14 @@ line.
 """
 
 import gc
+import os
+import signal
 from importlib.util import find_spec
 
 
 def start() -> None:
     """Serve the app until interrupted, with the settings of the environment."""
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until there is something to close
     if gc.get_threshold()[0] < 50_000:
         gc.set_threshold(50_000)  # new objects before a look for garbage; the usual 700 take a sixth of the start
     gc.disable()  # until the page is built: nearly all of its objects stay

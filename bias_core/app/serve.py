@@ -1,12 +1,12 @@
 """Serves the page: closed by default, behind access checks, and prepared before the first visitor."""
 
+import atexit
 import gc
 import importlib.util
 import json
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
@@ -45,6 +45,7 @@ from bias_core.ui.templates import STATIC
 _DATABASES = ("embeddings.sqlite", "answers.sqlite")
 EXAMPLES = "examples"  # the only folder of the assets that is served
 _OTHER_THREADS = 100
+_CLOSING_SECONDS, _COPYING_SECONDS = 4.0, 25.0  # after a signal; the second for a server that copies answers to a hub
 _PICTURES = 8  # in a batch, from which the generator learns to preview unfinished pictures
 _log = logging.getLogger(__name__)
 
@@ -134,9 +135,9 @@ def launch(services: Services) -> None:
     options = launch_options(services)
     reader.use_limits(reader.SHARED)
     print(f"{TITLE}: http://{options['server_name']}:{options['server_port']}", flush=True)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: end(services))
     services.label_copy()
-    # SIGTERM stops the server like Ctrl-C, so pending copies and files are finished.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     demo = build_app(services)
     gc.freeze()  # the page's objects live as long as the server; collecting them would delay answers
     gc.enable()
@@ -146,6 +147,24 @@ def launch(services: Services) -> None:
         demo.block_thread()
     finally:
         services.close()
+
+
+def end(services: Services) -> None:
+    """Close the services and end the process with status 0, whatever its other threads do.
+
+    Python would wait for threads that draw or load, and library code that a thread still runs can abort the process.
+    """
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, signal.SIG_IGN)
+    closing_thread = threading.Thread(target=_close, args=(services,), daemon=True, name="bias-close")
+    closing_thread.start()  # in a thread, because the interrupted code may hold a lock
+    closing_thread.join(_COPYING_SECONDS if services.settings.labels_repo else _CLOSING_SECONDS)
+    os._exit(0)
+
+
+def _close(services: Services) -> None:
+    services.close()
+    atexit._run_exitfuncs()  # noqa: SLF001 - deletes temporary folders
 
 
 def warm_up(services: Services, examples: Iterable[Callable[[], object]]) -> threading.Thread:

@@ -50,7 +50,8 @@ from bias_core.study.label_tasks import Task, task_from
 from bias_core.waiting import handing_over
 
 _log = logging.getLogger(__name__)
-_LOCK_SECONDS = 10  # for another program that keeps the file locked
+_LOCK_SECONDS = 2.0  # for another program that keeps the file locked
+_REFUSAL_SECONDS = 0.5  # after such a wait: the requests that waited behind it do not wait in turn
 _ENDS = ("", "-wal", "-shm")  # of the names of a database, its log, and the index of that
 # Places in the files, by https://sqlite.org/fileformat.html and walformat.html:
 # Of a database: the bytes of a page, the number of pages, a number of ours, which counts changes, and which one it is.
@@ -115,7 +116,7 @@ class LabelFile:
         _keep_private(self._names())
         _refuse_damage(path)
         # Open as long as the database is: without any connection SQLite would remove the log and make another.
-        self._keeper = sqlite3.connect(path, timeout=2, check_same_thread=False, isolation_level=None)
+        self._keeper = sqlite3.connect(path, timeout=_LOCK_SECONDS, check_same_thread=False, isolation_level=None)
         try:
             self._ends = _ENDS if _use_journal(self._keeper, path) == "wal" else _ENDS[:1]
         except (sqlite3.Error, StorageError):
@@ -331,11 +332,14 @@ def _keep_private(names: dict[str, Path]) -> None:
 def _refuse_damage(path: Path) -> None:
     """Raise StorageError for a damaged database; the check changes nothing."""
     trouble = "ok"
+    address = f"file:{quote(str(path))}?mode=ro"
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
+        with closing(sqlite3.connect(address, timeout=_LOCK_SECONDS, uri=True)) as connection:
             trouble = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
-    except sqlite3.OperationalError:  # it cannot be read now, which opening it will say
-        return
+    except sqlite3.OperationalError as error:
+        if _is_locked(error):
+            raise
+        return  # it cannot be read now, which opening it will say
     except sqlite3.DatabaseError as error:
         trouble = str(error)
     if trouble != "ok":
@@ -348,14 +352,17 @@ def _refuse_damage(path: Path) -> None:
 def _use_journal(connection: sqlite3.Connection, path: Path) -> str:
     """Set the journal mode, which stays with the file; SQLite does not wait while another program sets it."""
     until = time.monotonic() + _LOCK_SECONDS
-    while time.monotonic() < until:
+    while True:
         try:
             return use_journal(connection, path)
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error):
+            if not _is_locked(error) or time.monotonic() >= until:
                 raise
         time.sleep(0.02)
-    raise StorageError("another program keeps the labels' database locked")
+
+
+def _is_locked(error: object) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
 
 
 Row = Any  # a row of a query, with its columns as attributes; SQLAlchemy gives every query a type of its own
@@ -512,7 +519,6 @@ T = TypeVar("T")
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CONNECTIONS = 16  # to a database that several may write to at once
-_PATIENCE_SECONDS = 30  # for a database that another process is writing to
 _MOST_ACTS = 256  # of one commit, so that early acts do not wait long for later ones
 
 
@@ -558,6 +564,7 @@ class LabelStore:
         self._engine: Engine | None = None
         self._file: LabelFile | None = None  # the engine's, if that is one file
         self._opening, self._writing = threading.Lock(), threading.Lock()
+        self._refuses_until = 0.0  # while another program keeps the file locked
         self._of_thread = threading.local()
         self._queue: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._threads = ThreadPoolExecutor(1 if self._is_sqlite else _CONNECTIONS, thread_name_prefix="labels")
@@ -572,13 +579,13 @@ class LabelStore:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Open a snapshot of the database."""
-        with _errors(), self._open()[0].connect() as connection:
+        with self._errors(), self._open()[0].connect() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction: on disk if the block succeeds, else undone; in an action, part of the shared transaction."""
-        with _errors():
+        with self._errors():
             if (shared := getattr(self._of_thread, "connection", None)) is not None:
                 with _savepoint(shared):
                     yield shared
@@ -640,19 +647,21 @@ class LabelStore:
         """Remove copies of deleted rows from SQLite's log, now or when it is next full."""
         self.task.cache_clear()
         if self._path is not None:
-            with _errors():
+            with self._errors():
                 _, file = self._open()
                 if file is not None:
                     file.empty_log()
 
     def close(self) -> None:
         """Close the database; it opens again on the next use."""
-        with self._opening, _errors():
+        with self._opening, self._errors():
             self._let_go()
 
     def _open(self) -> "tuple[Engine, LabelFile | None]":
-        """Open the database; StorageError while its file is gone, replaced or read-only."""
-        with self._opening, _errors():
+        """Open the database; StorageError while its file is gone, replaced, read-only or locked."""
+        with self._opening, self._errors():
+            if time.monotonic() < self._refuses_until:
+                raise StorageError("the labels' database: database is locked")
             if self._file is not None:
                 self._file.check()
             if self._engine is None:
@@ -689,10 +698,24 @@ class LabelStore:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = LabelFile(self._path)
             url = url.set(database=str(self._path))
-        engine = create_engine(url, connect_args={"timeout": _PATIENCE_SECONDS})
+        engine = create_engine(url, connect_args={"timeout": _LOCK_SECONDS})
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+            if isinstance(error, StorageError):
+                raise
+            # The statement may contain a rater's answer, and the URL a password: show neither.
+            reason = getattr(error, "orig", None) or getattr(error, "strerror", None)
+            reason = reason or (error if isinstance(error, sqlite3.Error) else type(error).__name__)
+            if _is_locked(reason):
+                self._refuses_until = time.monotonic() + _REFUSAL_SECONDS
+            raise StorageError(f"the labels' database: {reason}") from error
 
     def _count_checks(self, task_id: str) -> int:  # never changes
         checks = (items.c.task_id == task_id) & items.c.gold.is_not(None)
@@ -720,19 +743,6 @@ def _savepoint(connection: Connection) -> Iterator[None]:
         if not done:
             database.execute("ROLLBACK TO block")
         database.execute("RELEASE block")
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    try:
-        yield
-    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-        if isinstance(error, StorageError):
-            raise
-        # The statement may contain a rater's answer, and the URL a password: show neither.
-        reason = getattr(error, "orig", None) or getattr(error, "strerror", None)
-        reason = reason or (error if isinstance(error, sqlite3.Error) else type(error).__name__)
-        raise StorageError(f"the labels' database: {reason}") from error
 
 
 def token(text: str) -> str:

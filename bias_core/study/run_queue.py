@@ -28,7 +28,7 @@ RunStarter = Callable[[], Generator[T, None, R]]  # begins a run
 _SIGN_SECONDS = 1.0  # between two updates of a waiting run
 _LOOK_SECONDS = 0.1
 _FOLLOW_SECONDS = 0.5  # between two looks of a follower
-_SHARED_SECONDS = 30.0  # length of a turn if started runs share the only place at work
+_TURN_SECONDS = 30.0  # length of a turn if more addresses than places share the places at work
 _PATIENCE_SECONDS = 600.0  # for which a run continues after its visitor left a public server
 
 
@@ -139,9 +139,9 @@ class RunAtWork(Generic[T, R]):
 class RunQueue:
     """A queue in which the address with the fewest runs at work and the longest pause is next.
 
-    If a run waits from an address with at least two runs fewer at work, a run of the other address is paused after its
-    next step: it keeps its results and continues when there is room. If only one run is at work at a time, addresses
-    share that turn.
+    A run is paused after its next step, keeps its results and continues when it is its turn again, if a run waits from
+    an address with at least two runs fewer at work, or with none at work and either for its first turn, or after a
+    turn of half a minute. New addresses pass over those that wait for another turn only once in a row.
 
     Parameters
     ----------
@@ -159,6 +159,7 @@ class RunQueue:
         self._at_work: list[_Ticket] = []
         self._waiting: list[_Ticket] = []
         self._last: dict[str, int] = {}  # last turn of a name or an address
+        self._passed_over = False  # True if the last turn was a new address's, while others waited for another turn
         self._clock = count(1)
         self._patience = patience
         self._begun: dict[str, RunAtWork[Any, Any]] = {}  # by name, the newest
@@ -274,38 +275,48 @@ class RunQueue:
             if ticket not in self._at_work or (first := self._next()) is None or not self._is_unfair(ticket, first):
                 return False
             self._at_work.remove(ticket)
+            self._begin_turn(first)
             self._waiting.append(ticket)
             ticket.admitted, ticket.paused, ticket.last_place = False, True, []
-            self._admit()
             self._changed.notify_all()
             return True
 
     def _is_unfair(self, ticket: _Ticket, first: _Ticket) -> bool:
-        """Return True if the run's address has too many at work, compared with that of the first in line."""
+        """Return True if the first in line has more right to the run's place, at its address or in its turn."""
         here, there = ticket.requester.address, first.requester.address
         if here == there:  # also without addresses: a visitor has at most one run at work
             return False
-        if self._at_once == 1:
-            return not first.paused or time.monotonic() - ticket.admitted_at >= _SHARED_SECONDS
         at_work = Counter(other.requester.address for other in self._at_work)
-        return at_work[here] >= at_work[there] + 2
+        is_over = any(map(self._is_new, self._free())) or time.monotonic() - ticket.admitted_at >= _TURN_SECONDS
+        return at_work[here] >= at_work[there] + 2 or (is_over and not at_work[there])
+
+    def _is_new(self, ticket: _Ticket) -> bool:
+        """Return True if the ticket's address has had no turn."""
+        return f"address {ticket.requester.address}" not in self._last
+
+    def _free(self) -> list[_Ticket]:
+        """Return the waiting tickets of names that have no run at work."""
+        busy = {other.requester.name for other in self._at_work}
+        return [ticket for ticket in self._waiting if ticket.requester.name not in busy]
 
     def _next(self) -> _Ticket | None:
-        busy = {other.requester.name for other in self._at_work}
-        free = [ticket for ticket in self._waiting if ticket.requester.name not in busy]
-        return min(free, key=self._order, default=None)
+        return min(self._free(), key=self._order, default=None)
 
     def _admit(self) -> None:
         while len(self._at_work) < self._at_once and (chosen := self._next()) is not None:
-            chosen.admitted, chosen.admitted_at = True, time.monotonic()
-            self._waiting.remove(chosen)
-            self._at_work.append(chosen)
-            now, requester = next(self._clock), chosen.requester
-            self._last |= {f"name {requester.name}": now, f"address {requester.address}": now}
+            self._begin_turn(chosen)
         if not self._at_work and not self._waiting:
             self._last.clear()
 
-    def _order(self, ticket: _Ticket) -> tuple[int, int, bool, int]:
+    def _begin_turn(self, ticket: _Ticket) -> None:
+        ticket.admitted, ticket.admitted_at = True, time.monotonic()
+        self._waiting.remove(ticket)
+        self._at_work.append(ticket)
+        self._passed_over = self._is_new(ticket) and any(other.paused for other in self._waiting)
+        now, requester = next(self._clock), ticket.requester
+        self._last |= {f"name {requester.name}": now, f"address {requester.address}": now}
+
+    def _order(self, ticket: _Ticket) -> tuple[int, bool, int, bool, int]:
         """Return the sort key of a ticket; ties keep their order. At one address, paused runs come first."""
         requester = ticket.requester
         n_at_work = sum(other.requester.address == requester.address for other in self._at_work)
@@ -313,7 +324,7 @@ class RunQueue:
             self._last.get(f"address {requester.address}", 0),
             self._last.get(f"name {requester.name}", 0),
         )
-        return n_at_work, of_address, not ticket.paused, of_name
+        return n_at_work, self._is_new(ticket) == self._passed_over, of_address, not ticket.paused, of_name
 
 
 def network_of(headers: Mapping[str, str], peer: str) -> str:

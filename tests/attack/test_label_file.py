@@ -1,5 +1,6 @@
 """The labels' file is taken away under the raters: nothing is acknowledged that would be lost."""
 
+import asyncio
 import os
 import resource
 import shutil
@@ -7,10 +8,13 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import httpx
+import numpy as np
 import pytest
 from sqlalchemy import select
 from starlette.applications import Starlette
@@ -20,6 +24,7 @@ from bias_core.errors import StorageError
 from bias_core.labels.answers import given_answers, task_progress
 from bias_core.labels.api import LabelDoor
 from bias_core.labels.label_store import LabelStore, answers
+from bias_core.labels.rating import join, next_item
 from bias_core.labels.tab import LabelTab
 from bias_core.ui.visitor import Visitor
 from tests.labels.raters import answer_to, joined, open_task
@@ -426,3 +431,54 @@ def test_the_file_s_owner_may_be_another_user_without_the_right_to_write(raters,
     assert raters.answer()[0] == 503
     monkeypatch.undo()
     assert raters.answer()[0] == 200
+
+
+N_RATERS, LOCKED_SECONDS = 20, 6.0
+
+
+async def send_until_kept(client, code, body, waits):
+    """Send an answer as the page does: again after the seconds that the server names."""
+    while True:
+        begun = time.monotonic()
+        reply = await client.post("/label/answer", headers={"x-rater-code": code}, json=body)
+        waits.append(time.monotonic() - begun)
+        if reply.status_code == 200:
+            return
+        assert (reply.status_code, "send it again" in reply.json()["error"]) == (503, True)
+        await asyncio.sleep(float(reply.headers["retry-after"]))
+
+
+async def send_while_locked(door, file, bodies, waits):
+    transport = httpx.ASGITransport(Starlette(routes=door.routes()))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        with closing(sqlite3.connect(file, isolation_level=None)) as program:
+            program.execute("BEGIN EXCLUSIVE")
+            everyone = asyncio.gather(*(send_until_kept(client, *sent, waits) for sent in bodies.items()))
+            await asyncio.sleep(LOCKED_SECONDS)
+        await everyone
+
+
+@pytest.mark.parametrize("state", ["open", "not open yet", "without a log"])
+def test_raters_at_a_locked_database_are_told_in_time_and_keep_every_answer(fakes, tmp_path, monkeypatch, state):
+    if state == "without a log":
+        monkeypatch.setattr("bias_core.store.readings.file_system", lambda _path: "nfs4")
+    store, file = fakes.labels, fakes.settings.data_dir / "labels.sqlite"
+    task = open_task(store, tmp_path / "originals", 3, raters_per_item=N_RATERS)
+    codes = [join(store, task.join_code).code for _ in range(N_RATERS)]
+    bodies = {code: answer_to(vars(next_item(store, code))) for code in codes}
+    if state == "not open yet":
+        store.close()
+
+    def count_transactions():
+        with closing(sqlite3.connect(file)) as database:
+            return database.execute("PRAGMA user_version").fetchone()[0]
+
+    before, waits = count_transactions(), []
+    asyncio.run(send_while_locked(LabelDoor(fakes), file, bodies, waits))
+    p99 = np.percentile(waits, 99)
+    print(f"{len(waits)} requests of {N_RATERS} raters at a locked database, {state}: 99th percentile {p99:.2f} s")
+    assert p99 < 3
+    with store.read() as connection:
+        kept = connection.execute(select(answers.c.client_id)).scalars().all()
+    assert sorted(kept) == sorted(body["id"] for body in bodies.values())
+    assert count_transactions() - before <= 4

@@ -49,13 +49,14 @@ def from_address(url, address):
     return visitor
 
 
-def test_tabs_of_one_address_that_are_all_at_work_make_room_and_lose_nothing(small):
-    greedy = [from_address(small.url, "203.0.113.7") for _ in range(3)]
+@pytest.mark.parametrize("n_addresses", [1, 3])
+def test_runs_that_hold_all_places_make_room_and_lose_nothing(small, n_addresses):
+    greedy = [from_address(small.url, f"203.0.113.{i % n_addresses}") for i in range(3)]
     stranger = from_address(small.url, "198.51.100.1")
     shown = [[] for _ in greedy]
 
     def work(i):
-        for message in greedy[i].press("generate", concept=f"slow greedy doctor {i}", steps=8):
+        for message in greedy[i].press("generate", concept=f"slow greedy doctor {i} of {n_addresses}", steps=8):
             shown[i].append(str(message["output"]) if "output" in message else "")
         return message["success"]
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count, islice
 
 import pytest
 
@@ -154,19 +155,79 @@ def test_runs_are_paused_until_the_places_at_work_are_shared_and_no_further():
     assert finish(line.run(lambda: many_batches("d", done), Requester(name="d"))) == "d"
 
 
-def test_where_one_run_is_at_work_addresses_share_the_turn_but_not_batch_by_batch(monkeypatch):
-    line, done = RunQueue(1, waiting=30), []
-    (mine,) = starving(line, TABS[:1], done, 1)
-    other = line.run(lambda: many_batches("other", done), Requester(name="other", address="b"))
-    assert isinstance(next(other), QueuePlace)
+def elsewhere(line: RunQueue, done: list[str], *names: str):
+    """Runs of one address each, in line."""
+    return [line.run(lambda name=name: many_batches(name, done), Requester(name=name, address=name)) for name in names]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 5])
+def test_a_new_address_begins_after_one_batch_where_as_many_addresses_as_places_are_at_work(at_once):
+    line, done = RunQueue(at_once, waiting=30), []
+    runs = elsewhere(line, done, *map(str, range(at_once)))
+    assert [next(run) for run in runs] == [f"{i} 0" for i in range(at_once)]
+    (new,) = elsewhere(line, done, "new")
+    assert next(new) == QueuePlace(n_before=at_once)
+    assert next(runs[0]) == QueuePlace(n_before=at_once, begun=True)
+    assert next(new) == "new 0"
+    with ThreadPoolExecutor(at_once + 1) as pool:
+        assert list(pool.map(finish, [new, *runs])) == ["new", *map(str, range(at_once))]
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_addresses_share_the_places_but_not_batch_by_batch(monkeypatch, at_once):
+    line, done = RunQueue(at_once, waiting=30), []
+    mine, *others = elsewhere(line, done, *map(str, range(at_once + 1)))
+    assert all(isinstance(next(run), str) for run in (mine, *others[:-1]))
+    assert isinstance(next(others[-1]), QueuePlace)
     assert isinstance(next(mine), QueuePlace)
-    assert [next(other) for _ in range(3)] == ["other 0", "other 1", "other 2"]  # it has half a minute
-    monkeypatch.setattr("bias_core.study.run_queue._SHARED_SECONDS", 0.0)
-    assert isinstance(next(other), QueuePlace)
-    assert next(mine) == "tab 0 1"  # where it was
+    assert [next(others[-1]) for _ in range(3)] == [f"{at_once} {i}" for i in range(3)]  # it has half a minute
+    monkeypatch.setattr("bias_core.study.run_queue._TURN_SECONDS", 0.0)
+    assert isinstance(next(others[-1]), QueuePlace)
+    assert next(mine) == "0 1"  # where it was
     mine.close()
-    assert next(other) == "other 3"
-    other.close()
+    assert next(others[-1]) == f"{at_once} 3"
+    for run in others:
+        run.close()
+
+
+def test_an_address_that_comes_again_and_again_shortens_no_turn():
+    line, done = RunQueue(1, waiting=30), []
+    (mine,) = elsewhere(line, done, "mine")
+    next(mine)
+    (again,) = elsewhere(line, done, "again")
+    next(again)
+    next(mine)
+    next(again)
+    again.close()
+    assert next(mine) == "mine 1"
+    (again,) = elsewhere(line, done, "again")
+    assert isinstance(next(again), QueuePlace)
+    assert finish(mine) == "mine"
+    assert finish(again) == "again"
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_new_addresses_without_end_hold_up_no_run_that_has_begun(monkeypatch, at_once):
+    for name in ("_SIGN_SECONDS", "_LOOK_SECONDS"):
+        monkeypatch.setattr(f"bias_core.study.run_queue.{name}", 0.001)
+    line, done = RunQueue(at_once, waiting=300), []
+    begun = elsewhere(line, done, *(f"old {i}" for i in range(at_once)))
+    for run in begun:
+        next(run)
+    names = (f"new {i}" for i in count())
+    strangers = elsewhere(line, [], *islice(names, 2 * at_once))
+    for _ in range(20 * at_once):
+        for run in begun:
+            next(run, None)
+        for run in list(strangers):
+            if isinstance(next(run), str):  # after its first batch another address comes
+                strangers += elsewhere(line, [], next(names))
+                next(strangers[-1])
+                strangers.remove(run)
+                run.close()
+    assert sorted(done) == sorted(f"old {i}" for i in range(at_once))
+    for run in strangers:
+        run.close()
 
 
 def test_at_home_where_addresses_say_nothing_no_run_is_paused():

@@ -1,18 +1,15 @@
 """The raters' door: what it gives and refuses, crowd codes, and what raters say of themselves."""
 
-import signal
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from bias_core.app import serve
 from bias_core.app.serve import launch_options
 from bias_core.errors import InvalidInput, NotAllowed
 from bias_core.labels import api as label_api
@@ -267,30 +264,6 @@ def test_an_owner_excludes_raters_and_deletes_the_task_over_http(client, task, r
     assert client.delete("/label/task", headers=owner).status_code == 403
     assert client.get(f"/label/task/{task.join_code}").status_code == 403
     assert client.get("/label/next", headers=rater).status_code == 403
-
-
-def test_a_server_that_is_told_to_stop_copies_and_closes_first(fakes, monkeypatch):
-    said = []
-
-    def serving(**_):
-        assert callable(signal.getsignal(signal.SIGTERM))
-        said.append("serving")
-        signal.raise_signal(signal.SIGTERM)
-        said.append("went on")
-
-    page = SimpleNamespace(launch=serving, first_examples=())
-    for name, stub in (("build_app", lambda _: page), ("warm_up", lambda *_: None), ("share_freed_memory", list)):
-        monkeypatch.setattr(serve, name, stub)
-    monkeypatch.setattr(serve.gc, "freeze", lambda: None)
-    monkeypatch.setattr(fakes, "close", lambda: said.append("closed"))
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        with pytest.raises(SystemExit) as stopped:
-            serve.launch(fakes)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        monkeypatch.undo()
-    assert (said, stopped.value.code) == (["serving", "closed"], 0)
 
 
 ABOUT = {"How old are you?": ("under 40", "40 or older"), "Where do you live?": ("zq-town", "country")}
