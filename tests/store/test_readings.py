@@ -332,6 +332,6 @@ def test_what_cannot_be_written_was_not_damaged(tmp_path):
     file = SqliteFile(
         tmp_path / ("x" * 300), what="list", schema="CREATE TABLE IF NOT EXISTS t (a)", form=1, repairs=repairs
     )
-    with pytest.raises(StorageError, match="unable to open|too long"):
+    with pytest.raises(StorageError, match=r"unable to open|too long"):
         file.run(lambda connection: connection.execute("SELECT 1"))
     assert repairs.n == 0
