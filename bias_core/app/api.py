@@ -161,6 +161,14 @@ _OF_A_STUDY = {
 _OF_PICTURES = {name: settings_of(StudySettings)[name] for name in ("prompts_from", "copies")}
 
 
+def _read_arms(texts: list[str]) -> tuple[Arm, ...]:
+    """Read the arms of a program; InvalidInput if one has pictures, which would be read from the server's folders."""
+    arms = parse_arms(texts)
+    if any(arm.images for arm in arms):
+        raise InvalidInput("an arm cannot use images on the server; upload them as pictures of run_study")
+    return arms
+
+
 def _uploaded(file: object, uploads: UploadStore, held: HeldUploads) -> str:
     """Path of a file that this program uploaded; InvalidInput for anything else."""
     path = str(file.get("path")) if isinstance(file, Mapping) else ""
@@ -252,9 +260,7 @@ class Tools:
         names = [design.name for design in list_designs()]
         if study not in names:  # shipped designs only: a program must not read this machine's files
             raise InvalidInput(f"no study {quoted(study)}; there are {', '.join(names)}")
-        arms = parse_arms(given.pop("arms") or [])
-        if any(arm.images for arm in arms):
-            raise InvalidInput("an arm cannot use images on the server; upload them as pictures")
+        arms = _read_arms(given.pop("arms") or [])
         held = HeldUploads()  # held until the run has ended
         pictures = given.pop("pictures") or []
         arms += tuple(Arm(images=_uploaded(picture, self.services.uploads, held)) for picture in pictures)
@@ -295,7 +301,7 @@ class Tools:
             attributes: Built-in names such as "man", or "name|positive sentence|negative sentence|P*|source".
                 Left out: the set suggested for the concept.
         """
-        several = check_several(parse_arms(arms))
+        several = check_several(_read_arms(arms))
         to_score = read_attributes([SUGGESTED] if attributes is None else attributes, concept)
         settings = compare_settings(concept, several, attributes=to_score, **given)
         return self._report(detail, find_design(KIND), settings)

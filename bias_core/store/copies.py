@@ -77,21 +77,21 @@ def find_copies(pictures: Sequence[PossibleCopy]) -> tuple[dict[str, str], list[
     seed, model or LoRA. Drafts and contact sheets are known by their program's names or record, or show other pictures.
     Pictures that only look alike, or repeat a seed and its settings, are no copies.
     """
-    alike = [*_pairs_alike(pictures)]
     reasons: dict[str, str] = {}
-    for find in (
-        _find_drafts_and_sheets,
-        _find_same_files,
-        _find_same_pixels,
-        lambda remaining: _find_saved_again(remaining, alike),
-        _find_tiled_sheets,
-    ):
-        for picture, reason in find([picture for picture in pictures if picture.name not in reasons]):
+
+    def note(found: CopiesWithReasons) -> None:
+        for picture, reason in found:
             reasons.setdefault(picture.name, reason)
+
+    for find in (_find_drafts_and_sheets, _find_same_files, _find_same_pixels):
+        note(find(_without(pictures, reasons)))
+    alike = [*_pairs_alike(_without(pictures, reasons))]
+    note(_find_saved_again(alike))
+    note(_find_tiled_sheets(_without(pictures, reasons)))
     groups = _groups(pictures, [*map(_get_settings, pictures)])
     repeated = {picture.name for group in groups for picture in _without(group, reasons)[1:]}
     repeated |= {
-        second.name for first, second, _ in alike if not first.contradicts(second) and first.name not in reasons
+        pair.second.name for pair in alike if not pair.first.contradicts(pair.second) and pair.first.name not in reasons
     }
     return reasons, [picture.name for picture in _without(pictures, reasons) if picture.name in repeated]
 
@@ -145,41 +145,54 @@ def _comparable(pictures: Sequence[PossibleCopy]) -> list[PossibleCopy]:
     return [picture for picture in pictures if not picture.is_blank and not picture.own_id]
 
 
-Pairs = Sequence[tuple[PossibleCopy, PossibleCopy, np.ndarray]]
-"""Pairs of pictures in their order, with the differences of their cells."""
+@dataclass(frozen=True, kw_only=True)
+class PairAlike:
+    """Two pictures that look alike, in their order, with the largest and the mean difference of their cells."""
+
+    first: PossibleCopy
+    second: PossibleCopy
+    most: float
+    mean: float
 
 
-def _find_saved_again(pictures: Sequence[PossibleCopy], alike: Pairs) -> CopiesWithReasons:
+def _find_saved_again(alike: Sequence[PairAlike]) -> CopiesWithReasons:
     """Find pictures in two sizes or formats; the largest counts, then the first."""
-    names = {picture.name for picture in pictures}
-    for first, second, difference in alike:
+    for pair in alike:
+        first, second = pair.first, pair.second
         is_saved_again = first.size != second.size or first.format != second.format
-        is_within_noise = difference.max() <= _SAVED_AGAIN_MOST and difference.mean() <= _SAVED_AGAIN_MEAN
-        if is_saved_again and is_within_noise and not first.contradicts(second) and {first.name, second.name} <= names:
+        is_within_noise = pair.most <= _SAVED_AGAIN_MOST and pair.mean <= _SAVED_AGAIN_MEAN
+        if is_saved_again and is_within_noise and not first.contradicts(second):
             kept, copy = (second, first) if second.n_pixels > first.n_pixels else (first, second)
             yield copy, f"the same picture as {kept.name}, in another size or format"
 
 
-def _pairs_alike(pictures: Sequence[PossibleCopy]) -> Iterator[tuple[PossibleCopy, PossibleCopy, np.ndarray]]:
-    """Yield pairs that look alike, in their order, with the differences of their cells."""
+def _pairs_alike(pictures: Sequence[PossibleCopy]) -> Iterator[PairAlike]:
+    """Yield pairs that look alike: each picture with the nearest of those that are no darker."""
     order = {picture.name: place for place, picture in enumerate(pictures)}
     comparable = [picture for picture in _comparable(pictures) if not picture.is_flat]
     comparable.sort(key=lambda picture: float(picture.cells.mean()))
     if len(comparable) < 2:
         return
-    cells = np.array([picture.cells for picture in comparable])
-    means = cells.mean(axis=(1, 2))
+    cells = np.array([picture.cells for picture in comparable], dtype=np.float32)
+    means, shapes = cells.mean(axis=(1, 2)), cells - cells.mean(axis=(1, 2), keepdims=True)
+    shapes = shapes.reshape(len(cells), -1)
+    shapes /= np.linalg.norm(shapes, axis=1, keepdims=True)
     for place, picture in enumerate(comparable):
         end = int(np.searchsorted(means, means[place] + _ALIKE_MEAN, side="right"))
-        differences = np.abs(cells[place + 1 : end] - cells[place])
-        for offset in np.flatnonzero(differences.mean(axis=(1, 2)) <= _ALIKE_MEAN):
-            other = comparable[place + 1 + offset]
-            likeness = np.corrcoef(cells[place].ravel(), cells[place + 1 + offset].ravel())[0, 1]
-            if likeness >= _ALIKE_LIKENESS and picture.has_shape_of(other):
+        likeness = shapes[place + 1 : end] @ shapes[place]
+        likely = np.argsort(-likeness, kind="stable")[:_MOST_COMPARED]
+        candidates = place + 1 + likely[likeness[likely] >= _ALIKE_LIKENESS]
+        differences = np.abs(cells[candidates] - cells[place])
+        distances = differences.mean(axis=(1, 2))
+        for nearest in np.argsort(distances, kind="stable")[:_MOST_ALIKE]:
+            other = comparable[candidates[nearest]]
+            if distances[nearest] <= _ALIKE_MEAN and picture.has_shape_of(other):
                 first, second = sorted((picture, other), key=lambda each: order[each.name])
-                yield first, second, differences[offset]
+                most, mean = float(differences[nearest].max()), float(distances[nearest])
+                yield PairAlike(first=first, second=second, most=most, mean=mean)
 
 
+_MOST_COMPARED, _MOST_ALIKE = 300, 30  # pictures that one is compared with, and is found to look like
 _LAYOUTS = [(columns, rows) for columns in range(1, 5) for rows in range(1, 5) if columns * rows > 1]
 _MOST_SHEETS = 300  # pictures of one prompt that are searched for sheets
 

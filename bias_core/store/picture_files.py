@@ -15,6 +15,7 @@ from typing import BinaryIO, cast
 from bias_core.errors import InvalidInput
 
 _LONGEST_NAME = 255  # bytes of a file's or folder's, as systems have them
+_LONGEST_PATH = 4096  # characters
 SHOWN = 200
 """Characters of a name in a message."""
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
@@ -48,7 +49,8 @@ class Files:
         except DAMAGE as error:
             if isinstance(error, InvalidInput):
                 raise
-            raise InvalidInput(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+            says = "it wants a password" if "password" in str(error) else getattr(error, "strerror", None) or error
+            raise InvalidInput(f"cannot be read: {says}") from error
 
     def read(self, name: str) -> bytes:
         """Return what a file holds; InvalidInput if it cannot be read."""
@@ -116,8 +118,14 @@ def _open_zip(path: Path) -> Files:
     for info in archive.infolist():
         if info.orig_filename.endswith(("/", "\\")):
             continue
-        name = check_name(stored_name(info))
-        if len(name) > _LONGEST_NAME and any(len(os.fsencode(part)) > _LONGEST_NAME for part in name.split("/")):
+        try:
+            name = check_name(stored_name(info))
+        except InvalidInput as error:
+            rejected[repr(info.filename[:SHOWN])] = str(error)
+            continue
+        if len(name) > _LONGEST_PATH:
+            rejected[f"{name[:SHOWN]}…"] = f"a path of more than {_LONGEST_PATH:,} characters"
+        elif len(name) > _LONGEST_NAME and any(len(os.fsencode(part)) > _LONGEST_NAME for part in name.split("/")):
             rejected[f"{name[:SHOWN]}…"] = f"a name of more than {_LONGEST_NAME} bytes"
         elif stat.S_ISLNK(info.external_attr >> 16):
             rejected[name] = "a link, which a zip cannot follow: pack the file that it leads to"

@@ -257,6 +257,8 @@ def parquet_rows(data: bytes) -> Iterator[dict[str, Any]]:
         columns = [column.name for column in file.schema_arrow if _is_read(column.type)]
         for batch in file.iter_batches(1000, columns=columns, use_threads=False):
             yield from batch.to_pylist()
+    except MemoryError:  # also pyarrow's
+        raise
     except (ArrowException, OSError, ValueError, OverflowError) as error:
         if isinstance(error, InvalidInput):
             raise
