@@ -26,7 +26,9 @@ from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, cast
+from weakref import WeakSet
 
+import psutil
 from PIL import PngImagePlugin
 
 from bias_core.errors import BiasCoreError, InvalidInput
@@ -47,13 +49,14 @@ class Limits:
 
 OWN = Limits(memory=6_000_000_000, file_seconds=20, seconds=1e9, answer=2_000_000_000)
 """Limits on one's own machine, for one's own files."""
-SHARED = Limits(memory=700_000_000, file_seconds=4, seconds=120, answer=5_000_000)
+SHARED = Limits(memory=700_000_000, file_seconds=4, seconds=120, answer=2_000_000)
 """Limits in a server, for what visitors upload."""
 AT_ONCE, _OF_ONE = 6, 3  # readers at work, and those of one address
 _KEPT = 2  # readers that wait for work
 _WAIT_SECONDS = 0.02  # for a place
 _LOOK_SECONDS = 0.25  # between two looks whether the visitor is still there
-_SILENT = 15  # times the seconds of a file, for which a reader may say nothing: it shares the processor
+_SILENT_SECONDS = 600.0  # for which a reader may say nothing, as it shares the processor: it waits, or was stopped
+_ORPHAN_SECONDS = 2.0  # between two looks whether the process that asked is still there
 _LENGTH = struct.Struct(">Q")
 
 
@@ -86,6 +89,7 @@ class _Readers:
         self.limits = OWN
         atexit.register(self.end)
         self._idle: list[_Reader] = []
+        self._all = WeakSet[_Reader]()
         self._at_work: Counter[str] = Counter()  # by address
         self._lock = threading.Lock()
 
@@ -105,6 +109,7 @@ class _Readers:
             for each in unusable:
                 each.end()
             reader = reader or _Reader(self.limits)
+            self._all.add(reader)
             with ExitStack() as left:
                 left.callback(reader.end)
                 yield reader
@@ -125,9 +130,10 @@ class _Readers:
             return is_free
 
     def end(self) -> None:
-        """End all that wait for work."""
-        while self._idle:
-            self._idle.pop().end()
+        """End all readers, also those at work."""
+        for reader in list(self._all):
+            reader.end()
+        self._idle.clear()
 
 
 class _Reader:
@@ -158,6 +164,7 @@ class _Reader:
     def ask(self, function: str, arguments: tuple[Any, ...], check: Check, session: Session) -> tuple[str, Any]:
         """Return "answer" and a function's result, or "error" and its error. ReaderEnded: the reader ended before."""
         at, n_read, before, broken = "", 0, session.seconds, dict[str, str]()
+        since = self._seconds()
         try:
             self._send((function, arguments, before))
             while True:
@@ -169,16 +176,23 @@ class _Reader:
                 broken |= too_much
                 check(n_read)
         except (EOFError, OSError, pickle.UnpicklingError) as error:
-            session.seconds += self._limits.file_seconds
+            session.seconds = before + self._seconds() - since
             ended = ReaderEnded("takes more memory or time than a file may, or breaks its decoder")
             ended.broken = broken | ({at: str(ended)} if at else {})
             raise ended from error
+
+    def _seconds(self) -> float:
+        """Return the processor time that the reader has taken, also if it has just ended."""
+        try:
+            return float(sum(psutil.Process(self._process.pid).cpu_times()[:2]))
+        except psutil.Error:
+            return 0.0
 
     def _send(self, value: Any) -> None:
         _write(self._requests, pickle.dumps(value))
 
     def _receive(self, check: Callable[[], None]) -> bytes:
-        silent_until = time.monotonic() + _SILENT * self._limits.file_seconds
+        silent_until = time.monotonic() + _SILENT_SECONDS
         while os.name == "posix" and not select.select([self._answers], [], [], _LOOK_SECONDS)[0]:
             check()
             if time.monotonic() > silent_until:
@@ -305,20 +319,29 @@ class _Work:
             raise InvalidInput(f"holds more names, prompts or rows than fit into {most}: divide it")
         _write(self._answers, message)
 
+    def limit(self) -> None:
+        """End this process if the work takes long besides its files, for example to compare them."""
+        if os.name == "posix":
+            import resource
+
+            left = min(max(self._left, 0) + self._limits.file_seconds, 1e9)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + left) + 2, resource.RLIM_INFINITY))
+
     @contextmanager
     def timed(self, name: str, times: int) -> Iterator[None]:
         """Raise _OutOfTime in a file that takes too long; a decoder that does not stop then ends the reader."""
-        if self.seconds > self._left:
-            raise TooMuch(f"was not read: the files before it took {self._limits.seconds:g} s of processor time")
         self.say("at", name, self.n_read, self.broken)
         self.broken = {}
+        if self.seconds > self._left:
+            raise TooMuch(f"was not read: the files before it took {self._limits.seconds:g} s of processor time")
         if os.name != "posix":
             yield
             return
         import resource
 
         seconds = times * self._limits.file_seconds
-        resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + seconds) + 2, resource.RLIM_INFINITY))
+        before = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + seconds) + 2, before[1]))
         try:
             # Again and again, if a decoder has an answer to every error.
             signal.setitimer(signal.ITIMER_PROF, seconds, seconds / 4)
@@ -327,7 +350,7 @@ class _Work:
             raise TooMuch(f"takes more than {seconds:g} s of processor time") from None
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-            resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            resource.setrlimit(resource.RLIMIT_CPU, before)
 
 
 _work: _Work | None = None  # of this process, if it is a reader
@@ -382,6 +405,7 @@ def main() -> None:
         except EOFError:
             return
         _work = _Work(limits, answers, before)
+        _work.limit()
         module, _, name = function.partition(":")
         try:
             _work.say("answer", getattr(import_module(module), name)(*arguments))
@@ -408,6 +432,9 @@ def _close_off(limits: Limits) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing is then an OSError
     signal.signal(signal.SIGPROF, _stop_file)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asked decides
+    parent = os.getppid()
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(0) if os.getppid() != parent else None)
+    signal.setitimer(signal.ITIMER_REAL, _ORPHAN_SECONDS, _ORPHAN_SECONDS)
     sys.addaudithook(_refuse)
 
 
