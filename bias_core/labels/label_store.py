@@ -50,7 +50,7 @@ from bias_core.study.label_tasks import Task, task_from
 from bias_core.waiting import handing_over
 
 _log = logging.getLogger(__name__)
-_LOCK_SECONDS = 2.0  # for another program that keeps the file locked
+_LOCK_SECONDS = 1.5  # for another program that keeps the file locked
 _REFUSAL_SECONDS = 0.5  # after such a wait: the requests that waited behind it do not wait in turn
 _ENDS = ("", "-wal", "-shm")  # of the names of a database, its log, and the index of that
 # Places in the files, by https://sqlite.org/fileformat.html and walformat.html:
