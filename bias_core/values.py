@@ -183,6 +183,10 @@ def read_json(text: str | bytes, *, pairs: Callable[[list[tuple[str, Any]]], Any
         return json.loads(text, object_pairs_hook=pairs)
     except RecursionError as error:
         raise ValueError("it has lists nested too deep") from error
+    except ValueError as error:
+        if "digits" in str(error):  # Python's sentence is for programmers
+            raise ValueError("it has a number of more than 4,300 digits") from error
+        raise
 
 
 def normal_form(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:

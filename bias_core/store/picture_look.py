@@ -75,6 +75,13 @@ class PictureLook:
         return {summary.prompt: summary.n for summary in self.prompts}
 
     @property
+    def of_prompts(self) -> str:
+        """Return the number of prompts in words, such as “of 2 prompts”."""
+        n = sum(prompt.prompt != NO_PROMPT for prompt in self.prompts)
+        without = "without a prompt" if n < len(self.prompts) else ""
+        return " and ".join(filter(None, (f"of {n:,} prompt{'s' * (n != 1)}" if n or not without else "", without)))
+
+    @property
     def left_out_lines(self) -> list[str]:
         """Return the pictures that are left out, each with its reason."""
         return [f"{name}: {reason}" for name, reason in self.left_out.items()]

@@ -236,7 +236,7 @@ def _texts(opened: Image.Image) -> dict[str, str]:
     return texts
 
 
-_XMP_COMMENT = re.compile(r"<exif:UserComment>(?:\s*<rdf:Alt>)?\s*(?:<rdf:li[^<>]{0,80}>)?([^<]{2,})<")
+_XMP_COMMENT = re.compile(r"<exif:UserComment>\s*+(?:<rdf:Alt>\s*+)?(?:<rdf:li[^<>]{0,80}>)?([^<]{2,})<")
 _OTHER_KEYS = dict.fromkeys(("Parameters", "UserComment", "exif:UserComment"), "parameters")
 
 

@@ -65,7 +65,8 @@ def table(text):
 READERS = {
     **{f"PNG {name}": lambda text, name=name: read_metadata(picture(text, name))
        for name in ("parameters", "Dream", "Comment", "Source", "Description", "sd-metadata", "invokeai_metadata",
-                    "prompt")},
+                    "prompt", "XML:com.adobe.xmp")},
+    "XMP": lambda text: read_metadata(picture(f"<exif:UserComment>{text}", "XML:com.adobe.xmp")),
     "A1111": lambda text: facts_of_text(f"a doctor\nSteps: 20, Sampler: x, CFG scale: 7, Seed: 1, {text}"),
     "A1111 prompt": lambda text: facts_of_text(f"{text}\nSteps: 20, Sampler: x, CFG scale: 7, Seed: 1"),
     "Dream": lambda text: read_metadata(picture(f'"a doctor" -s 20 -S 3 -A x {text}', "Dream")),
@@ -107,7 +108,7 @@ UNITS = [
     "assistantfinal", "insufficient_", "a_", "BIAS_A (", "(BIAS_A", "present (", "positive:", " = 1", "a= ", "{a=b}",
     "\u0301\u0323", "\uff9e\u0301", "é", "\U0001f600", "\x00", "\ud800", "cv.iptc.org/newscodes/digitalsourcetype/",
     "a: b\n", "Prompt: a\n", "before-", "-before-a", "12345678-1234-1234-1234-123456789012", "2026-11-22 ", "DALL·E ",
-    "Default_",
+    "Default_", "<exif:UserComment> ", "<rdf:Alt> ",
 ]  # fmt: skip
 
 

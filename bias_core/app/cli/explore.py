@@ -216,8 +216,7 @@ def pictures(
         if as_json:
             typer.echo(as_text(look_answer(look, FULL)))
             return
-        n_prompts = len(look.prompts)
-        head = f"{look.name}: {look.n:,} of its pictures count, of {n_prompts:,} prompt{'s' * (n_prompts != 1)}"
+        head = f"{look.name}: {look.n:,} of its pictures count, {look.of_prompts}"
         console.print(f"{head}; {len(look.left_out):,} are left out.", markup=False, style="bold")
         show_rows(
             ("prompt", "pictures", "prompt from", "drawn with", "seeds", "to check"),

@@ -33,6 +33,7 @@ from bias_core.ui.visitor import Visitor
 Updates = dict[Any, Any]
 DRAWN, OWN = "drawn", "own"
 _PROMPTS, _EACH, _SIDE = 24, 3, 128  # prompts with pictures, pictures of each, and their pixels
+_LINES = 200  # of each list, for all of them would keep the page of every visitor waiting
 _SOURCES = [("whichever is there", AUTO), *((words, name) for name, words in PROMPT_SOURCES.items())]
 _ONE = ONE_FOR_ALL.rstrip(": ")
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl")
@@ -121,7 +122,7 @@ def count_while_reading(address: str, read: Callable[[Check], Arrived]) -> Gener
 
 def arrived_html(arrived: Arrived) -> str:
     """The prompts with some pictures of each and where they come from, and every file that was not understood."""
-    return render("arrived", arrived=arrived, look=arrived.look, n_prompts=_PROMPTS, n_each=_EACH,
+    return render("arrived", arrived=arrived, look=arrived.look, n_prompts=_PROMPTS, n_each=_EACH, n_lines=_LINES,
                   in_words=count_in_words)  # fmt: skip
 
 
