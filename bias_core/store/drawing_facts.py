@@ -12,7 +12,6 @@ from bias_core.values import read_json
 
 T = TypeVar("T")
 
-MOST_TEXT = 65_536  # characters of one text that are searched for patterns
 LARGEST_SEED = 2**63 - 1  # of a table
 MOST_STEPS = 10_000
 _MOST_GUIDANCE = 1000.0
@@ -172,7 +171,7 @@ def _leaves(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str
             yield name, "given"
         for key, inner in value.items():
             side = "negative " if "negative" in name and "negative" not in str(key).lower() else ""
-            yield from _leaves(inner, side + str(key)[:LONGEST_NAME], depth + 1)
+            yield from _leaves(inner, side + str(key), depth + 1)
     elif isinstance(value, list) and value and not all(isinstance(text, str) for text in value) and depth < 8:
         for inner in value:
             yield from _leaves(inner, name, depth + 1)
@@ -181,19 +180,12 @@ def _leaves(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str
 
 
 def _plain(name: object) -> str:
-    return re.sub(r"[\s_-]", "", str(name)[:LONGEST_NAME].lower())
+    return re.sub(r"[\s_-]", "", str(name).lower())
 
 
 def in_quotes(text: str) -> str:
     """A text in quotation marks, shortened at its end."""
     return f"“{text[:_LONGEST_QUOTE]}{'…' if len(text) > _LONGEST_QUOTE else ''}”"
-
-
-def check_length(text: str, what: str = "a text of its metadata", most: int = MOST_TEXT) -> str:
-    """Return ``text``; InvalidInput if it is too long to search."""
-    if len(text) > most:
-        raise InvalidInput(f"{what} has more than {most:,} characters and was not read")
-    return text
 
 
 def without_networks(text: str) -> str:

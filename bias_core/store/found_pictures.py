@@ -12,31 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
-from bias_core.errors import InvalidInput, StorageError
+from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.store.copies import PossibleCopy, find_copies, get_thumbnail
 from bias_core.store.drawing_facts import PictureMetadata, different, number
 from bias_core.store.images import DamagedRecord, decode_picture, is_animation, open_picture, read_record
 from bias_core.store.picture_files import ARCHIVES, DAMAGE, SHOWN, Files, check_name, open_files, stored_name
-from bias_core.store.picture_look import (
-    AUTO,
-    COUNT_ONCE,
-    GIVEN,
-    IN_FILE,
-    IN_FOLDER,
-    IN_PICTURE,
-    IN_TABLE,
-    IN_TEXT,
-    NO_PROMPT,
-    ONE_FOR_ALL,
-    PROMPT_SOURCES,
-    ImportedPicture,
-    PictureLook,
-    PromptSummary,
-    get_key,
-    key,
-)
 from bias_core.store.picture_metadata import (
     PARQUET,
     facts_of_name,
@@ -56,8 +38,20 @@ from bias_core.store.picture_metadata import (
 from bias_core.store.reader import TooMuch, count_picture, may_write, one_file
 from bias_core.store.tables import Problems, read_table
 from bias_core.types import IMPORTED, ImageRow, PictureRecord, is_blank
-from bias_core.values import MAX_TEXT, normal_form
+from bias_core.values import MAX_TEXT, check_texts, normal_form
 
+AUTO, ONE_FOR_ALL = "auto", "one for all: "
+NO_PROMPT = "without a prompt"
+"""Stands for the prompt of pictures without one, where pictures are asked for or counted by prompt."""
+IN_TABLE, IN_PICTURE, IN_TEXT = "a table", "the picture's own record", "the text file with its name"
+IN_FILE, IN_FOLDER, GIVEN = "the name of the file", "the name of the folder", "you"
+PROMPT_SOURCES = {
+    "table": IN_TABLE, "picture": IN_PICTURE, "text file": IN_TEXT, "file name": IN_FILE, "folder": IN_FOLDER,
+}  # fmt: skip
+"""Sources of prompts in words, by the names that choose them."""
+COUNT_ONCE: Literal["count once"] = "count once"
+COUNT_ALL: Literal["count all"] = "count all"
+COPIES = COUNT_ONCE, COUNT_ALL
 METADATA = ("metadata.csv", "metadata.tsv", "metadata.jsonl")
 TEXTS = ("prompt", "text", "caption")  # columns for the prompt, in order of preference
 _FILE_COLUMNS = ("file_name", "image_file_name", "image_name", "filename")  # then any other "…_file_name"
@@ -84,13 +78,139 @@ _LOSSLESS = ("PNG", "WEBP", "BMP", "TIFF")  # formats whose pixels can hide a te
 _HEADS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")  # of pictures
 
 
+@dataclass(frozen=True, kw_only=True)
+class PromptSummary:
+    """Facts about the pictures of one prompt."""
+
+    prompt: str  # NO_PROMPT for pictures without one
+    n: int  # pictures that count
+    sources: Mapping[str, int]  # of the prompt, with numbers of pictures
+    doubts: tuple[str, ...]
+    spellings: tuple[str, ...]  # if there are several
+    drawn_with: Mapping[str, int]  # models with their LoRAs, with numbers of pictures; "" where it is not known
+    samplers: Mapping[str, int]
+    further: tuple[str, ...]  # other texts and pictures that shaped them
+    n_seeds: int  # different ones
+    names: tuple[str, ...]  # of all files
+
+    @property
+    def ways(self) -> dict[str, int]:
+        """Return the models with their LoRAs, and "not known", with numbers of pictures."""
+        return {way or "not known": n for way, n in self.drawn_with.items()}
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """Return what a person should check: doubts, several spellings, other texts and pictures that shaped them."""
+        spelled = (f"spelled as {', '.join(f'“{text}”' for text in self.spellings)}",) if self.spellings else ()
+        return (*self.doubts, *spelled, *self.further)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureLook:
+    """A folder or zip of pictures as it was understood, before anything is scored.
+
+    The pictures of all ``prompts`` and those ``left_out`` are together all files that look like pictures.
+    """
+
+    name: str
+    prompts: tuple[PromptSummary, ...]
+    left_out: Mapping[str, str]  # reasons by file
+    notes: tuple[tuple[str, tuple[str, ...]], ...]  # what else there is to know, each with its files or reasons
+
+    @property
+    def n(self) -> int:
+        """Number of pictures that count."""
+        return sum(prompt.n for prompt in self.prompts)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return the number of pictures of each prompt."""
+        return {summary.prompt: summary.n for summary in self.prompts}
+
+    @property
+    def left_out_lines(self) -> list[str]:
+        """Return the pictures that are left out, each with its reason."""
+        return [f"{name}: {reason}" for name, reason in self.left_out.items()]
+
+    @property
+    def to_check(self) -> bool:
+        """Return True if a person should look: a prompt is missing or doubted, a picture is left out or looks alike."""
+        is_unsure = any(summary.doubts or summary.prompt == NO_PROMPT for summary in self.prompts)
+        return is_unsure or bool(self.left_out) or len(self.ways) > 1
+
+    @property
+    def ways(self) -> dict[str, int]:
+        """Return the ways of drawing that the pictures record, with numbers of pictures."""
+        counts = sum((Counter(prompt.drawn_with) for prompt in self.prompts), Counter[str]())
+        return {way: n for way, n in counts.items() if way}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedPicture:
+    """A picture that counts, and what is known of it."""
+
+    row: ImageRow
+    name: str  # of its file
+    drawing: PictureMetadata
+    prompt_source: str  # in words, with the program that recorded it; "" without a prompt
+    way: str  # in which it was drawn, in short: model and LoRAs, or the folder that names a model; "" if not known
+    record: tuple[str, str]  # model and revision of its own record; "" without one
+    people: Mapping[str, str]  # that it should show, by its metadata: "left", "middle", "right", "identity"
+
+
+def read_prompts_from(text: str) -> str:
+    """Return the source of prompts as it is compared; InvalidInput for an unknown one.
+
+    >>> read_prompts_from("One for all:  a doctor"), read_prompts_from("File name")
+    ('one for all: a doctor', 'file name')
+    """
+    word, sign, prompt = text.partition(":")
+    word, prompt = " ".join(word.split()).casefold(), " ".join(prompt.split())
+    if sign and f"{word}: " == ONE_FOR_ALL and prompt:
+        check_texts("the prompt of all pictures", prompt)
+        return ONE_FOR_ALL + prompt
+    if sign or word not in (AUTO, *PROMPT_SOURCES):
+        raise InvalidInput(
+            f"prompts are taken from {', '.join((AUTO, *PROMPT_SOURCES))}, or “{ONE_FOR_ALL}a photo of a doctor”; "
+            f"got {quoted(text)}"
+        )
+    return word
+
+
+_LOST_IN_NAMES = re.compile(r"""[\s_.,;:!?'"“”‘’«»/\\|<>\u2010-\u2015\u3001\u3002-]+""")
+
+
+def key(prompt: str) -> str:
+    """Normalise a prompt: equal for prompts that differ only in case, spaces and marks that names of files lose.
+
+    >>> key("A photo of a light-skinned nurse.") == key("a_photo of a light skinned Nurse")
+    True
+    >>> key("C++") == key("C"), key("लड़का") == key("लड़की"), key("👨‍⚕️") == key("👩‍⚕️")
+    (False, False, False)
+    """
+    return _LOST_IN_NAMES.sub(" ", normal_form("NFKC", prompt).casefold()).strip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A folder or zip of pictures and how it is read, as in :class:`bias_core.store.imports.ImportedImages`."""
+
+    import_id: str  # different for each import: the files may have changed
+    path: Path
+    prompts_from: str
+    copies: str
+    drawn_with: str
+    assumed_prompt: str
+    broken: tuple[tuple[str, str], ...] = ()  # files that are not read, with reasons
+
+
 @dataclass(frozen=True)
 class _Line:
     """A metadata file's facts about one picture."""
 
     prompt: str
-    identities: Mapping[str, str]  # people that it should show
-    drawing: PictureMetadata  # settings of its drawing
+    people: Mapping[str, str]  # that it should show
+    drawing: PictureMetadata
     place: str = field(default="", compare=False)  # such as "metadata.csv, line 2"
 
 
@@ -133,7 +253,7 @@ def _get_file_name(row: Mapping[str, Any]) -> str:
 
 def _mend_numbers(row: dict[str, Any]) -> Iterator[str]:
     """Mend the numbers of a line that a spreadsheet wrote in its own way; yield remarks on these and on unread ones."""
-    for column in _NUMBERS & row.keys():
+    for column in filter(_NUMBERS.__contains__, [*row]):
         text = str(row[column]).strip() if row[column] is not None else ""
         if column == "seed" and _ROUNDED.fullmatch(text):
             row[column] = None
@@ -178,10 +298,7 @@ class FoundPictures:
 
     Parameters
     ----------
-    path : folder or zip.
-    prompts_from, copies, drawn_with : as in :class:`bias_core.store.imports.ImportedImages`.
-    assumed_prompt : of all pictures if none of them has one; "" to leave them without.
-    broken : reasons not to read certain files, by name.
+    source : folder or zip, and how it is read.
 
     Attributes
     ----------
@@ -198,29 +315,16 @@ class FoundPictures:
     out of it.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        prompts_from: str = AUTO,
-        copies: str = COUNT_ONCE,
-        drawn_with: str = "",
-        assumed_prompt: str = "",
-        broken: Mapping[str, str] | None = None,
-    ) -> None:
-        self._prompts_from, self._copies, self._drawn_with = prompts_from, copies, drawn_with
-        self._broken = dict(broken or {})
+    def __init__(self, source: Source) -> None:
+        self._source, self._broken, path = source, dict(source.broken), source.path
         with one_file(path.name, self._broken):
             self._files = open_files(path)
         self.name = path.resolve().stem if path.is_file() else path.resolve().name
         rejected = self._files.rejected
         self.left_out = {name: reason for name, reason in rejected.items() if _has_picture_ending(name)}
         self.problems = [f"{name}: {reason}" for name, reason in rejected.items() if name not in self.left_out]
-        self.unread_metadata: list[str] = []
-        self.alike: list[str] = []
-        self.blanks: list[str] = []
-        self.animations: list[str] = []
-        self.others: list[str] = []
+        self.unread_metadata, self.others = list[str](), list[str]()
+        self.alike, self.blanks, self.animations = list[str](), list[str](), list[str]()
         self._tables: dict[str, PictureMetadata] = {}  # of other tables, by file
         self._sidecars: dict[str, str] = {}  # names of texts, by file
         self._lines: dict[str, _Line] = {}  # of metadata files, by file
@@ -230,9 +334,9 @@ class FoundPictures:
         if not self._found:
             reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()] + self.problems + self.others
             raise InvalidInput(f"{path.name} has no picture{f' ({chr(59).join(reasons[:3])})' if reasons else ''}")
-        self.is_assumed = bool(assumed_prompt) and not any(found.text for found in self._found.values())
+        self.is_assumed = bool(source.assumed_prompt) and not any(found.text for found in self._found.values())
         if self.is_assumed:
-            self._found = dict.fromkeys(self._found, FoundPrompt(assumed_prompt, GIVEN))
+            self._found = dict.fromkeys(self._found, FoundPrompt(source.assumed_prompt, GIVEN))
         self._files_of: dict[str, list[str]] = defaultdict(list)  # by key of their prompt
         for name, found in self._found.items():
             self._files_of[key(found.text)].append(name)
@@ -305,22 +409,30 @@ class FoundPictures:
                 read.append(self._read(name))
             except InvalidInput as error:
                 self.left_out[name] = str(error)
-        candidates = [candidate for candidate, _, _ in read]
-        copies, alike = find_copies(candidates) if self._copies == COUNT_ONCE else ({}, [])
-        for picture in (candidate for candidate in candidates if not (candidate.is_blank or candidate.own_id)):
-            first_prompt, first_name = self._first_files.setdefault(picture.content, (prompt_key, picture.name))
-            if first_prompt != prompt_key and self._copies == COUNT_ONCE:
-                copies.setdefault(picture.name, f"the same picture as {first_name}, which has another prompt")
+        candidates = [candidate for candidate, _ in read]
+        copies, alike = find_copies(candidates) if self._source.copies == COUNT_ONCE else ({}, [])
+        for candidate in candidates:
+            if not (candidate.is_blank or candidate.own_id):
+                first_prompt, first = self._first_files.setdefault(candidate.content, (prompt_key, candidate.name))
+                if first_prompt != prompt_key and self._source.copies == COUNT_ONCE:
+                    copies.setdefault(candidate.name, f"the same picture as {first}, which has another prompt")
         self.left_out |= copies
         self.alike += [name for name in alike if name not in copies]
         pictures = self._pictures[prompt_key] = list[ImportedPicture]()
-        for candidate, row, record in read:
-            if candidate.name not in copies:
-                pictures.append(self._keep(len(pictures), candidate, row, record))
+        for candidate, picture in read:
+            if picture.name in copies:
+                continue
+            # Without a seed, its place among those of its prompt takes the seed's place; or the same blank file twice.
+            if picture.drawing.seed is None or picture.row.id in self._ids:
+                row, drawing = replace(picture.row, seed=len(pictures)), replace(picture.drawing, seed=None)
+                picture = replace(picture, row=row, drawing=drawing)
+            self._ids.add(picture.row.id)
+            self.blanks += [picture.name] * (candidate.is_blank or picture.drawing.is_blanked)
+            pictures.append(picture)
         return pictures
 
-    def _read(self, name: str) -> tuple[PossibleCopy, ImageRow, PictureRecord | None]:
-        """Read a picture: its candidate for comparison, its row, and its record."""
+    def _read(self, name: str) -> tuple[PossibleCopy, ImportedPicture]:
+        """Read a picture, for comparison with others and as it counts."""
         with one_file(name, self._broken):
             data = self._files.read(name)
             with open_picture(io.BytesIO(data)) as opened:
@@ -329,7 +441,7 @@ class FoundPictures:
                 image = decode_picture(opened)
             record, drawing = self._find_drawing(name, data)
             way = drawing.drawn_with or model_folder(name)
-            if self._drawn_with and way != self._drawn_with:
+            if self._source.drawn_with and way != self._source.drawn_with:
                 raise InvalidInput(f"drawn with {way}" if way else "how it was drawn is not known")
             candidate = PossibleCopy(
                 name=name,
@@ -357,27 +469,15 @@ class FoundPictures:
             width=image.width,
             height=image.height,
         )
-        return candidate, row, record
-
-    def _keep(
-        self, place: int, candidate: PossibleCopy, row: ImageRow, record: PictureRecord | None
-    ) -> ImportedPicture:
-        """Return a counting picture; without a seed, its place among those of its prompt takes the seed's place."""
-        name, drawing = candidate.name, candidate.drawing
-        if drawing.seed is None or row.id in self._ids:  # the same blank file twice
-            row, drawing = replace(row, seed=place), replace(drawing, seed=None)
-        self._ids.add(row.id)
-        if candidate.is_blank or drawing.is_blanked:
-            self.blanks.append(name)
         source, program = self._found[name].source, self._inside[name].program
-        return ImportedPicture(
+        return candidate, ImportedPicture(
             row=row,
             name=name,
             drawing=drawing,
             prompt_source=f"{source} of {program}" if source == IN_PICTURE and program else source,
-            way=candidate.way,
+            way=way,
             record=(record.row.model, record.row.revision) if record else ("", ""),
-            people=self._lines[name].identities if name in self._lines else {},
+            people=self._lines[name].people if name in self._lines else {},
         )
 
     def _find_drawing(self, name: str, data: bytes) -> tuple[PictureRecord | None, PictureMetadata]:
@@ -402,17 +502,14 @@ class FoundPictures:
 
     def _read_metadata(self, names: Sequence[str]) -> set[PurePosixPath]:
         """Read the lines of all metadata files; return the folders of their pictures."""
-        folders: set[PurePosixPath] = set()
-        for path in map(PurePosixPath, self._files.names):
-            if not _is_table(path.name):
-                continue
-            folders.add(path.parent)
+        paths = [PurePosixPath(name) for name in self._files.names if _is_table(name)]
+        for path in paths:
             try:
                 with one_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
                     self._read_lines(path, _Matches(names, path.parent))
             except TooMuch as error:
                 raise InvalidInput(f"{path} {error}") from error
-        return folders
+        return {path.parent for path in paths}
 
     def _read_lines(self, path: PurePosixPath, matches: "_Matches") -> None:
         problems = Problems()
@@ -425,7 +522,7 @@ class FoundPictures:
                 self.problems.append(f"{path}, {place}: {file_name[:SHOWN]}: {reason}")
                 continue
             first = self._lines.setdefault(name, line)
-            if (first.prompt, first.identities) != (line.prompt, line.identities):
+            if (first.prompt, first.people) != (line.prompt, line.people):
                 problems.add(f"{place}: {file_name} again, with another prompt than in {first.place}")
             elif first != line:
                 self.problems.append(f"{path}, {place}: {file_name} again; its first line counts")
@@ -441,7 +538,7 @@ class FoundPictures:
             if name not in used and not self._is_text_or_named(name):
                 is_packed = name.lower().endswith((".zip", *ARCHIVES))
                 self.others.append(f"{name}: unpack it, and add its pictures to the folder" if is_packed else name)
-        wrapper, found = wrapper_of(names) if self._prompts_from == AUTO else "", {}
+        wrapper, found = wrapper_of(names) if self._source.prompts_from == AUTO else "", {}
         for name in names:
             prompt = self._find_prompt(name, wrapper, is_in_table=not folders.isdisjoint(PurePosixPath(name).parents))
             if prompt.missing == _FIGURE:
@@ -458,13 +555,13 @@ class FoundPictures:
         inside = self._inside[name] = self._read_inside(name)
         if inside.is_figure:
             return FoundPrompt(missing=_FIGURE)
-        if self._prompts_from.startswith(ONE_FOR_ALL):
-            return FoundPrompt(self._prompts_from.removeprefix(ONE_FOR_ALL), GIVEN)
+        if self._source.prompts_from.startswith(ONE_FOR_ALL):
+            return FoundPrompt(self._source.prompts_from.removeprefix(ONE_FOR_ALL), GIVEN)
         folder, file = names_as_prompts(name, wrapper)
         written = {IN_TABLE: self._find_in_tables(name), IN_PICTURE: inside.prompt, IN_TEXT: self._find_in_text(name)}
         guesses = {IN_FOLDER: folder, IN_FILE: file}
-        if self._prompts_from != AUTO:
-            source = PROMPT_SOURCES[self._prompts_from]
+        if self._source.prompts_from != AUTO:
+            source = PROMPT_SOURCES[self._source.prompts_from]
             text = (written | guesses)[source]
             return FoundPrompt(text, source if text else "")
         if is_in_table and not written[IN_TABLE]:
@@ -581,52 +678,44 @@ class _Matches:
         return "", "several such pictures" if found else "no such picture"
 
 
-_Source = tuple[str, str, str, str, str, str, tuple[tuple[str, str], ...]]
-"""Arguments of :func:`_open`, from a process that asks."""
-
-
 @lru_cache(maxsize=8)
-def _open(
-    _import: str, path: str, prompts_from: str, copies: str, drawn_with: str, prompt: str,
-    broken: tuple[tuple[str, str], ...],
-) -> FoundPictures:  # fmt: skip
+def _open(source: Source) -> FoundPictures:
     """Find the pictures of an import, once for all questions about it."""
-    return FoundPictures(Path(path), prompts_from=prompts_from, copies=copies, drawn_with=drawn_with,
-                         assumed_prompt=prompt, broken=dict(broken))  # fmt: skip
+    return FoundPictures(source)
 
 
 @lru_cache(maxsize=8)
-def _open_again(_import: str, path: str) -> Files:
-    return open_files(Path(path))
+def _open_again(source: Source) -> Files:
+    return open_files(source.path)
 
 
-def describe(source: _Source) -> tuple[str, dict[str, int], bool]:
+def describe(source: Source) -> tuple[str, dict[str, int], bool]:
     """Return the name of a folder or zip, its numbers of files by prompt, and whether the prompt is assumed."""
-    found = _open(*source)
+    found = _open(source)
     return found.name, found.counts, found.is_assumed
 
 
-def examine(source: _Source, prompt_keys: Sequence[str]) -> dict[str, list[ImportedPicture]]:
+def examine(source: Source, prompt_keys: Sequence[str]) -> dict[str, list[ImportedPicture]]:
     """Return the pictures of some prompts that count, by key."""
-    found = _open(*source)
+    found = _open(source)
     return {prompt_key: found.get_pictures(prompt_key) for prompt_key in prompt_keys}
 
 
-def get_remarks(source: _Source, prompt_keys: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, list[str]]]]:
+def get_remarks(source: Source, prompt_keys: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, list[str]]]]:
     """Return the pictures of some prompts that are left out, with reasons, and the remarks on all of them."""
     examine(source, prompt_keys)
-    found = _open(*source)
+    found = _open(source)
     return found.left_out, found.remarks()
 
 
-def look(source: _Source) -> PictureLook:
+def look(source: Source) -> PictureLook:
     """Return what is understood of all pictures."""
-    return _open(*source).look()
+    return _open(source).look()
 
 
-def decode(source: _Source, name: str, longest: int) -> tuple[tuple[int, int], bytes]:
+def decode(source: Source, name: str, longest: int) -> tuple[tuple[int, int], bytes]:
     """Return the size and the RGB pixels of a picture, with its longer side at most ``longest``."""
-    files = _open_again(*source[:2])
+    files = _open_again(source)
     with one_file(name), open_picture(io.BytesIO(files.read(name))) as opened:
         image = decode_picture(opened)
         image.thumbnail((longest, longest))
@@ -672,5 +761,6 @@ def _alike(name: str) -> str:
     return normal_form("NFC", name.replace("\\", "/").strip()).casefold()
 
 
-def _key(prompt: str) -> str:
+def get_key(prompt: str) -> str:
+    """Return the key of a prompt as it stands in counts, where :data:`NO_PROMPT` stands for none."""
     return "" if prompt == NO_PROMPT else key(prompt)

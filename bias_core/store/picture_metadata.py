@@ -18,13 +18,11 @@ from PIL import ExifTags, Image
 
 from bias_core.errors import InvalidInput
 from bias_core.models.catalogue import Service
-from bias_core.store.comfy_graph import MOST_GRAPH, facts_of_graph
+from bias_core.store.comfy_graph import facts_of_graph
 from bias_core.store.drawing_facts import (
     LARGEST_SEED,
     MOST_STEPS,
-    MOST_TEXT,
     PictureMetadata,
-    check_length,
     different,
     facts_of_table,
     guidance,
@@ -41,7 +39,6 @@ from bias_core.values import read_json
 
 OWN_RECORD = "bias_core"  # the text of a PNG that this program writes
 FIGURE_MARK = "bias_core_figure"  # the same for a figure of a report, which no model drew
-_MOST_TEXT = 2_000_000  # characters of one picture's metadata
 # Errors on malformed data.
 UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, RuntimeError)
 
@@ -116,8 +113,6 @@ def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
         texts, size = _read_texts(file)
     except InvalidInput as error:
         raise InvalidInput(f"its metadata {error}".replace(" as a picture", "")) from error
-    if sum(map(len, texts.values())) > _MOST_TEXT:
-        raise InvalidInput(f"its metadata has more than {_MOST_TEXT:,} characters and was not read")
     if FIGURE_MARK in texts:
         return PictureMetadata(is_figure=True)
     metadata = _of_own_text(texts[OWN_RECORD]) if OWN_RECORD in texts else _of_a_program(texts, name)
@@ -141,7 +136,6 @@ def facts_of_text(text: str) -> PictureMetadata:
     >>> facts_of_text("Prompt: a doctor\nSeed: 3\nGuidance Scale: 7.5").seed, facts_of_text("a nurse").prompt
     (3, 'a nurse')
     """
-    check_length(text)
     if text.lstrip().startswith("{"):
         return _of_json(text)
     with suppress(*UNREADABLE):
@@ -157,8 +151,6 @@ def _of_a_program(texts: Mapping[str, str], name: str) -> PictureMetadata:
     for keys, read in _PROGRAMS:
         if all(key in texts for key in keys):
             try:
-                for key in keys:
-                    check_length(texts[key], f"its metadata ({key})", MOST_GRAPH if key == "prompt" else MOST_TEXT)
                 facts = read(texts, name)
                 return _check_against_graph(facts, texts.get("prompt", ""), name) if keys == ("parameters",) else facts
             except UNREADABLE as error:
@@ -189,7 +181,7 @@ def _of_usual_names(texts: Mapping[str, str]) -> PictureMetadata:
     prefixes = {key.rpartition(":")[0] for key in telling}
     if len(prefixes) == 1 and len(telling) > 1:
         prefix = prefixes.pop()
-        table = {key.removeprefix(f"{prefix}:"): check_length(text) for key, text in texts.items()
+        table = {key.removeprefix(f"{prefix}:"): text for key, text in texts.items()
                  if key.rpartition(":")[0] == prefix and key not in _KNOWN_TEXTS}  # fmt: skip
         if (facts := facts_of_table(table, short_name(prefix))).prompt:
             return facts
@@ -214,7 +206,7 @@ def _texts(opened: Image.Image) -> dict[str, str]:
         texts[XMP_KEY] = xmp.decode("utf-8", "replace")
     if isinstance(comment := opened.info.get("comment"), bytes) and "comment" not in texts:  # of JPEG and GIF
         texts.setdefault("parameters", _decode(comment.removeprefix(b"parameters\0")))
-    if described := _XMP_COMMENT.search(texts.get(XMP_KEY, "")[:MOST_TEXT]):
+    if described := _XMP_COMMENT.search(texts.get(XMP_KEY, "")):
         texts.setdefault("parameters", html.unescape(described[1]).strip())
     if "exif" not in opened.info and opened.format != "TIFF":
         return texts
@@ -276,7 +268,7 @@ def _of_own_text(text: str) -> PictureMetadata:
 
 def _of_a1111(text: str) -> PictureMetadata:
     """Read A1111's format, also of Forge, SD.Next and many sites: prompt, negative prompt, a line of settings."""
-    lines = re.sub("\r\n?", "\n", check_length(text)).split("\n")
+    lines = re.sub("\r\n?", "\n", text).split("\n")
     places = (place for place in reversed(range(len(lines))) if "Steps:" in lines[place])
     tables = ((place, _settings("\n".join(lines[place : place + 3]))) for place in places)
     place = next((place for place, names in tables if len(_A1111 & set(names)) >= _FEWEST_SETTINGS), len(lines))
@@ -386,7 +378,7 @@ def _of_json(text: str, name: str = "") -> PictureMetadata:
 def _of_swarm(table: Mapping[str, Any]) -> PictureMetadata:
     """SwarmUI's parameters: after the first part of its prompt come parts for segments, regions and the refiner."""
     prompt, *parts = re.split(r"<((?:segment|region|object|refiner|base|video|extend)\b[^<>]{0,200})>",
-                              check_length(one_line(table.get("prompt"))))  # fmt: skip
+                              one_line(table.get("prompt")))  # fmt: skip
     facts = facts_of_table({**table, "prompt": prompt}, "SwarmUI")
     texts = zip(parts[::2], parts[1::2], strict=True)
     further = [f"prompt of <{name[:80]}> “{text.strip()[:200]}”" for name, text in texts if text.strip()]
@@ -404,7 +396,7 @@ def facts_of_midjourney(text: str) -> PictureMetadata:
     >>> facts.prompt, facts.negative_prompt, facts.seed, facts.model, facts.further
     ('a doctor', 'hats', 7, 'Midjourney 6', ('a start or reference picture (image prompt)',))
     """
-    words = one_line(check_length(text).partition("Job ID:")[0])
+    words = one_line(text.partition("Job ID:")[0])
     prompt, *switches = _SWITCH.split(words)
     parameters = {name.lower(): value.strip() for name, _, value in (switch.partition(" ") for switch in switches)}
     pictures = {word for word in prompt.split() if re.match("<?https?://", word)}
@@ -428,7 +420,7 @@ def _of_description(texts: Mapping[str, str], _name: str) -> PictureMetadata:
     if "Job ID:" in text:
         return facts_of_midjourney(text)
     if text.startswith("Include in Image:"):  # Mochi Diffusion
-        table = dict(re.findall(rf"({_MOCHI}): (.*?)(?:; (?={_MOCHI}:)|$)", one_line(check_length(text))))
+        table = dict(re.findall(rf"({_MOCHI}): (.*?)(?:; (?={_MOCHI}:)|$)", one_line(text)))
         return facts_of_table(table, short_name(table.get("Generator")))
     return _of_a1111(text)
 
@@ -447,7 +439,7 @@ def _of_comfy(texts: Mapping[str, str], name: str) -> PictureMetadata:
 
 
 def _of_easy_diffusion(texts: Mapping[str, str], _name: str) -> PictureMetadata:
-    return facts_of_table({key: check_length(text) for key, text in texts.items() if key != XMP_KEY}, "Easy Diffusion")
+    return facts_of_table({key: text for key, text in texts.items() if key != XMP_KEY}, "Easy Diffusion")
 
 
 def _of_invoke(texts: Mapping[str, str], _name: str) -> PictureMetadata:
@@ -521,7 +513,7 @@ def sidecars_of(pictures: Sequence[str], files: Sequence[str]) -> dict[str, str]
 def facts_of_sidecar(data: bytes) -> PictureMetadata:
     """Read the text file of a picture. Raises InvalidInput: it is too long, not a text, or in an unknown format."""
     try:
-        facts = facts_of_text(check_length(data.decode("utf-8-sig")))
+        facts = facts_of_text(data.decode("utf-8-sig"))
     except InvalidInput:
         raise
     except UNREADABLE as error:

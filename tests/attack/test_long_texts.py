@@ -18,9 +18,9 @@ from bias_core.papers.oasis.study_nationalities import _users_of
 from bias_core.papers.oasis.study_stop import _picked
 from bias_core.prompts import WORD_SLOT, fix_articles
 from bias_core.store.comfy_graph import facts_of_graph
+from bias_core.store.found_pictures import key
 from bias_core.store.images import read_source
 from bias_core.store.picture_files import check_name
-from bias_core.store.picture_look import key
 from bias_core.store.picture_metadata import (
     facts_of_midjourney,
     facts_of_name,

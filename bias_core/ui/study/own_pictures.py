@@ -12,8 +12,7 @@ import gradio as gr
 
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.services import Services
-from bias_core.store.imports import ImportedImages, with_table
-from bias_core.store.picture_look import (
+from bias_core.store.found_pictures import (
     AUTO,
     COPIES,
     COUNT_ONCE,
@@ -22,6 +21,7 @@ from bias_core.store.picture_look import (
     PictureLook,
     read_prompts_from,
 )
+from bias_core.store.imports import ImportedImages, with_table
 from bias_core.store.reader import ADDRESS, Check
 from bias_core.study.documents import small_uri
 from bias_core.study.image_rows import count_in_words
