@@ -1,9 +1,10 @@
 """Copies in an import: pictures that are certainly another file of one picture, and pictures that only look alike."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -46,20 +47,15 @@ class PossibleCopy:
         """Return true if it has too little contrast to be compared."""
         return bool(self.cells.mean(axis=1).std() <= _FLAT)
 
-    @property
-    def n_pixels(self) -> int:
-        """Width times height."""
-        return self.size[0] * self.size[1]
-
     def contradicts(self, other: "PossibleCopy") -> bool:
         """Return true if both have a known seed or way of drawing, and these differ."""
         pairs = ((self.drawing.seed, other.drawing.seed), (self.way, other.way))
         return any(first not in (None, "") and second not in (None, "") and first != second for first, second in pairs)
 
-    def has_shape_of(self, other: "PossibleCopy") -> bool:
-        """Return true if both have the same proportions."""
-        own_shape, other_shape = (size[0] / size[1] for size in (self.size, other.size))
-        return abs(own_shape / other_shape - 1) <= _SAME_SHAPE
+    @property
+    def shape(self) -> float:
+        """Width over height."""
+        return self.size[0] / self.size[1]
 
 
 def get_thumbnail(image: Image.Image) -> np.ndarray:
@@ -89,15 +85,12 @@ def find_copies(pictures: Sequence[PossibleCopy]) -> tuple[dict[str, str], list[
         for picture, reason in find([picture for picture in pictures if picture.name not in reasons]):
             reasons.setdefault(picture.name, reason)
     groups = _groups(pictures, [*map(_get_settings, pictures)])
-    repeated = {picture.name for group in groups for picture in _without(group, reasons)[1:]}
+    counting = [[picture.name for picture in group if picture.name not in reasons] for group in (pictures, *groups)]
+    repeated = {name for names in counting[1:] for name in names[1:]}
     repeated |= {
         second.name for first, second, _ in alike if not first.contradicts(second) and first.name not in reasons
     }
-    return reasons, [picture.name for picture in _without(pictures, reasons) if picture.name in repeated]
-
-
-def _without(pictures: Sequence[PossibleCopy], reasons: Mapping[str, str]) -> list[PossibleCopy]:
-    return [picture for picture in pictures if picture.name not in reasons]
+    return reasons, [name for name in counting[0] if name in repeated]
 
 
 def _get_settings(picture: PossibleCopy) -> Hashable:
@@ -110,7 +103,7 @@ def _get_settings(picture: PossibleCopy) -> Hashable:
 
 
 def _groups(pictures: Sequence[PossibleCopy], keys: Sequence[Hashable]) -> list[list[PossibleCopy]]:
-    groups: dict[Hashable, list[PossibleCopy]] = defaultdict(list)
+    groups = defaultdict[Hashable, list[PossibleCopy]](list)
     for picture, key in zip(pictures, keys, strict=True):
         if key is not None:
             groups[key].append(picture)
@@ -156,7 +149,7 @@ def _find_saved_again(pictures: Sequence[PossibleCopy], alike: Pairs) -> CopiesW
         is_saved_again = first.size != second.size or first.format != second.format
         is_within_noise = difference.max() <= _SAVED_AGAIN_MOST and difference.mean() <= _SAVED_AGAIN_MEAN
         if is_saved_again and is_within_noise and not first.contradicts(second) and {first.name, second.name} <= names:
-            kept, copy = (second, first) if second.n_pixels > first.n_pixels else (first, second)
+            kept, copy = (second, first) if prod(second.size) > prod(first.size) else (first, second)
             yield copy, f"the same picture as {kept.name}, in another size or format"
 
 
@@ -175,7 +168,7 @@ def _pairs_alike(pictures: Sequence[PossibleCopy]) -> Iterator[tuple[PossibleCop
         for offset in np.flatnonzero(differences.mean(axis=(1, 2)) <= _ALIKE_MEAN):
             other = comparable[place + 1 + offset]
             likeness = np.corrcoef(cells[place].ravel(), cells[place + 1 + offset].ravel())[0, 1]
-            if likeness >= _ALIKE_LIKENESS and picture.has_shape_of(other):
+            if likeness >= _ALIKE_LIKENESS and abs(picture.shape / other.shape - 1) <= _SAME_SHAPE:
                 first, second = sorted((picture, other), key=lambda each: order[each.name])
                 yield first, second, differences[offset]
 
@@ -189,13 +182,12 @@ def _find_tiled_sheets(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     comparable = [picture for picture in _comparable(pictures) if not picture.is_flat]
     if len(comparable) < 3 or len(comparable) > _MOST_SHEETS:
         return
-    shapes = np.array([picture.size[0] / picture.size[1] for picture in comparable])
+    shapes = np.array([picture.shape for picture in comparable])
     for columns, rows in _LAYOUTS:
         box = _SIDE // columns, _SIDE // rows
         small = np.array([_resize(Image.fromarray(picture.thumbnail), box) for picture in comparable])
         for place, sheet in enumerate(comparable):
-            tile_shape = sheet.size[0] / columns / (sheet.size[1] / rows)
-            others = np.flatnonzero(np.abs(shapes / tile_shape - 1) <= _SAME_SHAPE)
+            others = np.flatnonzero(np.abs(shapes / (sheet.shape * rows / columns) - 1) <= _SAME_SHAPE)
             others = others[others != place]
             if len(others) > 1 and _count_shown(sheet, small[others], columns, rows) > 1:
                 yield sheet, "a contact sheet of other pictures"

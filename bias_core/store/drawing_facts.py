@@ -14,10 +14,8 @@ T = TypeVar("T")
 
 LARGEST_SEED = 2**63 - 1  # of a table
 MOST_STEPS = 10_000
-_MOST_GUIDANCE = 1000.0
 LARGEST_SIDE = 100_000
 LONGEST_NAME = 300  # of a model or sampler
-_LONGEST_QUOTE = 200
 _MOST_FURTHER = 12  # further texts and pictures of one picture
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters and half characters
 _EXTRA_NETWORK = re.compile(r"<((?:lora|lyco|hypernet):[^<>]+)>")  # networks to load; no encoder reads them
@@ -107,7 +105,6 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
     text = first("prompt", one_line) or ""
     prompt = without_networks(text)
     negative, cfg = first("negative", one_line) or "", first("guidance", guidance)
-    distilled = first("distilled", guidance)
     revised = first("revised", one_line) or ""
     width, height = (first(side, lambda value: whole(value, LARGEST_SIDE)) for side in ("width", "height"))
     if not width or not height:
@@ -118,7 +115,7 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
         negative_prompt="" if cfg == 1 else negative,  # guidance 1 ignores it
         seed=first("seed", lambda value: whole(value, LARGEST_SEED)),
         num_inference_steps=first("steps", lambda value: whole(value, MOST_STEPS)),
-        guidance_scale=choose_guidance(cfg, distilled),
+        guidance_scale=choose_guidance(cfg, first("distilled", guidance)),
         sampler=with_schedule(first("sampler", short_name) or "", first("schedule", short_name) or ""),
         model=first("model", _read_name) or "",
         loras=find_loras(table, [text]),
@@ -127,7 +124,7 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
         revised_prompt="" if revised == prompt else revised[:10_000],
         further=further_of(table, but={prompt, text, negative, revised}),
         is_blanked=any(
-            (number(value) or 0) >= 2 or str(value).lower() in _YES
+            (number(value) or 0) >= 2 or str(value).lower() in ("true", "[true]")
             for name, value in short.items()
             if _BLANKED.search(name)
         ),
@@ -135,9 +132,6 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
 
 
 _BLANKED = re.compile("imagensfw|nsfwcontentdetected|hasnsfwconcept")  # DiffusionDB has 2 for a blurred picture
-_YES = frozenset({"true", "[true]"})
-
-
 _FURTHER = re.compile("prompt|caption", re.IGNORECASE)
 _NEVER_DRAWN = re.compile("^(prompt$|wildcard|original|template|raw|unprocessed|full_prompt)|parser", re.IGNORECASE)
 _PICTURE = re.compile(
@@ -185,13 +179,13 @@ def _plain(name: object) -> str:
 
 def in_quotes(text: str) -> str:
     """A text in quotation marks, shortened at its end."""
-    return f"“{text[:_LONGEST_QUOTE]}{'…' if len(text) > _LONGEST_QUOTE else ''}”"
+    return f"“{text[:200]}…”" if len(text) > 200 else f"“{text}”"
 
 
 def without_networks(text: str) -> str:
     """A prompt on one line, without the networks that it loads."""
     plain, n_networks = _EXTRA_NETWORK.subn("", text)
-    return one_line(plain).strip(" ,") if n_networks else one_line(plain)
+    return one_line(plain).strip(" ," if n_networks else None)
 
 
 def find_loras(table: Mapping[str, Any], prompts: Iterable[str] = ()) -> tuple[str, ...]:
@@ -240,10 +234,9 @@ def _loras_in(value: Any, weight: Any) -> list[tuple[str, ...]]:
     if isinstance(value, Mapping):
         if "__value__" in value:
             return _loras_in(value["__value__"], weight)
-        name = _read_name(value)
         given = next((value[key] for key in ("strength", "weight", "strength_model", "multiplier") if key in value), "")
         is_off = any(str(value.get(key)).lower() in _OFF for key in ("on", "enabled", "is_enabled", "active"))
-        return [] if is_off else [(name, str(given))]
+        return [] if is_off else [(_read_name(value), str(given))]
     if isinstance(value, list):
         texts = [part for part in value if isinstance(part, str)]
         strengths = [part for part in value if not isinstance(part, str) and number(part) is not None]
@@ -312,20 +305,18 @@ def number(value: object) -> float | None:
 
 def whole(value: object, most: int) -> int | None:
     """A whole number from 0 to ``most``, with every digit of a seed; else None."""
-    as_float = number(value)
-    if as_float is None or not as_float.is_integer():
+    if (as_float := number(value)) is None or not as_float.is_integer():
         return None
     result = int(as_float)
-    if isinstance(value, int | str):
-        with suppress(ValueError):  # "20.0"
-            result = int(value)
+    with suppress(ValueError):  # "20.0"
+        result = int(value)  # type: ignore[call-overload]
     return result if 0 <= result <= most else None
 
 
 def guidance(value: object) -> float | None:
     """A guidance scale."""
     scale = number(value)
-    return scale if scale is not None and 0 <= scale <= _MOST_GUIDANCE else None
+    return scale if scale is not None and 0 <= scale <= 1000 else None
 
 
 def choose_guidance(cfg: float | None, distilled: float | None) -> float | None:

@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.store.copies import PossibleCopy, find_copies, get_thumbnail
-from bias_core.store.drawing_facts import PictureMetadata, different, number
-from bias_core.store.images import DamagedRecord, decode_picture, is_animation, open_picture, read_record
+from bias_core.store.drawing_facts import PictureMetadata, different, number, one_line
+from bias_core.store.images import DamagedRecord, decode_picture, open_picture, read_record
 from bias_core.store.picture_files import ARCHIVES, DAMAGE, SHOWN, Files, check_name, open_files, stored_name
 from bias_core.store.picture_metadata import (
     PARQUET,
@@ -36,7 +36,7 @@ from bias_core.store.picture_metadata import (
     wrapper_of,
 )
 from bias_core.store.reader import TooMuch, count_picture, may_write, one_file
-from bias_core.store.tables import Problems, read_table
+from bias_core.store.tables import read_table, refuse
 from bias_core.types import IMPORTED, ImageRow, PictureRecord, is_blank
 from bias_core.values import MAX_TEXT, check_texts, normal_form
 
@@ -219,7 +219,7 @@ def _lines(name: str, files: Files, remarks: list[str]) -> Iterator[tuple[str, s
 
     A table of one line needs no name. Numbers that are not as they were written are told in ``remarks``.
     """
-    problems, places_without_file, place = Problems(), list[str](), ""
+    problems, places_without_file, place = list[str](), list[str](), ""
     for place, row in read_table(name, files.read(name), needs=[TEXTS], further=WHOM):
         try:
             text, has_file = _get_text(row), any(column in row for column in _FILE_COLUMNS)
@@ -228,20 +228,19 @@ def _lines(name: str, files: Files, remarks: list[str]) -> Iterator[tuple[str, s
                 if has_file or not text or any(_has_picture_ending(str(cell)) for cell in row.values()):
                     raise InvalidInput(f"needs file_name and one of {', '.join(TEXTS)}")
                 places_without_file.append(place)
-            people = {column: " ".join(row[column].split()) for column in WHOM if isinstance(row.get(column), str)}
-            people = {column: text for column, text in people.items() if text}
+            people = {column: people for column in WHOM if (people := one_line(row.get(column)))}
             line = _Line(text, people, metadata_of_line(row), f"{PurePosixPath(name).name}, {place}")
             yield place, file_name, line
         except InvalidInput as error:
-            problems.add(f"{place}: {error}")
+            problems.append(f"{place}: {error}")
     if places_without_file and place != places_without_file[0]:
-        problems.add(f"{places_without_file[0]}: has no file_name")
-    problems.refuse(name)
+        problems.append(f"{places_without_file[0]}: has no file_name")
+    refuse(name, problems)
 
 
 def _get_text(row: Mapping[str, Any]) -> str:
-    column = next((c for c in TEXTS if row.get(c) is not None), "")
-    return " ".join(str(row[column]).split()) if column else ""
+    text = next((row[column] for column in TEXTS if row.get(column) is not None), "")
+    return " ".join(str(text).split())
 
 
 def _get_file_name(row: Mapping[str, Any]) -> str:
@@ -302,9 +301,7 @@ class FoundPictures:
 
     Attributes
     ----------
-    name : of the folder or zip.
-    counts : number of files per prompt, in file order.
-    is_assumed : True if all pictures have the assumed prompt.
+    name, counts, is_assumed : as in :class:`bias_core.store.imports.ImportedImages`.
     left_out : reasons for left-out pictures, by file; grows while pictures are read.
     problems : lines of tables, and files, that could not be used.
     blanks, animations, alike : pictures that count as blanked, count by their first frame, or look like another.
@@ -326,10 +323,11 @@ class FoundPictures:
         self.unread_metadata, self.others = list[str](), list[str]()
         self.alike, self.blanks, self.animations = list[str](), list[str](), list[str]()
         self._tables: dict[str, PictureMetadata] = {}  # of other tables, by file
-        self._sidecars: dict[str, str] = {}  # names of texts, by file
+        self._sidecars: dict[str, str] = {}  # names of these texts
         self._lines: dict[str, _Line] = {}  # of metadata files, by file
         self._folder_lines: dict[PurePosixPath, _Line] = {}  # of metadata files that name no file, by folder
         self._inside: dict[str, PictureMetadata] = {}  # that pictures hold, by file
+        self._beside: dict[str, PictureMetadata] = {}  # of texts next to pictures, by picture
         self._found = self._find()
         if not self._found:
             reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()] + self.problems + self.others
@@ -436,7 +434,7 @@ class FoundPictures:
         with one_file(name, self._broken):
             data = self._files.read(name)
             with open_picture(io.BytesIO(data)) as opened:
-                size, kind, is_animated = opened.size, str(opened.format), is_animation(opened, data)
+                size, kind, is_animated = opened.size, str(opened.format), getattr(opened, "is_animated", False)
                 hidden = find_hidden_text(opened) if kind in _LOSSLESS else ""
                 image = decode_picture(opened)
             record, drawing = self._find_drawing(name, data)
@@ -490,15 +488,8 @@ class FoundPictures:
             if isinstance(error, DamagedRecord):
                 self.unread_metadata.append(f"{name}: {error}")
         known = self._tables.get(name, PictureMetadata()).merged_with(inside)
-        with suppress(InvalidInput):  # noted already, with its prompt
-            known = known.merged_with(self._beside(name))
-        known = known.merged_with(replace(facts_of_name(name), prompt=""))
+        known = known.merged_with(self._beside[name]).merged_with(replace(facts_of_name(name), prompt=""))
         return record, self._lines[name].drawing.merged_with(known) if name in self._lines else known
-
-    def _beside(self, name: str) -> PictureMetadata:
-        """Read the text file next to a picture; InvalidInput if it cannot be read."""
-        text = self._sidecars.get(name)
-        return facts_of_sidecar(self._files.read(text)) if text else PictureMetadata()
 
     def _read_metadata(self, names: Sequence[str]) -> set[PurePosixPath]:
         """Read the lines of all metadata files; return the folders of their pictures."""
@@ -512,7 +503,7 @@ class FoundPictures:
         return {path.parent for path in paths}
 
     def _read_lines(self, path: PurePosixPath, matches: "_Matches") -> None:
-        problems = Problems()
+        problems = list[str]()
         for place, file_name, line in _lines(path.as_posix(), self._files, self.unread_metadata):
             if not file_name:
                 self._folder_lines[path.parent] = line
@@ -523,19 +514,19 @@ class FoundPictures:
                 continue
             first = self._lines.setdefault(name, line)
             if (first.prompt, first.people) != (line.prompt, line.people):
-                problems.add(f"{place}: {file_name} again, with another prompt than in {first.place}")
+                problems.append(f"{place}: {file_name} again, with another prompt than in {first.place}")
             elif first != line:
                 self.problems.append(f"{path}, {place}: {file_name} again; its first line counts")
-        problems.refuse(path.as_posix())
+        refuse(path.as_posix(), problems)
 
     def _find(self) -> dict[str, FoundPrompt]:
         """Find the pictures and their prompts."""
         names = [name for name in self._files.names if self._looks_like_a_picture(name)]
         folders = self._read_metadata(names)
         self._read_tables(names)
-        used = {*names, *self._sidecars.values()}
+        used, known_endings = {*names, *self._sidecars.values()}, (".json", ".parquet", *_OTHER_PICTURES)
         for name in self._files.names:
-            if name not in used and not self._is_text_or_named(name):
+            if name not in used and not _is_table(name) and not name.lower().endswith(known_endings):
                 is_packed = name.lower().endswith((".zip", *ARCHIVES))
                 self.others.append(f"{name}: unpack it, and add its pictures to the folder" if is_packed else name)
         wrapper, found = wrapper_of(names) if self._source.prompts_from == AUTO else "", {}
@@ -555,15 +546,15 @@ class FoundPictures:
         inside = self._inside[name] = self._read_inside(name)
         if inside.is_figure:
             return FoundPrompt(missing=_FIGURE)
+        beside = self._beside[name] = self._read_beside(name)
         if self._source.prompts_from.startswith(ONE_FOR_ALL):
             return FoundPrompt(self._source.prompts_from.removeprefix(ONE_FOR_ALL), GIVEN)
         folder, file = names_as_prompts(name, wrapper)
-        written = {IN_TABLE: self._find_in_tables(name), IN_PICTURE: inside.prompt, IN_TEXT: self._find_in_text(name)}
+        written = {IN_TABLE: self._find_in_tables(name), IN_PICTURE: inside.prompt, IN_TEXT: beside.prompt}
         guesses = {IN_FOLDER: folder, IN_FILE: file}
         if self._source.prompts_from != AUTO:
             source = PROMPT_SOURCES[self._source.prompts_from]
-            text = (written | guesses)[source]
-            return FoundPrompt(text, source if text else "")
+            return FoundPrompt((written | guesses)[source], source)
         if is_in_table and not written[IN_TABLE]:
             named = "its line in the table has no prompt" if name in self._lines else "no line of the table names it"
             return FoundPrompt(missing=named)
@@ -574,15 +565,16 @@ class FoundPictures:
         if inside.unclear:  # programs number their files
             return FoundPrompt(missing=inside.unclear)
         source = IN_FOLDER if folder else IN_FILE
-        doubt = "which hardly reads like a prompt" if guesses[source] else ""
-        return FoundPrompt(guesses[source], source if doubt else "", doubt)
+        return FoundPrompt(guesses[source], source, "which hardly reads like a prompt")
 
-    def _find_in_text(self, name: str) -> str:
+    def _read_beside(self, name: str) -> PictureMetadata:
+        """Read the text file next to a picture."""
         try:
-            return self._beside(name).prompt
+            text = self._sidecars.get(name)
+            return facts_of_sidecar(self._files.read(text)) if text else PictureMetadata()
         except InvalidInput as error:
             self.unread_metadata.append(f"{self._sidecars[name]}: {error}")
-            return ""
+            return PictureMetadata()
 
     def _find_in_tables(self, name: str) -> str:
         if name in self._lines:
@@ -605,18 +597,16 @@ class FoundPictures:
     def _looks_like_a_picture(self, name: str) -> bool:
         """Return true if a file is read as a picture, by ending or first bytes; name other picture formats."""
         path = PurePosixPath(name)
-        ending, is_own_figure = path.suffix.lower(), path.parent.name == "figures" and path.suffix == ".svg"
-        if ending in PICTURES or ending in _NO_PICTURES or is_own_figure:
+        ending = path.suffix.lower()
+        if ending in PICTURES or ending in _NO_PICTURES or (path.parent.name == "figures" and path.suffix == ".svg"):
             return ending in PICTURES
-        if ending not in _OTHER_PICTURES:
-            try:
-                with one_file(name, self._broken), self._files.open(name) as file:
-                    head = file.read(16)
-            except InvalidInput:
-                return False
-            return head.startswith(_HEADS) or head[8:12] == b"WEBP" or head[4:12] in (b"ftypavif", b"ftypavis")
-        self.left_out[name] = f"{ending} pictures are not supported; save it as PNG, JPEG or WebP"
-        return False
+        if ending in _OTHER_PICTURES:
+            self.left_out[name] = f"{ending} pictures are not supported; save it as PNG, JPEG or WebP"
+            return False
+        head = b""
+        with suppress(InvalidInput), one_file(name, self._broken), self._files.open(name) as file:
+            head = file.read(16)
+        return head.startswith(_HEADS) or head[8:12] == b"WEBP" or head[4:12] in (b"ftypavif", b"ftypavis")
 
     def _read_tables(self, names: Sequence[str]) -> None:
         """Read other tables, and the texts next to pictures."""
@@ -626,30 +616,20 @@ class FoundPictures:
             is_parquet = path.suffix.lower() == ".parquet"
             if not is_parquet and (path.suffix.lower() != ".json" or path.as_posix() in beside):
                 continue
-            absent = list[str]()
             try:
                 with one_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
                     data = self._files.read(path.as_posix())
                     found = dict(facts_of_parquet(data)) if is_parquet else facts_of_part(data)
-                if not found:
-                    self.others.append(path.as_posix())
-                for name, facts in found.items():
-                    name = (path.parent / name).as_posix()
-                    if name in picture_names:
-                        self._tables[name] = facts
-                    else:
-                        absent.append(name)
             except InvalidInput as error:
                 is_table_of_pictures = not is_parquet or path.name.lower() == PARQUET
                 (self.problems if is_table_of_pictures else self.others).append(f"{path}: {error}")
-            if absent:
+                continue
+            self.others += [] if found else [path.as_posix()]
+            named = {(path.parent / name).as_posix(): facts for name, facts in found.items()}
+            self._tables |= {name: named[name] for name in named if name in picture_names}
+            if absent := [name for name in named if name not in picture_names]:
                 such = absent[0][:SHOWN]
                 self.problems.append(f"{path}: {len(absent):,} of its pictures are not here, such as {such}")
-
-    def _is_text_or_named(self, name: str) -> bool:
-        """Return true for a table of prompts, and for a picture format that is already named as not supported."""
-        path = PurePosixPath(name.lower())
-        return path.name in METADATA or path.suffix in (".json", ".parquet", *_OTHER_PICTURES)
 
 
 def _has_picture_ending(name: str) -> bool:

@@ -45,43 +45,40 @@ UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, RuntimeError)
 
 def metadata_of_line(line: Mapping[str, Any]) -> PictureMetadata:
     """Facts of a table's line other than the prompt, under our names or usual ones."""
-    facts = facts_of_table(line)
+    # Other columns may hold anything, and width and height are of the picture as it is.
+    facts = replace(facts_of_table(line), prompt="", revised_prompt="", further=(), width=None, height=None)
     model = short_name(line.get("drawn_with_model")) or facts.model
-    facts = replace(
+    # The seed of our row is the model's only if we drew it ourselves from seeds.
+    return replace(
         facts,
         program=short_name(line.get("drawn_by")) or short_name(line.get("program")),
         model="" if model.startswith(IMPORTED) else model,
-        prompt="",
-        revised_prompt="",
-        further=(),  # other columns may hold anything
-        width=None,  # of the picture as it is
-        height=None,
+        seed=facts.seed if _draws_by_seed(short_name(line.get("model"))) else None,
     )
-    # The seed of our row is the model's only if we drew it ourselves from seeds.
-    return facts if _draws_by_seed(short_name(line.get("model"))) else replace(facts, seed=None)
 
 
 def metadata_of_record(record: PictureRecord) -> PictureMetadata:
     """Facts from our own record; for a picture imported before, the facts of its original program."""
     row, drawn = record.row, record.drawn
     before = drawn if drawn and "program" in drawn else {}
-    metadata = PictureMetadata(
-        program=short_name(before.get("program")) or ("" if row.model.startswith(IMPORTED) else "T2I Bias Explorer"),
+    own = "" if row.model.startswith(IMPORTED) else row.model
+    further, loras = (
+        tuple(filter(None, map(one_line, texts))) if isinstance(texts := before.get(name), list) else ()
+        for name in ("further", "loras")
+    )
+    return PictureMetadata(
+        program=short_name(before.get("program")) or ("T2I Bias Explorer" if own else ""),
         prompt=one_line(row.prompt),
         negative_prompt=one_line(row.negative_prompt),
         seed=whole(row.seed if _draws_by_seed(row.model) else before.get("seed"), LARGEST_SEED),
         num_inference_steps=whole(row.num_inference_steps, MOST_STEPS) or None,
         guidance_scale=guidance(row.guidance_scale) or None,
         sampler=short_name(before.get("sampler")),
-        model=short_name(before.get("model")) or ("" if row.model.startswith(IMPORTED) else row.model),
-    )
-    further, loras = (
-        tuple(filter(None, map(one_line, texts))) if isinstance(texts := before.get(name), list) else ()
-        for name in ("further", "loras")
-    )
-    revised = one_line((drawn or {}).get("revised_prompt"))
-    return replace(
-        metadata, revised_prompt=revised, further=further, loras=loras, digital_source_type=source_of(record)
+        model=short_name(before.get("model")) or own,
+        revised_prompt=one_line((drawn or {}).get("revised_prompt")),
+        further=further,
+        loras=loras,
+        digital_source_type=source_of(record),
     )
 
 
@@ -107,7 +104,7 @@ def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
 
     The file's ``name`` tells which picture it is of a workflow that saves several.
 
-    Raises InvalidInput: its metadata is unreadable or too long; the picture itself may be fine.
+    Raises InvalidInput: its metadata is unreadable; the picture itself may be fine.
     """
     try:
         texts, size = _read_texts(file)
@@ -117,9 +114,12 @@ def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
         return PictureMetadata(is_figure=True)
     metadata = _of_own_text(texts[OWN_RECORD]) if OWN_RECORD in texts else _of_a_program(texts, name)
     software = short_name(texts.get("Software", "").partition(" - ")[0])
-    metadata = replace(metadata, program=metadata.program or software * bool(metadata.prompt or metadata.unclear))
-    metadata = replace(metadata, is_sheet=metadata.is_sheet or _is_tiled(metadata, size, texts))
-    return replace(metadata, digital_source_type=read_source(texts.get(XMP_KEY, "")))
+    return replace(
+        metadata,
+        program=metadata.program or software * bool(metadata.prompt or metadata.unclear),
+        is_sheet=metadata.is_sheet or _is_tiled(metadata, size, texts),
+        digital_source_type=read_source(texts.get(XMP_KEY, "")),
+    )
 
 
 def _is_tiled(metadata: PictureMetadata, size: tuple[int, int], texts: Mapping[str, str]) -> bool:
@@ -153,9 +153,9 @@ def _of_a_program(texts: Mapping[str, str], name: str) -> PictureMetadata:
             try:
                 facts = read(texts, name)
                 return _check_against_graph(facts, texts.get("prompt", ""), name) if keys == ("parameters",) else facts
-            except UNREADABLE as error:
-                if isinstance(error, InvalidInput):
-                    raise
+            except InvalidInput:
+                raise
+            except UNREADABLE:
                 refused = refused or keys[0]
     if refused and (texts[refused].lstrip().startswith("{") or "Steps:" in texts[refused]):  # else a person's words
         raise InvalidInput(f"its metadata ({refused}) has an unknown format")
@@ -350,6 +350,10 @@ def _program(table: Mapping[str, Any]) -> str:
     return short_name(table.get("App")) or short_name(named)
 
 
+def _of_settings(text: str, name: str = "") -> PictureMetadata:
+    return _of_json(text, name) if text.lstrip().startswith("{") else _of_a1111(text)
+
+
 def _of_json(text: str, name: str = "") -> PictureMetadata:
     """Settings as JSON: SwarmUI, Draw Things, Easy Diffusion, NovelAI, a graph, or others with the usual names."""
     table = read_json(text)
@@ -428,18 +432,9 @@ def _of_description(texts: Mapping[str, str], _name: str) -> PictureMetadata:
 _MOCHI = r"(?:(?:In|Ex)clude \w+ Image|Model|Steps|Guidance Scale|Seed|Size|Scheduler|ML Compute Unit|Generator)"
 
 
-def _of_parameters(texts: Mapping[str, str], name: str) -> PictureMetadata:
-    text = texts["parameters"]
-    return _of_json(text, name) if text.lstrip().startswith("{") else _of_a1111(text)
-
-
 def _of_comfy(texts: Mapping[str, str], name: str) -> PictureMetadata:
     digest = hashlib.sha256(texts["prompt"].encode("utf-8", "replace")).hexdigest()
     return replace(facts_of_graph(texts["prompt"], name), workflow=digest)
-
-
-def _of_easy_diffusion(texts: Mapping[str, str], _name: str) -> PictureMetadata:
-    return facts_of_table({key: text for key, text in texts.items() if key != XMP_KEY}, "Easy Diffusion")
 
 
 def _of_invoke(texts: Mapping[str, str], _name: str) -> PictureMetadata:
@@ -474,9 +469,11 @@ def _of_novel(texts: Mapping[str, str], _name: str) -> PictureMetadata:
 _Read = Callable[[Mapping[str, str], str], PictureMetadata]
 _PROGRAMS: tuple[tuple[tuple[str, ...], _Read], ...] = (
     (("generation_data",), lambda texts, name: _of_json(texts["generation_data"], name)),  # of TensorArt
-    (("parameters",), _of_parameters),
-    (("prompt", "use_stable_diffusion_model"), _of_easy_diffusion),
-    (("prompt", "num_inference_steps"), _of_easy_diffusion),
+    (("parameters",), lambda texts, name: _of_settings(texts["parameters"], name)),
+    *(
+        (("prompt", key), lambda texts, _name: facts_of_table({**texts, XMP_KEY: ""}, "Easy Diffusion"))
+        for key in ("use_stable_diffusion_model", "num_inference_steps")
+    ),
     (("prompt",), _of_comfy),
     *(((key,), _of_invoke) for key in ("invokeai_metadata", "sd-metadata", "Dream")),
     (("Comment", "Description", "Source"), _of_novel),
@@ -501,17 +498,17 @@ _SAMPLERS = dict(enumerate(
 
 def sidecars_of(pictures: Sequence[str], files: Sequence[str]) -> dict[str, str]:
     """The text file next to each picture that has one, by picture name."""
-    there = set(files)
-    names = {picture: (PurePosixPath(picture).with_suffix("").as_posix(), picture) for picture in pictures}
-    found = {
-        picture: [base + ending for ending in _TEXT_ENDINGS for base in bases if base + ending in there]
-        for picture, bases in names.items()
-    }
-    return {picture: texts[0] for picture, texts in found.items() if texts}
+    there, sidecars = set(files), dict[str, str]()
+    for picture in pictures:
+        bases = PurePosixPath(picture).with_suffix("").as_posix(), picture
+        texts = (base + ending for ending in _TEXT_ENDINGS for base in bases)
+        if text := next(filter(there.__contains__, texts), ""):
+            sidecars[picture] = text
+    return sidecars
 
 
 def facts_of_sidecar(data: bytes) -> PictureMetadata:
-    """Read the text file of a picture. Raises InvalidInput: it is too long, not a text, or in an unknown format."""
+    """Read the text file of a picture. Raises InvalidInput: it is no text, or in an unknown format."""
     try:
         facts = facts_of_text(data.decode("utf-8-sig"))
     except InvalidInput:
@@ -569,7 +566,6 @@ _OF_PROGRAMS = (
 _BEFORE = re.compile(rf"^(?:{_DATE}|\d{{8}}(?=\D)|\d{{3,}}(?=[-_]))[\s_-]*")
 _AFTER = re.compile(rf"(?:\(\d+\)|#?\d+|{_DATE}|{_UUID}|(?<=[\s_-])(?=[a-z]*\d)[0-9a-f]{{8,}})$", re.IGNORECASE)
 _BETWEEN = " \t_-"
-_LONGEST_NAME, _LONGEST_END, _MOST_ENDS = 255, 80, 8  # characters; of numbers, dates and ids in a row
 _NO_PROMPT = re.compile(
     r"(?:ChatGPT Image|Gemini[ _]Generated[ _]Image|Copilot[ _]\d|Screen ?shot|WhatsApp Image|OIG\d?[.-]).*"
     r"|(?:IMG|DSC|PXL|ComfyUI|SwarmUI|image|picture|photo|download|untitled|unnamed|output|sample|file)[\W\d_]*",
@@ -582,12 +578,12 @@ _FOLDERS = re.compile(
     re.IGNORECASE,
 )
 _SHEET = re.compile(r"(?:xyz_|txt2img_|img2img_)?grid(?:-\d{4,}(?:-.*)?)?")  # AUTOMATIC1111's, GenEval's
-_EARLIER = re.compile(r"(.+?)-(?:before-[a-z-]+|ad-before|ad-preview[-\d]*|init-image|mask|mask-composite)")
+_EARLIER = re.compile(r"(.{1,250}?)-(?:before-[a-z-]{1,50}|ad-before|ad-preview[-\d]*|init-image|mask|mask-composite)")
 
 
 def facts_of_name(name: str) -> PictureMetadata:
     """Return what programs write into a file's name besides its words: the program, Midjourney's switches."""
-    stem = _stem(name)
+    stem = PurePosixPath(name).stem
     if found := _MIDJOURNEY.fullmatch(stem):
         return facts_of_midjourney(found[1].replace("_", " "))
     for program, pattern in _OF_PROGRAMS:
@@ -603,13 +599,11 @@ def names_as_prompts(name: str, wrapper: str) -> tuple[str, str]:
     >>> [names_as_prompts(name, "x") for name in (*names, "00000-1234.png", "2026-11-22/a cook-3.png")]
     [('a photo of a doctor', ''), ('', 'a nurse'), ('', 'A cook'), ('', ''), ('', 'a cook')]
     """
-    if not (stem := _stem(name)):
-        return "", ""
     parent = PurePosixPath(name).parent
-    is_outer = parent.as_posix() in {".", wrapper} or len(parent.name) > _LONGEST_NAME
-    is_words = not is_outer and _words(parent.name) and not _FOLDERS.fullmatch(parent.name)
-    folder = one_line(parent.name.replace("_", " ")) if is_words and not is_model_name(parent.name) else ""
-    return folder, facts_of_name(name).prompt or _words(stem)
+    is_named = parent.as_posix() not in {".", wrapper} and _words(parent.name)
+    is_prompt = is_named and not _FOLDERS.fullmatch(parent.name) and not is_model_name(parent.name)
+    folder = one_line(parent.name.replace("_", " ")) if is_prompt else ""
+    return folder, facts_of_name(name).prompt or file_name_words(name)
 
 
 def reads_like_a_prompt(text: str) -> bool:
@@ -649,25 +643,17 @@ def model_folder(name: str) -> str:
 
 def file_name_words(name: str) -> str:
     """A file name as a prompt, without ending, dates, numbers and ids; "" if no words remain."""
-    return _words(_stem(name))
-
-
-def _stem(name: str) -> str:
-    """A name without folders and ending; "" if it is longer than systems allow."""
-    stem = PurePosixPath(name).stem
-    return stem if len(stem) <= _LONGEST_NAME else ""
+    return _words(PurePosixPath(name).stem)
 
 
 def _words(text: str) -> str:
     if _NO_PROMPT.fullmatch(text):
         return ""
-    for _ in range(_MOST_ENDS):
+    before = ""
+    while text != before:
         before, text = text, _BEFORE.sub("", text)
-        shown = text.rstrip()
-        if found := _AFTER.search(shown, max(0, len(shown) - _LONGEST_END)):
-            text = shown[: found.start()].rstrip(_BETWEEN)
-        if text == before:
-            break
+        if found := _AFTER.search(text.rstrip()):
+            text = text[: found.start()].rstrip(_BETWEEN)
     return one_line(text.replace("_", " ")) if any(character.isalpha() for character in text) else ""
 
 
@@ -682,7 +668,7 @@ def wrapper_of(names: Sequence[str]) -> str:
 
 def is_sheet_name(name: str) -> bool:
     """Return true if a file's name says that it is a sheet of several pictures."""
-    return bool(_SHEET.fullmatch(_stem(name)))
+    return bool(_SHEET.fullmatch(PurePosixPath(name).stem))
 
 
 def finished_stem(name: str) -> str:
@@ -691,5 +677,5 @@ def finished_stem(name: str) -> str:
     >>> finished_stem("a/00000-70-before-highres-fix.png")
     'a/00000-70'
     """
-    found = _EARLIER.fullmatch(_stem(name))
+    found = _EARLIER.fullmatch(PurePosixPath(name).stem)
     return PurePosixPath(name).with_name(found[1]).as_posix() if found else ""
