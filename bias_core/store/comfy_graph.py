@@ -72,7 +72,7 @@ def _once(find: Find[P, T]) -> Find[P, T]:
     """Compute a method's result once; _Unclear each time if the graph does not tell or leads to itself."""
 
     @wraps(find)
-    def find_once(graph: "_Graph", *args: P.args, **kwargs: P.kwargs) -> T:
+    def find_once(graph: "_Graph", /, *args: P.args, **kwargs: P.kwargs) -> T:
         key = (find, *args)
         if key not in graph.results:
             graph.results[key] = _Unclear("its workflow leads back to itself")
@@ -139,13 +139,10 @@ class _Graph:
         saving = [node for node in self.inputs if re.search("save", self.kinds[node], re.IGNORECASE)]
         ends = [node for node in saving if self._passes(node)]
         ends = ends or [node for node in self.inputs if node not in used and self._passes(node)]
-        fitting = {}
-        for node in ends:
-            prefix = PurePosixPath(str(self.inputs[node].get("filename_prefix", ""))).name
-            if prefix and PurePosixPath(file_name).name.startswith(prefix):
-                fitting[node] = len(prefix)
-        longest = max(fitting.values(), default=0)
-        return [node for node, length in fitting.items() if length == longest] or ends
+        prefixes = {node: PurePosixPath(str(self.inputs[node].get("filename_prefix", ""))).name for node in ends}
+        fitting = [node for node in ends if PurePosixPath(file_name).name.startswith(prefixes[node])]
+        longest = max((len(prefixes[node]) for node in fitting), default=0)
+        return [node for node in fitting if len(prefixes[node]) == longest > 0] or ends
 
     def facts(self, end: str) -> PictureMetadata:
         passes = self._passes(end)
@@ -164,6 +161,8 @@ class _Graph:
         negative = without_networks(negatives[0]) if is_clear else ""
         notes = [] if is_clear else [f"negative prompt {in_quotes(text)}" for text in negatives]
         width, height = self._size(end)
+        loaders = (loader for sampler in passes for loader in self._before(sampler, self._model_links))
+        loras = (name for loader in loaders for name in self._find_own_loras(loader))
         return PictureMetadata(
             program="ComfyUI",
             prompt=prompt,
@@ -174,9 +173,7 @@ class _Graph:
             guidance_scale=agreed(self._guidance(sampler) for sampler in passes),
             sampler=agreed(self._sampler(sampler) for sampler in passes) or "",
             model=agreed(self._model(sampler) for sampler in passes) or "",
-            loras=tuple(
-                different([*find_loras({}, prompts), *(name for each in passes for name in self._loras(each))])
-            ),
+            loras=tuple(different([*find_loras({}, prompts), *loras])),
             width=width,
             height=height,
             further=tuple(different([*self._later_texts(passes, first, prompts), *notes, *self._pictures(end)])),
@@ -194,16 +191,15 @@ class _Graph:
 
     def _before(self, start: str, links: Callable[[str], Iterable[str]]) -> list[str]:
         """``start`` and all nodes before it by ``links``, earlier nodes first."""
-        done: dict[str, None] = {}
-        waiting, seen = [(start, False)], set[str]()
+        done, waiting, seen = list[str](), [(start, False)], set[str]()
         while waiting:
             node, is_done = waiting.pop()
             if is_done:
-                done[node] = None
+                done.append(node)
             elif node not in seen:
                 seen.add(node)
                 waiting += [(node, True), *((link, False) for link in links(node))]
-        return list(done)
+        return done
 
     @_once
     def _passes(self, end: str) -> list[str]:
@@ -273,11 +269,6 @@ class _Graph:
             found += [name for name in map(short_name, (*names, inputs.get("model"))) if name][:1]
         return short_name(" + ".join(different(found)))
 
-    def _loras(self, node: str) -> Iterator[str]:
-        """The LoRAs on the way from the model to a sampler."""
-        for loader in self._before(node, self._model_links):
-            yield from self._find_own_loras(loader)
-
     @_once
     def _find_own_loras(self, loader: str) -> tuple[str, ...]:
         inputs = self.inputs[loader]
@@ -295,13 +286,10 @@ class _Graph:
         return [link for name in (*own, *(() if has_model else _PIPES)) if (link := self._link(inputs.get(name)))]
 
     def _size(self, end: str) -> tuple[int | None, int | None]:
-        behind = self._before(end, self._links)
-        empty = [source for source in behind if re.match("Empty.{0,40}Latent", self.kinds[source])]
-        if len(empty) != 1:
-            return None, None
-        sides = [self._constant(self.inputs[empty[0]].get(name), name) for name in ("width", "height")]
-        width, height = (whole(side, LARGEST_SIDE) for side in sides)
-        return (width, height) if width and height else (None, None)
+        empty = [node for node in self._before(end, self._links) if re.match("Empty.{0,40}Latent", self.kinds[node])]
+        sides = [self._constant(self.inputs[node].get(name), name) for node in empty for name in ("width", "height")]
+        sizes = [size for side in sides if (size := whole(side, LARGEST_SIDE))]
+        return (sizes[0], sizes[1]) if len(empty) == 1 and len(sizes) == 2 else (None, None)
 
     # Texts
 

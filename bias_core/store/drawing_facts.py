@@ -64,9 +64,9 @@ class PictureMetadata:
     def record(self) -> dict[str, Any]:
         """Known facts that the store keeps next to the row: program, model, sampler and so on."""
         names = ("program", "model", "sampler", "seed", "width", "height", "revised_prompt", "digital_source_type")
-        record = {name: value for name in names if (value := getattr(self, name)) not in (None, "")}
-        lists = {"further": list(self.further), "loras": list(self.loras)}
-        return record | {name: texts for name, texts in lists.items() if texts}
+        values = ((name, getattr(self, name)) for name in (*names, "further", "loras"))
+        return {name: list(value) if isinstance(value, tuple) else value
+                for name, value in values if value not in (None, "", ())}  # fmt: skip
 
 
 _COLUMNS = {

@@ -577,11 +577,9 @@ class FoundPictures:
             return PictureMetadata()
 
     def _find_in_tables(self, name: str) -> str:
-        if name in self._lines:
-            return self._lines[name].prompt
-        parents = PurePosixPath(name).parents
-        line = next((self._folder_lines[parent] for parent in parents if parent in self._folder_lines), None)
-        return line.prompt if line else self._tables[name].prompt if name in self._tables else ""
+        folder_lines = map(self._folder_lines.get, PurePosixPath(name).parents)
+        lines = (self._lines.get(name), *folder_lines, self._tables.get(name))
+        return next((line.prompt for line in lines if line is not None), "")
 
     def _read_inside(self, name: str) -> PictureMetadata:
         """Read the metadata in a picture."""
@@ -640,8 +638,8 @@ class _Matches:
     """The pictures that the lines of a table in a folder can name."""
 
     def __init__(self, names: Sequence[str], folder: PurePosixPath) -> None:
-        self._folder, self._paths = folder, defaultdict[str, list[str]](list)
-        self._names, self._exact = defaultdict[str, list[str]](list), set(names)
+        self._folder = folder
+        self._paths, self._names = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         for name in names:
             self._paths[_alike(name)].append(name)
             if folder == PurePosixPath() or folder in PurePosixPath(name).parents:
@@ -650,11 +648,11 @@ class _Matches:
     def find(self, file_name: str) -> tuple[str, str]:
         """Return the picture of a name, and "" or why there is none; a name without folders is enough if it is rare."""
         path = (self._folder / file_name).as_posix()
-        found = [path] if path in self._exact else self._paths[_alike(path)]
+        found = self._paths[_alike(path)]
         if not found and "/" not in file_name:
             found = self._names[_alike(file_name)]
-        if len(found) == 1:
-            return found[0], ""
+        if len(found) == 1 or path in found:
+            return path if path in found else found[0], ""
         return "", "several such pictures" if found else "no such picture"
 
 

@@ -404,16 +404,15 @@ def facts_of_midjourney(text: str) -> PictureMetadata:
     prompt, *switches = _SWITCH.split(words)
     parameters = {name.lower(): value.strip() for name, _, value in (switch.partition(" ") for switch in switches)}
     pictures = {word for word in prompt.split() if re.match("<?https?://", word)}
-    version = parameters.get("v") or parameters.get("version") or ""
-    niji = " Niji" if "niji" in parameters else ""
-    version = (parameters.get("niji") or version).removesuffix(".0")
+    versions = (parameters.get(name) for name in ("niji", "v", "version"))
+    version = next(filter(None, versions), "").removesuffix(".0")
     names = ["image prompt"] * bool(pictures) + [name for name in ("sref", "cref", "oref") if name in parameters]
     return PictureMetadata(
         program="Midjourney",
         prompt=" ".join(word for word in prompt.split() if word not in pictures),
         negative_prompt=parameters.get("no", ""),
         seed=whole(parameters.get("seed"), LARGEST_SEED),
-        model=short_name(f"Midjourney{niji} {version}"),
+        model=short_name(f"Midjourney{' Niji' * ('niji' in parameters)} {version}"),
         further=tuple(f"a start or reference picture ({name})" for name in names),
         loras=tuple(f"profile {parameters[name]}".strip() for name in ("p", "profile") if name in parameters),
     )
@@ -435,6 +434,10 @@ _MOCHI = r"(?:(?:In|Ex)clude \w+ Image|Model|Steps|Guidance Scale|Seed|Size|Sche
 def _of_comfy(texts: Mapping[str, str], name: str) -> PictureMetadata:
     digest = hashlib.sha256(texts["prompt"].encode("utf-8", "replace")).hexdigest()
     return replace(facts_of_graph(texts["prompt"], name), workflow=digest)
+
+
+def _of_easy_diffusion(texts: Mapping[str, str], _name: str) -> PictureMetadata:
+    return facts_of_table({key: text for key, text in texts.items() if key != XMP_KEY}, "Easy Diffusion")
 
 
 def _of_invoke(texts: Mapping[str, str], _name: str) -> PictureMetadata:
@@ -470,10 +473,7 @@ _Read = Callable[[Mapping[str, str], str], PictureMetadata]
 _PROGRAMS: tuple[tuple[tuple[str, ...], _Read], ...] = (
     (("generation_data",), lambda texts, name: _of_json(texts["generation_data"], name)),  # of TensorArt
     (("parameters",), lambda texts, name: _of_settings(texts["parameters"], name)),
-    *(
-        (("prompt", key), lambda texts, _name: facts_of_table({**texts, XMP_KEY: ""}, "Easy Diffusion"))
-        for key in ("use_stable_diffusion_model", "num_inference_steps")
-    ),
+    *((("prompt", key), _of_easy_diffusion) for key in ("use_stable_diffusion_model", "num_inference_steps")),
     (("prompt",), _of_comfy),
     *(((key,), _of_invoke) for key in ("invokeai_metadata", "sd-metadata", "Dream")),
     (("Comment", "Description", "Source"), _of_novel),
@@ -520,15 +520,14 @@ def facts_of_sidecar(data: bytes) -> PictureMetadata:
 
 def facts_of_part(data: bytes) -> dict[str, PictureMetadata]:
     """Facts by file name, from the JSON of a part of DiffusionDB or a list of objects; {} for other files."""
-    try:
+    with suppress(*UNREADABLE):
         table = read_json(data)
         if isinstance(table, list):
-            rows = ((next((row[name] for name in _NAMES if row.get(name)), ""), row) for row in table)
-            return {str(name): facts for name, row in rows if name and (facts := _facts(row)).prompt}
-        lines = {str(name): {_PART[key]: line[key] for key in _PART if key in line} for name, line in table.items()}
-    except (*UNREADABLE, InvalidInput):
-        return {}
-    return {name: facts for name, line in lines.items() if (facts := _facts(line)).prompt}
+            rows = [(next((row[name] for name in _NAMES if row.get(name)), ""), row) for row in table]
+        else:
+            rows = [(name, {_PART[key]: line[key] for key in _PART if key in line}) for name, line in table.items()]
+        return {str(name): facts for name, row in rows if name and (facts := _facts(row)).prompt}
+    return {}
 
 
 def facts_of_parquet(data: bytes) -> Iterator[tuple[str, PictureMetadata]]:
@@ -612,8 +611,7 @@ def reads_like_a_prompt(text: str) -> bool:
     >>> [reads_like_a_prompt(text) for text in ("a photo of a doctor", "doctor", "एक लड़का बाहर", "医生的照片")]
     [True, False, True, True]
     """
-    n_unspaced = sum(bool(_UNSPACED.match(character)) for character in text)
-    return len(text.split()) >= FEWEST_WORDS or n_unspaced >= _FEWEST_UNSPACED
+    return len(text.split()) >= FEWEST_WORDS or len(_UNSPACED.findall(text)) >= _FEWEST_UNSPACED
 
 
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")

@@ -72,10 +72,8 @@ def read_table(
 
 def decode_text(name: str, data: bytes) -> str:
     """Decode a text in UTF-8, UTF-16 or Windows-1252; InvalidInput if it is none of these."""
-    encoding = "utf-8-sig"
-    if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        encoding = "utf-16"
-    elif b"\0" in data[:2]:
+    encoding = "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+    if b"\0" in data[:2]:
         encoding = "utf-16-be" if data[0] == 0 else "utf-16-le"
     try:
         text = data.decode(encoding)
@@ -226,15 +224,15 @@ def parquet_rows(data: bytes) -> Iterator[dict[str, Any]]:
         raise InvalidInput("is not a readable Parquet table") from error
 
 
-def _is_read(kind: "pa.DataType", *, in_list: bool = False) -> bool:
+def _is_read(kind: "pa.DataType") -> bool:
     from pyarrow import types
 
-    if types.is_list(kind) and not in_list:
-        return _is_read(kind.value_type, in_list=True)
+    is_list = types.is_list(kind)
+    kind = kind.value_type if is_list else kind
     kind = kind.value_type if types.is_dictionary(kind) else kind
     is_text = types.is_string(kind) or types.is_large_string(kind)
     is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-    return is_text or (is_number and not in_list)
+    return is_text or (is_number and not is_list)
 
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".txt", ".parquet")
