@@ -1,5 +1,6 @@
 """Files on disk, and the import and export of pictures.
 
 ``images``, ``manifests``, ``readings`` (embeddings and answers), ``uploads``, ``files``. Import: ``imports``,
-``picture_metadata`` with ``comfy_graph`` and ``drawing_facts``, ``copies``, ``tables``. Export: ``export``.
+``reader``, ``found_pictures``, ``picture_files``, ``picture_metadata`` with ``comfy_graph`` and ``drawing_facts``,
+``copies``, ``tables``. Export: ``export``.
 """

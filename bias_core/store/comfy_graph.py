@@ -2,19 +2,16 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
 from pathlib import PurePosixPath
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
-from bias_core.errors import InvalidInput
 from bias_core.store.drawing_facts import (
     LARGEST_SEED,
     LARGEST_SIDE,
-    LONGEST_NAME,
     MOST_STEPS,
-    MOST_TEXT,
     PictureMetadata,
     agreed,
-    check_length,
     choose_guidance,
     different,
     find_loras,
@@ -31,13 +28,10 @@ from bias_core.store.drawing_facts import (
 from bias_core.values import read_json
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Role = Literal["positive", "negative"]
+Find = Callable[Concatenate["_Graph", P], T]
 
-MOST_GRAPH = 1_000_000  # characters
-_MOST_NODES = 5_000
-_DEEPEST = 150  # nodes in a chain
-_MOST_VISITS = 500_000  # of nodes, their links and their texts, in one graph
-_TEXT_OF_A_VISIT = 100  # characters that count as one visit
 _TEXTS = ("text", "text_g", "text_l", "clip_l", "clip_g", "t5xxl", "llama", "prompt", "populated_text")
 _NO_CONDITIONING = {
     role: re.compile(f"{other}|clip|model|vae|image|pixels|latent|samples|control_net|mask|noise|style|sigmas|sampler"
@@ -66,6 +60,7 @@ _PICKS = re.compile(
 _WILD = re.compile(r"\{[^{}|]*\||__\w")  # text that a wild-card node replaces
 _MODEL = re.compile(r"(?:opt_|base_)?model_?[a-z0-9]?|model_override|\w*lora_?stack\w*")
 _LORA_INPUT = re.compile("lora|lyco|hyper|switch|toggle|mode$|strength|weight|str_")
+_LONGEST_MADE = 1_000_000  # characters: a text that is joined with itself doubles each time
 _MODEL_NAMES = ("ckpt_name", "unet_name", "base_ckpt_name", "model_path", "model_name")
 
 
@@ -73,29 +68,47 @@ class _Unclear(Exception):
     """A text cannot be followed; the message says why."""
 
 
+def _once(find: Find[P, T]) -> Find[P, T]:
+    """Compute a method's result once; _Unclear each time if the graph does not tell or leads to itself."""
+
+    @wraps(find)
+    def find_once(graph: "_Graph", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = (find, *args)
+        if key not in graph.results:
+            graph.results[key] = _Unclear("its workflow leads back to itself")
+            try:
+                graph.results[key] = find(graph, *args, **kwargs)
+            except _Unclear as error:
+                graph.results[key] = error
+            except RecursionError:
+                graph.results[key] = _Unclear("its workflow is too deep to follow")
+        if isinstance(known := graph.results[key], _Unclear):
+            raise known
+        return cast("T", known)
+
+    return find_once
+
+
 def facts_of_graph(text: str, file_name: str = "") -> PictureMetadata:
     """Return the facts of the picture of this name, from the executed graph.
 
     The page's ``workflow`` is not needed: programs that call ComfyUI have none.
 
-    Raises ValueError, TypeError, LookupError, AttributeError or RecursionError: it is not a graph. InvalidInput: it is
-    too large to follow.
+    Raises ValueError, TypeError, LookupError, AttributeError or RecursionError: it is not a graph.
     """
-    written = read_json(check_length(text, "its workflow", MOST_GRAPH)).items()
+    written = read_json(text).items()
     nodes = {str(key): node for key, node in written if isinstance(node, dict) and "inputs" in node}
     if not nodes:
         raise ValueError
-    if len(nodes) > _MOST_NODES:
-        raise InvalidInput(f"its workflow has {len(nodes):,} nodes; at most {_MOST_NODES:,} are followed")
     graph = _Graph({key: dict(node["inputs"]) for key, node in nodes.items() if isinstance(node["inputs"], dict)},
-                   {key: str(node.get("class_type", ""))[:LONGEST_NAME] for key, node in nodes.items()})  # fmt: skip
+                   {key: str(node.get("class_type", "")) for key, node in nodes.items()})  # fmt: skip
     found = [graph.facts(end) for end in graph.ends(file_name)]
-    prompts = different(prompt for facts in found for prompt in (facts.prompt or facts.unclear,))
+    prompts = different(facts.prompt or facts.unclear for facts in found)
     if len(prompts) > 1:  # the file's name does not tell which of them it is
         return PictureMetadata(program="ComfyUI", unclear=several_prompts(prompts))
-    if len(found) > 1:
-        found = [_common(found)]
-    return found[0] if found else PictureMetadata(program="ComfyUI", unclear="no sampler was found in its workflow")
+    if not found:
+        return PictureMetadata(program="ComfyUI", unclear="no sampler was found in its workflow")
+    return _common(found) if len(found) > 1 else found[0]
 
 
 def _common(pictures: list[PictureMetadata]) -> PictureMetadata:
@@ -114,18 +127,11 @@ class _Graph:
 
     def __init__(self, inputs: Mapping[str, dict[str, Any]], kinds: Mapping[str, str]) -> None:
         self.inputs, self.kinds = inputs, kinds
-        self._cache: dict[tuple[object, str], Any] = {}
-        self._n_visits = 0
+        self.results: dict[tuple[object, ...], Any] = {}  # of methods and their arguments
         self._text_outputs: dict[str, set[str]] = {}  # outputs of each node that are used as texts
         for name, value in (pair for values in inputs.values() for pair in values.items()):
             if (name in _TEXTS or _PART.fullmatch(name)) and (link := self._link(value)):
                 self._text_outputs.setdefault(link, set()).add(str(value[1]))
-
-    def _count(self, n: int, texts: Iterable[str] = ()) -> None:
-        """Count visits and characters; InvalidInput if there are too many."""
-        self._n_visits += n + sum(map(len, texts)) // _TEXT_OF_A_VISIT
-        if self._n_visits > _MOST_VISITS:
-            raise InvalidInput("its workflow is too large to follow")
 
     def ends(self, file_name: str) -> list[str]:
         """Nodes that may have saved the file: those with a prefix of its name, else all that save or end something."""
@@ -133,13 +139,10 @@ class _Graph:
         saving = [node for node in self.inputs if re.search("save", self.kinds[node], re.IGNORECASE)]
         ends = [node for node in saving if self._passes(node)]
         ends = ends or [node for node in self.inputs if node not in used and self._passes(node)]
-        fitting = {}
-        for node in ends:
-            prefix = PurePosixPath(str(self.inputs[node].get("filename_prefix", ""))).name
-            if prefix and PurePosixPath(file_name).name.startswith(prefix):
-                fitting[node] = len(prefix)
-        longest = max(fitting.values(), default=0)
-        return [node for node, length in fitting.items() if length == longest] or ends
+        prefixes = {node: PurePosixPath(str(self.inputs[node].get("filename_prefix", ""))).name for node in ends}
+        fitting = [node for node in ends if PurePosixPath(file_name).name.startswith(prefixes[node])]
+        longest = max((len(prefixes[node]) for node in fitting), default=0)
+        return [node for node in fitting if len(prefixes[node]) == longest > 0] or ends
 
     def facts(self, end: str) -> PictureMetadata:
         passes = self._passes(end)
@@ -158,6 +161,8 @@ class _Graph:
         negative = without_networks(negatives[0]) if is_clear else ""
         notes = [] if is_clear else [f"negative prompt {in_quotes(text)}" for text in negatives]
         width, height = self._size(end)
+        loaders = (loader for sampler in passes for loader in self._before(sampler, self._model_links))
+        loras = (name for loader in loaders for name in self._find_own_loras(loader))
         return PictureMetadata(
             program="ComfyUI",
             prompt=prompt,
@@ -168,60 +173,45 @@ class _Graph:
             guidance_scale=agreed(self._guidance(sampler) for sampler in passes),
             sampler=agreed(self._sampler(sampler) for sampler in passes) or "",
             model=agreed(self._model(sampler) for sampler in passes) or "",
-            loras=tuple(
-                different([*find_loras({}, prompts), *(name for each in passes for name in self._loras(each))])
-            ),
+            loras=tuple(different([*find_loras({}, prompts), *loras])),
             width=width,
             height=height,
             further=tuple(different([*self._later_texts(passes, first, prompts), *notes, *self._pictures(end)])),
         )
-
-    def _once(self, what: object, node: str, find: Callable[[], T]) -> T:
-        if (key := (what, node)) not in self._cache:
-            self._cache[key] = find()
-        known: T = self._cache[key]
-        return known
 
     def _link(self, value: object) -> str:
         """The node that an input links to; "" without a link."""
         is_link = isinstance(value, list) and len(value) == 2 and isinstance(value[0], str | int)
         return str(value[0]) if is_link and str(value[0]) in self.inputs else ""  # type: ignore[index]
 
+    @_once
     def _links(self, node: str, but: re.Pattern[str] | None = None) -> list[str]:
-        links = ((name, self._link(value)) for name, value in self.inputs[node].items())
-        return self._once(
-            but, node, lambda: different(link for name, link in links if link and not (but and but.search(name)))
-        )
+        inputs = self.inputs[node]
+        return different(self._link(inputs[name]) for name in inputs if not (but and but.search(name)))
 
     def _before(self, start: str, links: Callable[[str], Iterable[str]]) -> list[str]:
         """``start`` and all nodes before it by ``links``, earlier nodes first."""
-        done: dict[str, None] = {}
-        waiting, seen = [(start, False)], set[str]()
+        done, waiting, seen = list[str](), [(start, False)], set[str]()
         while waiting:
             node, is_done = waiting.pop()
             if is_done:
-                done[node] = None
+                done.append(node)
             elif node not in seen:
                 seen.add(node)
-                further = [(link, False) for link in links(node)]
-                self._count(1 + len(further))
-                waiting += [(node, True), *further]
-        return list(done)
+                waiting += [(node, True), *((link, False) for link in links(node))]
+        return done
 
+    @_once
     def _passes(self, end: str) -> list[str]:
         """The samplers that lead to a node, first pass first."""
-        return self._once(
-            "passes", end, lambda: [node for node in self._before(end, self._picture_links) if self._draws(node)]
-        )
+        return [node for node in self._before(end, self._picture_links) if self._draws(node)]
 
     def _picture_links(self, node: str) -> list[str]:
         chosen = self._chosen(node)
         return [chosen] if chosen else self._links(node, _NO_PICTURE)
 
+    @_once
     def _draws(self, node: str) -> bool:
-        return self._once("draws", node, lambda: self._looks_like_a_sampler(node))
-
-    def _looks_like_a_sampler(self, node: str) -> bool:
         inputs = self.inputs[node]
         usual = {"sampler_name", "steps", "cfg"} <= set(inputs) and not re.search("loader|preset", self.kinds[node], 2)
         piped = re.search("sampler", self.kinds[node], re.IGNORECASE) and any(name in inputs for name in _PIPES)
@@ -244,10 +234,9 @@ class _Graph:
     def _constant(self, value: Any, name: str) -> Any:
         """The value of an input, also through nodes with a single value, or with one of the same name; else None."""
         names = ("seed", "noise_seed") if "seed" in name else (name,)
-        for _ in range(_DEEPEST):
+        for _ in self.inputs:
             if not (link := self._link(value)):
                 return value if isinstance(value, str | int | float) else None
-            self._count(len(self.inputs[link]))
             inputs = {key: each for key, each in self.inputs[link].items() if not key.startswith("control")}
             if re.search("random|aspect|ratio|math", self.kinds[link], re.IGNORECASE):
                 return None
@@ -265,9 +254,12 @@ class _Graph:
 
     def _guidance(self, node: str) -> float | None:
         """The guidance input of models distilled with guidance (FLUX), whose cfg is 1."""
-        cfg, behind = guidance(self._setting(node, "cfg")), self._conditioning_nodes(node, "positive")
-        told = (guidance(self._constant(self.inputs[source].get("guidance"), "guidance")) for source in behind)
-        return choose_guidance(cfg, next((value for value in told if value is not None), None))
+        links = (self._link(self.inputs[part].get(name)) for part in [node, *self._parts(node)]
+                 for name in ("positive", "conditioning"))  # fmt: skip
+        sources = (source for link in links if link for source in self._before(link, self._links))
+        values = (guidance(self._constant(self.inputs[source].get("guidance"), "guidance")) for source in sources)
+        cfg = guidance(self._setting(node, "cfg"))
+        return choose_guidance(cfg, next((value for value in values if value is not None), None))
 
     def _model(self, node: str) -> str:
         """The model, or all that were merged."""
@@ -277,12 +269,9 @@ class _Graph:
             found += [name for name in map(short_name, (*names, inputs.get("model"))) if name][:1]
         return short_name(" + ".join(different(found)))
 
-    def _loras(self, node: str) -> Iterator[str]:
-        """The LoRAs on the way from the model to a sampler."""
-        for loader in self._before(node, self._model_links):
-            yield from self._compute_once(("loras", loader), self._find_own_loras, self.inputs[loader])
-
-    def _find_own_loras(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+    @_once
+    def _find_own_loras(self, loader: str) -> tuple[str, ...]:
+        inputs = self.inputs[loader]
         table = {name: self._constant(value, name) if self._link(value) else value
                  for name, value in inputs.items() if _LORA_INPUT.search(name)}  # fmt: skip
         texts = (inputs.get(name) for name in ("populated_text", "text", "prompt"))
@@ -291,19 +280,16 @@ class _Graph:
     def _model_links(self, node: str) -> list[str]:
         if _SWITCH.search(self.kinds[node]):
             return [chosen] if (chosen := self._chosen(node)) else []
-        self._count(len(inputs := self.inputs[node]))
+        inputs = self.inputs[node]
         own = [name for name in inputs if len(inputs) == 1 or _MODEL.fullmatch(name)]
         has_model = any("model" in name and self._link(inputs[name]) for name in own)
         return [link for name in (*own, *(() if has_model else _PIPES)) if (link := self._link(inputs.get(name)))]
 
     def _size(self, end: str) -> tuple[int | None, int | None]:
-        behind = self._before(end, self._links)
-        empty = [source for source in behind if re.match("Empty.{0,40}Latent", self.kinds[source])]
-        if len(empty) != 1:
-            return None, None
-        sides = [self._constant(self.inputs[empty[0]].get(name), name) for name in ("width", "height")]
-        width, height = (whole(side, LARGEST_SIDE) for side in sides)
-        return (width, height) if width and height else (None, None)
+        empty = [node for node in self._before(end, self._links) if re.match("Empty.{0,40}Latent", self.kinds[node])]
+        sides = [self._constant(self.inputs[node].get(name), name) for node in empty for name in ("width", "height")]
+        sizes = [size for side in sides if (size := whole(side, LARGEST_SIDE))]
+        return (sizes[0], sizes[1]) if len(empty) == 1 and len(sizes) == 2 else (None, None)
 
     # Texts
 
@@ -315,87 +301,59 @@ class _Graph:
                     loaders = self._before(node, self._model_links) if role == "positive" else []
                     couple = [self._link(value) for loader in loaders for name, value in self.inputs[loader].items()
                               if name.startswith("cond_")]  # fmt: skip
-                    texts = [*self._conditioned(value, role, 0), *self._merge_conditionings(couple, role, 0)]
-                    self._count(len(texts), texts)
+                    texts = [*self._conditioned(value, role), *self._merge_conditionings(couple, role)]
                     return different(map(one_line, texts))
         return []
 
-    def _conditioned(self, value: Any, role: Role, depth: int) -> list[str]:
+    def _conditioned(self, value: Any, role: Role) -> list[str]:
         """The texts of a conditioning, or of a node that loads and encodes at once."""
         if not (node := self._link(value)):
             return [value] if isinstance(value, str) else []
-        return self._compute_once((role, node), self._conditioned_by, node, role, depth)
+        return self._conditioned_by(node, role)
 
-    def _compute_once(self, key: tuple[str, str], find: Callable[..., T], *args: object) -> T:
-        """The result of ``find``, computed once; _Unclear each time if the graph does not tell or leads to itself."""
-        self._count(1)
-        if key not in self._cache:
-            self._cache[key] = _Unclear("its workflow leads back to itself")
-            try:
-                self._cache[key] = find(*args)
-            except _Unclear as error:
-                self._cache[key] = error
-        if isinstance(known := self._cache[key], _Unclear):
-            raise known
-        return cast("T", known)
-
-    def _conditioned_by(self, node: str, role: Role, depth: int) -> list[str]:
+    @_once
+    def _conditioned_by(self, node: str, role: Role) -> list[str]:
         inputs = self.inputs[node]
         if "zeroout" in self.kinds[node].lower():
             return []
-        if depth > _DEEPEST:
-            raise _Unclear("its workflow is too deep to follow")
-        for names in ((f"{role}_prompt",), (role,), ("populated_text",), _TEXTS):
-            if own := [inputs[name] for name in names if name in inputs and not self._is_setting(node, name)]:
-                if names == (role,):
-                    return self._conditioned(own[0], role, depth + 1)
-                texts = [text for value in own if (text := self._text(value, depth + 1)).strip()]
-                links = [self._link(inputs[name]) for name in inputs if name.startswith("conditioning")]
-                return different([*texts, *self._merge_conditionings(links, role, depth)])
-        if any(_PART.fullmatch(name) and isinstance(inputs[name], str | list) for name in inputs) and not self._chosen(
-            node
+        is_joined = _JOINS.search(self.kinds[node]) and "clip" not in inputs  # then such inputs are parts of one text
+        for names in (
+            (("populated_text",),) if is_joined else ((f"{role}_prompt",), (role,), ("populated_text",), _TEXTS)
         ):
-            return [self._text([node, 0], depth)]
-        links = [self._chosen(node)] if self._chosen(node) else self._links(node, _NO_CONDITIONING[role])
-        return self._merge_conditionings(links, role, depth)
+            if own := [inputs[name] for name in names if name in inputs]:
+                if names == (role,):
+                    return self._conditioned(own[0], role)
+                texts = [text for value in own if (text := self._text(value)).strip()]
+                links = [self._link(inputs[name]) for name in inputs if name.startswith("conditioning")]
+                return different([*texts, *self._merge_conditionings(links, role)])
+        if chosen := self._chosen(node):
+            return self._merge_conditionings([chosen], role)
+        if any(_PART.fullmatch(name) and isinstance(inputs[name], str | list) for name in inputs):
+            return [self._made_text(node)]
+        return self._merge_conditionings(self._links(node, _NO_CONDITIONING[role]), role)
 
-    def _merge_conditionings(self, links: Iterable[str], role: Role, depth: int) -> list[str]:
-        found = dict[str, None]()
-        for link in filter(None, links):
-            found |= dict.fromkeys(texts := self._conditioned([link, 0], role, depth + 1))
-            self._count(1 + len(texts))
-        return list(found)
+    def _merge_conditionings(self, links: Iterable[str], role: Role) -> list[str]:
+        return different(text for link in filter(None, links) for text in self._conditioned_by(link, role))
 
-    def _is_setting(self, node: str, name: str) -> bool:
-        """Return true for an input with a text's name that is only part of a text, as in a node that joins several."""
-        return name != "populated_text" and bool(_JOINS.search(self.kinds[node]) and "clip" not in self.inputs[node])
-
-    def _conditioning_nodes(self, node: str, role: Role) -> list[str]:
-        starts = [self._link(self.inputs[part].get(name)) for part in [node, *self._parts(node)]
-                  for name in (role, "conditioning")]  # fmt: skip
-        return [source for start in filter(None, starts) for source in self._before(start, self._links)]
-
-    def _text(self, value: Any, depth: int) -> str:
+    def _text(self, value: Any) -> str:
         """The text of an input, computed through the nodes before it; _Unclear if their values do not determine it."""
         if not (node := self._link(value)):
             if isinstance(value, list):
                 raise _Unclear("its workflow leads to a node that is missing")
-            return check_length(value) if isinstance(value, str) else ""
-        return self._compute_once(("text", node), self._made_text, node, depth)
+            return value if isinstance(value, str) else ""
+        return self._made_text(node)
 
-    def _made_text(self, node: str, depth: int) -> str:
+    @_once
+    def _made_text(self, node: str) -> str:
         inputs, kind = self.inputs[node], self.kinds[node]
-        if depth > _DEEPEST:
-            raise _Unclear("its workflow is too deep to follow")
         if isinstance(populated := inputs.get("populated_text"), str) and populated.strip():
             return populated
         if chosen := self._chosen(node):
-            return self._text([chosen, 0], depth + 1)
+            return self._made_text(chosen)
         names = [name for name in sorted(inputs, key=_order) if _PART.fullmatch(name)]
-        parts = {name: self._text(inputs[name], depth + 1) for name in names[: whole(inputs.get("inputcount"), 99)]}
-        self._count(1 + len(inputs), parts.values())
-        joined = self._joined(node, parts, depth) if len(parts) != 1 or _JOINS.search(kind) else None
-        replaced = self._replaced(node, parts, depth)
+        parts = {name: self._text(inputs[name]) for name in names[: whole(inputs.get("inputcount"), 99)]}
+        joined = self._joined(node, parts) if len(parts) != 1 or _JOINS.search(kind) else None
+        replaced = self._replaced(node, parts)
         text: str | None = replaced if replaced is not None else joined
         texts = different(parts.values()) or [value for value in inputs.values() if value == ""][:1]
         if text is None and len(texts) == 1:
@@ -403,16 +361,14 @@ class _Graph:
             picked = ("\n" in texts[0] and _PICKS.search(kind)) or len(self._text_outputs.get(node, ())) > 1
             text = texts[0] if not (made or picked) and (_PLAIN.search(kind) or len(inputs) == 1) else None
         if text is None and len(inputs) == 1 and not parts:
-            text = self._text(next(iter(inputs.values())), depth + 1)
-        if text is None or len(text) > MOST_TEXT:
-            written = different(parts.values()) or different(
-                value for value in inputs.values() if isinstance(value, str)
-            )
+            text = self._text(next(iter(inputs.values())))
+        if text is None or len(text) > _LONGEST_MADE:
+            written = [*filter(None, texts)] or different(value for value in inputs.values() if isinstance(value, str))
             found = "; ".join(in_quotes(text) for text in written[:3]) or "no text"
             raise _Unclear(f"its workflow makes the prompt by {kind or 'a node'}, which does not record it ({found})")
         return text
 
-    def _joined(self, node: str, parts: Mapping[str, str], depth: int) -> str | None:
+    def _joined(self, node: str, parts: Mapping[str, str]) -> str | None:
         inputs, kind = self.inputs[node], self.kinds[node]
         if kind.startswith("StringFunction"):
             tidy = ", " if inputs.get("tidy_tags") == "yes" else ""
@@ -420,39 +376,35 @@ class _Graph:
         if not _JOINS.search(kind):
             return None
         given = next((inputs[name] for name in ("delimiter", "separator", "delim") if name in inputs), "")
-        between = self._text(given, depth + 1).replace("\\n", "\n")
+        between = self._text(given).replace("\\n", "\n")
         between = {"space": " ", "comma": ", ", "none": "", "newline": "\n"}.get(between, between)
-        self._count(1, [between] * len(parts))
         return between.join(filter(None, parts.values()))
 
-    def _replaced(self, node: str, parts: Mapping[str, str], depth: int) -> str | None:
+    def _replaced(self, node: str, parts: Mapping[str, str]) -> str | None:
         inputs, kind = self.inputs[node], self.kinds[node]
         if kind.startswith("StringFunction") and inputs.get("action") == "replace":
             text, old, new = (parts.get(f"text_{x}", "") for x in "abc")
-            return None if old.startswith("/") else _put(new, old, text)  # a pattern of JavaScript
+            return None if old.startswith("/") else text.replace(old, new) if old else text  # a pattern of JavaScript
         if "replace" not in kind.lower() or "regex" in kind.lower():
             return None
         replaced = next((parts[name] for name in ("string", "text", "prompt") if name in parts), "")
         for place in ("", "1", "2", "3"):
-            old, new = (self._text(inputs.get(f"{word}{place}", ""), depth + 1) for word in ("find", "replace"))
-            replaced = _put(new, old, replaced)
+            old, new = (self._text(inputs.get(f"{word}{place}", "")) for word in ("find", "replace"))
+            replaced = replaced.replace(old, new) if old else replaced
         return replaced
 
+    @_once
     def _chosen(self, node: str) -> str:
         """The node that a switch selects; "" if the node is no switch or does not tell."""
-        return self._once("chosen", node, lambda: self._choice(node))
-
-    def _choice(self, node: str) -> str:
         inputs = self.inputs[node]
         if re.match("show|preview|display", self.kinds[node], re.IGNORECASE):
             return self._link(inputs.get("text"))
         if not _SWITCH.search(self.kinds[node]):
             return ""
         choices = [(name, self._constant(inputs[name], name)) for name in inputs if not _PART.fullmatch(name)]
-        if (any_ := sorted(name for name in inputs if re.fullmatch(r"(?:any|ctx)_\d\d?", name))) and self._link(
-            inputs[any_[0]]
-        ):
-            return self._link(inputs[any_[0]])
+        any_inputs = sorted(name for name in inputs if re.fullmatch(r"(?:any|ctx)_\d\d?", name))
+        if any_inputs and (link := self._link(inputs[any_inputs[0]])):
+            return link
         for name, choice in [*choices, ("Input", inputs.get("Input"))]:
             if isinstance(choice, bool):
                 names = ["on_true", "if_true", "true"] if choice else ["on_false", "if_false", "false"]
@@ -460,19 +412,18 @@ class _Graph:
                 names = [name for name in inputs if re.fullmatch(rf"[A-Za-z]+_?{choice}", name)]
             else:
                 continue
-            if link := next((link for input_name in names if (link := self._link(inputs.get(input_name)))), ""):
-                return link
+            if links := different(self._link(inputs.get(input_name)) for input_name in names):
+                return links[0]
         return ""
 
     def _later_texts(self, passes: list[str], first: list[str], prompts: list[str]) -> Iterator[str]:
         """Texts of later passes that the first one does not have."""
-        known, of_first = {*prompts, *self._safe_texts(first, "negative")}, set(first)
+        known = {*prompts, *self._safe_texts(first, "negative")}
+        roles: dict[Role, str] = {"positive": "prompt", "negative": "negative prompt"}
         for sampler in passes:
-            for role in ("positive", "negative") if sampler not in of_first else ():
-                for text in self._safe_texts([sampler], role):
-                    if text not in known:
-                        what = "prompt" if role == "positive" else "negative prompt"
-                        yield f"{what} of a later pass ({self.kinds[sampler]}) {in_quotes(text)}"
+            for role, what in roles.items() if sampler not in first else ():
+                new_texts = [text for text in self._safe_texts([sampler], role) if text not in known]
+                yield from (f"{what} of a later pass ({self.kinds[sampler]}) {in_quotes(text)}" for text in new_texts)
             if isinstance(wildcard := self.inputs[sampler].get("wildcard"), str) and wildcard.strip():
                 yield f"wildcard of {self.kinds[sampler]} {in_quotes(one_line(wildcard))}"
 
@@ -490,12 +441,6 @@ class _Graph:
             is_latent = re.search("vae.?encode|load.?latent", kind) and not self._passes(node)
             if is_latent or re.search("load.{0,20}image|image.{0,20}load", kind):
                 yield "a start picture" if node in start else "a picture that guided it"
-
-
-def _put(new: str, old: str, text: str) -> str:
-    if len(text) + (text.count(old) * len(new) if old else 0) > MOST_TEXT:
-        raise _Unclear("its workflow makes a prompt that is too long")
-    return text.replace(old, new) if old else text
 
 
 def _order(name: str) -> tuple[int, str, int]:

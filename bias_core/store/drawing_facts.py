@@ -12,13 +12,10 @@ from bias_core.values import read_json
 
 T = TypeVar("T")
 
-MOST_TEXT = 65_536  # characters of one text that are searched for patterns
 LARGEST_SEED = 2**63 - 1  # of a table
 MOST_STEPS = 10_000
-_MOST_GUIDANCE = 1000.0
 LARGEST_SIDE = 100_000
 LONGEST_NAME = 300  # of a model or sampler
-_LONGEST_QUOTE = 200
 _MOST_FURTHER = 12  # further texts and pictures of one picture
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters and half characters
 _EXTRA_NETWORK = re.compile(r"<((?:lora|lyco|hypernet):[^<>]+)>")  # networks to load; no encoder reads them
@@ -67,9 +64,9 @@ class PictureMetadata:
     def record(self) -> dict[str, Any]:
         """Known facts that the store keeps next to the row: program, model, sampler and so on."""
         names = ("program", "model", "sampler", "seed", "width", "height", "revised_prompt", "digital_source_type")
-        record = {name: value for name in names if (value := getattr(self, name)) not in (None, "")}
-        lists = {"further": list(self.further), "loras": list(self.loras)}
-        return record | {name: texts for name, texts in lists.items() if texts}
+        values = ((name, getattr(self, name)) for name in (*names, "further", "loras"))
+        return {name: list(value) if isinstance(value, tuple) else value
+                for name, value in values if value not in (None, "", ())}  # fmt: skip
 
 
 _COLUMNS = {
@@ -108,7 +105,6 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
     text = first("prompt", one_line) or ""
     prompt = without_networks(text)
     negative, cfg = first("negative", one_line) or "", first("guidance", guidance)
-    distilled = first("distilled", guidance)
     revised = first("revised", one_line) or ""
     width, height = (first(side, lambda value: whole(value, LARGEST_SIDE)) for side in ("width", "height"))
     if not width or not height:
@@ -119,7 +115,7 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
         negative_prompt="" if cfg == 1 else negative,  # guidance 1 ignores it
         seed=first("seed", lambda value: whole(value, LARGEST_SEED)),
         num_inference_steps=first("steps", lambda value: whole(value, MOST_STEPS)),
-        guidance_scale=choose_guidance(cfg, distilled),
+        guidance_scale=choose_guidance(cfg, first("distilled", guidance)),
         sampler=with_schedule(first("sampler", short_name) or "", first("schedule", short_name) or ""),
         model=first("model", _read_name) or "",
         loras=find_loras(table, [text]),
@@ -128,7 +124,7 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
         revised_prompt="" if revised == prompt else revised[:10_000],
         further=further_of(table, but={prompt, text, negative, revised}),
         is_blanked=any(
-            (number(value) or 0) >= 2 or str(value).lower() in _YES
+            (number(value) or 0) >= 2 or str(value).lower() in ("true", "[true]")
             for name, value in short.items()
             if _BLANKED.search(name)
         ),
@@ -136,9 +132,6 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
 
 
 _BLANKED = re.compile("imagensfw|nsfwcontentdetected|hasnsfwconcept")  # DiffusionDB has 2 for a blurred picture
-_YES = frozenset({"true", "[true]"})
-
-
 _FURTHER = re.compile("prompt|caption", re.IGNORECASE)
 _NEVER_DRAWN = re.compile("^(prompt$|wildcard|original|template|raw|unprocessed|full_prompt)|parser", re.IGNORECASE)
 _PICTURE = re.compile(
@@ -172,7 +165,7 @@ def _leaves(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str
             yield name, "given"
         for key, inner in value.items():
             side = "negative " if "negative" in name and "negative" not in str(key).lower() else ""
-            yield from _leaves(inner, side + str(key)[:LONGEST_NAME], depth + 1)
+            yield from _leaves(inner, side + str(key), depth + 1)
     elif isinstance(value, list) and value and not all(isinstance(text, str) for text in value) and depth < 8:
         for inner in value:
             yield from _leaves(inner, name, depth + 1)
@@ -181,25 +174,18 @@ def _leaves(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str
 
 
 def _plain(name: object) -> str:
-    return re.sub(r"[\s_-]", "", str(name)[:LONGEST_NAME].lower())
+    return re.sub(r"[\s_-]", "", str(name).lower())
 
 
 def in_quotes(text: str) -> str:
     """A text in quotation marks, shortened at its end."""
-    return f"“{text[:_LONGEST_QUOTE]}{'…' if len(text) > _LONGEST_QUOTE else ''}”"
-
-
-def check_length(text: str, what: str = "a text of its metadata", most: int = MOST_TEXT) -> str:
-    """Return ``text``; InvalidInput if it is too long to search."""
-    if len(text) > most:
-        raise InvalidInput(f"{what} has more than {most:,} characters and was not read")
-    return text
+    return f"“{text[:200]}…”" if len(text) > 200 else f"“{text}”"
 
 
 def without_networks(text: str) -> str:
     """A prompt on one line, without the networks that it loads."""
     plain, n_networks = _EXTRA_NETWORK.subn("", text)
-    return one_line(plain).strip(" ,") if n_networks else one_line(plain)
+    return one_line(plain).strip(" ," if n_networks else None)
 
 
 def find_loras(table: Mapping[str, Any], prompts: Iterable[str] = ()) -> tuple[str, ...]:
@@ -248,10 +234,9 @@ def _loras_in(value: Any, weight: Any) -> list[tuple[str, ...]]:
     if isinstance(value, Mapping):
         if "__value__" in value:
             return _loras_in(value["__value__"], weight)
-        name = _read_name(value)
         given = next((value[key] for key in ("strength", "weight", "strength_model", "multiplier") if key in value), "")
         is_off = any(str(value.get(key)).lower() in _OFF for key in ("on", "enabled", "is_enabled", "active"))
-        return [] if is_off else [(name, str(given))]
+        return [] if is_off else [(_read_name(value), str(given))]
     if isinstance(value, list):
         texts = [part for part in value if isinstance(part, str)]
         strengths = [part for part in value if not isinstance(part, str) and number(part) is not None]
@@ -320,20 +305,18 @@ def number(value: object) -> float | None:
 
 def whole(value: object, most: int) -> int | None:
     """A whole number from 0 to ``most``, with every digit of a seed; else None."""
-    as_float = number(value)
-    if as_float is None or not as_float.is_integer():
+    if (as_float := number(value)) is None or not as_float.is_integer():
         return None
     result = int(as_float)
-    if isinstance(value, int | str):
-        with suppress(ValueError):  # "20.0"
-            result = int(value)
+    with suppress(ValueError):  # "20.0"
+        result = int(value)  # type: ignore[call-overload]
     return result if 0 <= result <= most else None
 
 
 def guidance(value: object) -> float | None:
     """A guidance scale."""
     scale = number(value)
-    return scale if scale is not None and 0 <= scale <= _MOST_GUIDANCE else None
+    return scale if scale is not None and 0 <= scale <= 1000 else None
 
 
 def choose_guidance(cfg: float | None, distilled: float | None) -> float | None:

@@ -30,9 +30,9 @@ def replaced_file(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         temporary.replace(path)
+    except StorageError:
+        raise
     except OSError as error:
-        if isinstance(error, StorageError):
-            raise
         reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
         raise StorageError(f"cannot write {path.name} in {path.parent}: {reason}") from error
     finally:
@@ -50,11 +50,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def evict_oldest(files: Iterable[Path], limit: int, *, protected: Callable[[Path], bool]) -> list[Path]:
     """Delete the oldest files (by change), but none ``protected``, down to ``limit`` bytes; return the deleted ones."""
-    sizes: list[tuple[float, int, Path]] = []
-    for path in files:
-        with suppress(FileNotFoundError):  # deleted by another process meanwhile
-            stat = path.stat()
-            sizes.append((stat.st_mtime, stat.st_size, path))
+    sizes = list(_sizes(files))
     total, removed = sum(size for _, size, _ in sizes), []
     for _, size, path in sorted(sizes):
         if total <= limit:
@@ -68,11 +64,15 @@ def evict_oldest(files: Iterable[Path], limit: int, *, protected: Callable[[Path
 
 def total_bytes(files: Iterable[Path]) -> int:
     """Bytes of the existing files."""
-    total = 0
+    return sum(size for _, size, _ in _sizes(files))
+
+
+def _sizes(files: Iterable[Path]) -> Iterator[tuple[float, int, Path]]:
+    """Yield time of change, bytes and path of the existing files."""
     for path in files:
-        with suppress(FileNotFoundError):
-            total += path.stat().st_size
-    return total
+        with suppress(FileNotFoundError):  # deleted by another process meanwhile
+            stat = path.stat()
+            yield stat.st_mtime, stat.st_size, path
 
 
 _SCHEMA = "CREATE TABLE IF NOT EXISTS hashes (path TEXT PRIMARY KEY, state TEXT NOT NULL, sha256 TEXT NOT NULL)"

@@ -12,31 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
-from bias_core.errors import InvalidInput, StorageError
+from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.store.copies import PossibleCopy, find_copies, get_thumbnail
-from bias_core.store.drawing_facts import PictureMetadata, different, number
+from bias_core.store.drawing_facts import PictureMetadata, different, number, one_line
 from bias_core.store.images import DamagedRecord, decode_picture, is_animation, open_picture, read_record
 from bias_core.store.picture_files import ARCHIVES, DAMAGE, SHOWN, Files, check_name, open_files, stored_name
-from bias_core.store.picture_look import (
-    AUTO,
-    COUNT_ONCE,
-    GIVEN,
-    IN_FILE,
-    IN_FOLDER,
-    IN_PICTURE,
-    IN_TABLE,
-    IN_TEXT,
-    NO_PROMPT,
-    ONE_FOR_ALL,
-    PROMPT_SOURCES,
-    ImportedPicture,
-    PictureLook,
-    PromptSummary,
-    get_key,
-    key,
-)
 from bias_core.store.picture_metadata import (
     PARQUET,
     facts_of_name,
@@ -54,10 +36,22 @@ from bias_core.store.picture_metadata import (
     wrapper_of,
 )
 from bias_core.store.reader import TooMuch, count_picture, may_write, one_file
-from bias_core.store.tables import Problems, read_table
+from bias_core.store.tables import read_table, refuse
 from bias_core.types import IMPORTED, ImageRow, PictureRecord, is_blank
-from bias_core.values import MAX_TEXT, normal_form
+from bias_core.values import MAX_TEXT, check_texts, normal_form
 
+AUTO, ONE_FOR_ALL = "auto", "one for all: "
+NO_PROMPT = "without a prompt"
+"""Stands for the prompt of pictures without one, where pictures are asked for or counted by prompt."""
+IN_TABLE, IN_PICTURE, IN_TEXT = "a table", "the picture's own record", "the text file with its name"
+IN_FILE, IN_FOLDER, GIVEN = "the name of the file", "the name of the folder", "you"
+PROMPT_SOURCES = {
+    "table": IN_TABLE, "picture": IN_PICTURE, "text file": IN_TEXT, "file name": IN_FILE, "folder": IN_FOLDER,
+}  # fmt: skip
+"""Sources of prompts in words, by the names that choose them."""
+COUNT_ONCE: Literal["count once"] = "count once"
+COUNT_ALL: Literal["count all"] = "count all"
+COPIES = COUNT_ONCE, COUNT_ALL
 METADATA = ("metadata.csv", "metadata.tsv", "metadata.jsonl")
 TEXTS = ("prompt", "text", "caption")  # columns for the prompt, in order of preference
 _FILE_COLUMNS = ("file_name", "image_file_name", "image_name", "filename")  # then any other "…_file_name"
@@ -84,13 +78,146 @@ _LOSSLESS = ("PNG", "WEBP", "BMP", "TIFF")  # formats whose pixels can hide a te
 _HEADS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")  # of pictures
 
 
+@dataclass(frozen=True, kw_only=True)
+class PromptSummary:
+    """Facts about the pictures of one prompt."""
+
+    prompt: str  # NO_PROMPT for pictures without one
+    n: int  # pictures that count
+    sources: Mapping[str, int]  # of the prompt, with numbers of pictures
+    doubts: tuple[str, ...]
+    spellings: tuple[str, ...]  # if there are several
+    drawn_with: Mapping[str, int]  # models with their LoRAs, with numbers of pictures; "" where it is not known
+    samplers: Mapping[str, int]
+    further: tuple[str, ...]  # other texts and pictures that shaped them
+    n_seeds: int  # different ones
+    names: tuple[str, ...]  # of all files
+
+    @property
+    def ways(self) -> dict[str, int]:
+        """Return the models with their LoRAs, and "not known", with numbers of pictures."""
+        return {way or "not known": n for way, n in self.drawn_with.items()}
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """Return what a person should check: doubts, several spellings, other texts and pictures that shaped them."""
+        spelled = (f"spelled as {', '.join(f'“{text}”' for text in self.spellings)}",) if self.spellings else ()
+        return (*self.doubts, *spelled, *self.further)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureLook:
+    """A folder or zip of pictures as it was understood, before anything is scored.
+
+    The pictures of all ``prompts`` and those ``left_out`` are together all files that look like pictures.
+    """
+
+    name: str
+    prompts: tuple[PromptSummary, ...]
+    left_out: Mapping[str, str]  # reasons by file
+    notes: tuple[tuple[str, tuple[str, ...]], ...]  # what else there is to know, each with its files or reasons
+
+    @property
+    def n(self) -> int:
+        """Number of pictures that count."""
+        return sum(prompt.n for prompt in self.prompts)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return the number of pictures of each prompt."""
+        return {summary.prompt: summary.n for summary in self.prompts}
+
+    @property
+    def of_prompts(self) -> str:
+        """Return the number of prompts in words, such as “of 2 prompts”."""
+        n = sum(prompt.prompt != NO_PROMPT for prompt in self.prompts)
+        without = "without a prompt" if n < len(self.prompts) else ""
+        return " and ".join(filter(None, (f"of {n:,} prompt{'s' * (n != 1)}" if n or not without else "", without)))
+
+    @property
+    def left_out_lines(self) -> list[str]:
+        """Return the pictures that are left out, each with its reason."""
+        return [f"{name}: {reason}" for name, reason in self.left_out.items()]
+
+    @property
+    def to_check(self) -> bool:
+        """Return True if a person should look: a prompt is missing or doubted, a picture is left out or looks alike."""
+        is_unsure = any(summary.doubts or summary.prompt == NO_PROMPT for summary in self.prompts)
+        return is_unsure or bool(self.left_out) or len(self.ways) > 1
+
+    @property
+    def ways(self) -> dict[str, int]:
+        """Return the ways of drawing that the pictures record, with numbers of pictures."""
+        counts = sum((Counter(prompt.drawn_with) for prompt in self.prompts), Counter[str]())
+        return {way: n for way, n in counts.items() if way}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedPicture:
+    """A picture that counts, and what is known of it."""
+
+    row: ImageRow
+    name: str  # of its file
+    drawing: PictureMetadata
+    prompt_source: str  # in words, with the program that recorded it; "" without a prompt
+    way: str  # in which it was drawn, in short: model and LoRAs, or the folder that names a model; "" if not known
+    record: tuple[str, str]  # model and revision of its own record; "" without one
+    people: Mapping[str, str]  # that it should show, by its metadata: "left", "middle", "right", "identity"
+
+
+def read_prompts_from(text: str) -> str:
+    """Return the source of prompts as it is compared; InvalidInput for an unknown one.
+
+    >>> read_prompts_from("One for all:  a doctor"), read_prompts_from("File name")
+    ('one for all: a doctor', 'file name')
+    """
+    word, sign, prompt = text.partition(":")
+    word, prompt = " ".join(word.split()).casefold(), " ".join(prompt.split())
+    if sign and f"{word}: " == ONE_FOR_ALL and prompt:
+        check_texts("the prompt of all pictures", prompt)
+        return ONE_FOR_ALL + prompt
+    if sign or word not in (AUTO, *PROMPT_SOURCES):
+        raise InvalidInput(
+            f"prompts are taken from {', '.join((AUTO, *PROMPT_SOURCES))}, or “{ONE_FOR_ALL}a photo of a doctor”; "
+            f"got {quoted(text)}"
+        )
+    return word
+
+
+_LOST_IN_NAMES = re.compile(r"""[\s_.,;:!?'"“”‘’«»/\\|<>\u2010-\u2015\u3001\u3002-]+""")
+
+
+def key(prompt: str) -> str:
+    """Normalise a prompt: equal for prompts that differ only in case, spaces and marks that names of files lose.
+
+    >>> key("A photo of a light-skinned nurse.") == key("a_photo of a light skinned Nurse")
+    True
+    >>> key("C++") == key("C"), key("लड़का") == key("लड़की"), key("👨‍⚕️") == key("👩‍⚕️")
+    (False, False, False)
+    """
+    return _LOST_IN_NAMES.sub(" ", normal_form("NFKC", prompt).casefold()).strip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A folder or zip of pictures and how it is read, as in :class:`bias_core.store.imports.ImportedImages`."""
+
+    import_id: str  # different for each import: the files may have changed
+    path: Path
+    prompts_from: str
+    copies: str
+    drawn_with: str
+    assumed_prompt: str
+    broken: tuple[tuple[str, str], ...] = ()  # files that are not read, with reasons
+
+
 @dataclass(frozen=True)
 class _Line:
     """A metadata file's facts about one picture."""
 
     prompt: str
-    identities: Mapping[str, str]  # people that it should show
-    drawing: PictureMetadata  # settings of its drawing
+    people: Mapping[str, str]  # that it should show
+    drawing: PictureMetadata
     place: str = field(default="", compare=False)  # such as "metadata.csv, line 2"
 
 
@@ -99,7 +226,7 @@ def _lines(name: str, files: Files, remarks: list[str]) -> Iterator[tuple[str, s
 
     A table of one line needs no name. Numbers that are not as they were written are told in ``remarks``.
     """
-    problems, places_without_file, place = Problems(), list[str](), ""
+    problems, places_without_file, place = list[str](), list[str](), ""
     for place, row in read_table(name, files.read(name), needs=[TEXTS], further=WHOM):
         try:
             text, has_file = _get_text(row), any(column in row for column in _FILE_COLUMNS)
@@ -108,20 +235,19 @@ def _lines(name: str, files: Files, remarks: list[str]) -> Iterator[tuple[str, s
                 if has_file or not text or any(_has_picture_ending(str(cell)) for cell in row.values()):
                     raise InvalidInput(f"needs file_name and one of {', '.join(TEXTS)}")
                 places_without_file.append(place)
-            people = {column: " ".join(row[column].split()) for column in WHOM if isinstance(row.get(column), str)}
-            people = {column: text for column, text in people.items() if text}
+            people = {column: people for column in WHOM if (people := one_line(row.get(column)))}
             line = _Line(text, people, metadata_of_line(row), f"{PurePosixPath(name).name}, {place}")
             yield place, file_name, line
         except InvalidInput as error:
-            problems.add(f"{place}: {error}")
+            problems.append(f"{place}: {error}")
     if places_without_file and place != places_without_file[0]:
-        problems.add(f"{places_without_file[0]}: has no file_name")
-    problems.refuse(name)
+        problems.append(f"{places_without_file[0]}: has no file_name")
+    refuse(name, problems)
 
 
 def _get_text(row: Mapping[str, Any]) -> str:
-    column = next((c for c in TEXTS if row.get(c) is not None), "")
-    return " ".join(str(row[column]).split()) if column else ""
+    text = next((row[column] for column in TEXTS if row.get(column) is not None), "")
+    return " ".join(str(text).split())
 
 
 def _get_file_name(row: Mapping[str, Any]) -> str:
@@ -133,7 +259,7 @@ def _get_file_name(row: Mapping[str, Any]) -> str:
 
 def _mend_numbers(row: dict[str, Any]) -> Iterator[str]:
     """Mend the numbers of a line that a spreadsheet wrote in its own way; yield remarks on these and on unread ones."""
-    for column in _NUMBERS & row.keys():
+    for column in filter(_NUMBERS.__contains__, [*row]):
         text = str(row[column]).strip() if row[column] is not None else ""
         if column == "seed" and _ROUNDED.fullmatch(text):
             row[column] = None
@@ -178,16 +304,11 @@ class FoundPictures:
 
     Parameters
     ----------
-    path : folder or zip.
-    prompts_from, copies, drawn_with : as in :class:`bias_core.store.imports.ImportedImages`.
-    assumed_prompt : of all pictures if none of them has one; "" to leave them without.
-    broken : reasons not to read certain files, by name.
+    source : folder or zip, and how it is read.
 
     Attributes
     ----------
-    name : of the folder or zip.
-    counts : number of files per prompt, in file order.
-    is_assumed : True if all pictures have the assumed prompt.
+    name, counts, is_assumed : as in :class:`bias_core.store.imports.ImportedImages`.
     left_out : reasons for left-out pictures, by file; grows while pictures are read.
     problems : lines of tables, and files, that could not be used.
     blanks, animations, alike : pictures that count as blanked, count by their first frame, or look like another.
@@ -198,41 +319,29 @@ class FoundPictures:
     out of it.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        prompts_from: str = AUTO,
-        copies: str = COUNT_ONCE,
-        drawn_with: str = "",
-        assumed_prompt: str = "",
-        broken: Mapping[str, str] | None = None,
-    ) -> None:
-        self._prompts_from, self._copies, self._drawn_with = prompts_from, copies, drawn_with
-        self._broken = dict(broken or {})
+    def __init__(self, source: Source) -> None:
+        self._source, self._broken, path = source, dict(source.broken), source.path
         with one_file(path.name, self._broken):
             self._files = open_files(path)
         self.name = path.resolve().stem if path.is_file() else path.resolve().name
         rejected = self._files.rejected
         self.left_out = {name: reason for name, reason in rejected.items() if _has_picture_ending(name)}
         self.problems = [f"{name}: {reason}" for name, reason in rejected.items() if name not in self.left_out]
-        self.unread_metadata: list[str] = []
-        self.alike: list[str] = []
-        self.blanks: list[str] = []
-        self.animations: list[str] = []
-        self.others: list[str] = []
+        self.unread_metadata, self.others = list[str](), list[str]()
+        self.alike, self.blanks, self.animations = list[str](), list[str](), list[str]()
         self._tables: dict[str, PictureMetadata] = {}  # of other tables, by file
-        self._sidecars: dict[str, str] = {}  # names of texts, by file
+        self._sidecars: dict[str, str] = {}  # names of these texts
         self._lines: dict[str, _Line] = {}  # of metadata files, by file
         self._folder_lines: dict[PurePosixPath, _Line] = {}  # of metadata files that name no file, by folder
         self._inside: dict[str, PictureMetadata] = {}  # that pictures hold, by file
+        self._beside: dict[str, PictureMetadata] = {}  # of texts next to pictures, by picture
         self._found = self._find()
         if not self._found:
             reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()] + self.problems + self.others
             raise InvalidInput(f"{path.name} has no picture{f' ({chr(59).join(reasons[:3])})' if reasons else ''}")
-        self.is_assumed = bool(assumed_prompt) and not any(found.text for found in self._found.values())
+        self.is_assumed = bool(source.assumed_prompt) and not any(found.text for found in self._found.values())
         if self.is_assumed:
-            self._found = dict.fromkeys(self._found, FoundPrompt(assumed_prompt, GIVEN))
+            self._found = dict.fromkeys(self._found, FoundPrompt(source.assumed_prompt, GIVEN))
         self._files_of: dict[str, list[str]] = defaultdict(list)  # by key of their prompt
         for name, found in self._found.items():
             self._files_of[key(found.text)].append(name)
@@ -305,22 +414,38 @@ class FoundPictures:
                 read.append(self._read(name))
             except InvalidInput as error:
                 self.left_out[name] = str(error)
-        candidates = [candidate for candidate, _, _ in read]
-        copies, alike = find_copies(candidates) if self._copies == COUNT_ONCE else ({}, [])
-        for picture in (candidate for candidate in candidates if not (candidate.is_blank or candidate.own_id)):
-            first_prompt, first_name = self._first_files.setdefault(picture.content, (prompt_key, picture.name))
-            if first_prompt != prompt_key and self._copies == COUNT_ONCE:
-                copies.setdefault(picture.name, f"the same picture as {first_name}, which has another prompt")
+        candidates = [candidate for candidate, _ in read]
+        copies, alike = self._find_copies(candidates) if self._source.copies == COUNT_ONCE else ({}, [])
+        for candidate in candidates:
+            if not (candidate.is_blank or candidate.own_id):
+                first_prompt, first = self._first_files.setdefault(candidate.content, (prompt_key, candidate.name))
+                if first_prompt != prompt_key and self._source.copies == COUNT_ONCE:
+                    copies.setdefault(candidate.name, f"the same picture as {first}, which has another prompt")
         self.left_out |= copies
         self.alike += [name for name in alike if name not in copies]
         pictures = self._pictures[prompt_key] = list[ImportedPicture]()
-        for candidate, row, record in read:
-            if candidate.name not in copies:
-                pictures.append(self._keep(len(pictures), candidate, row, record))
+        for candidate, picture in read:
+            if picture.name in copies:
+                continue
+            # Without a seed, its place among those of its prompt takes the seed's place; or the same blank file twice.
+            if picture.drawing.seed is None or picture.row.id in self._ids:
+                row, drawing = replace(picture.row, seed=len(pictures)), replace(picture.drawing, seed=None)
+                picture = replace(picture, row=row, drawing=drawing)
+            self._ids.add(picture.row.id)
+            self.blanks += [picture.name] * (candidate.is_blank or picture.drawing.is_blanked)
+            pictures.append(picture)
         return pictures
 
-    def _read(self, name: str) -> tuple[PossibleCopy, ImageRow, PictureRecord | None]:
-        """Read a picture: its candidate for comparison, its row, and its record."""
+    def _find_copies(self, candidates: Sequence[PossibleCopy]) -> tuple[dict[str, str], list[str]]:
+        try:
+            with one_file(self.name, self._broken, times=_TABLE_TIMES):
+                return find_copies(candidates)
+        except TooMuch as error:
+            self.problems.append(f"copies among {len(candidates):,} pictures of one prompt are not found: {error}")
+            return {}, []
+
+    def _read(self, name: str) -> tuple[PossibleCopy, ImportedPicture]:
+        """Read a picture, for comparison with others and as it counts."""
         with one_file(name, self._broken):
             data = self._files.read(name)
             with open_picture(io.BytesIO(data)) as opened:
@@ -329,7 +454,7 @@ class FoundPictures:
                 image = decode_picture(opened)
             record, drawing = self._find_drawing(name, data)
             way = drawing.drawn_with or model_folder(name)
-            if self._drawn_with and way != self._drawn_with:
+            if self._source.drawn_with and way != self._source.drawn_with:
                 raise InvalidInput(f"drawn with {way}" if way else "how it was drawn is not known")
             candidate = PossibleCopy(
                 name=name,
@@ -357,27 +482,15 @@ class FoundPictures:
             width=image.width,
             height=image.height,
         )
-        return candidate, row, record
-
-    def _keep(
-        self, place: int, candidate: PossibleCopy, row: ImageRow, record: PictureRecord | None
-    ) -> ImportedPicture:
-        """Return a counting picture; without a seed, its place among those of its prompt takes the seed's place."""
-        name, drawing = candidate.name, candidate.drawing
-        if drawing.seed is None or row.id in self._ids:  # the same blank file twice
-            row, drawing = replace(row, seed=place), replace(drawing, seed=None)
-        self._ids.add(row.id)
-        if candidate.is_blank or drawing.is_blanked:
-            self.blanks.append(name)
         source, program = self._found[name].source, self._inside[name].program
-        return ImportedPicture(
+        return candidate, ImportedPicture(
             row=row,
             name=name,
             drawing=drawing,
             prompt_source=f"{source} of {program}" if source == IN_PICTURE and program else source,
-            way=candidate.way,
+            way=way,
             record=(record.row.model, record.row.revision) if record else ("", ""),
-            people=self._lines[name].identities if name in self._lines else {},
+            people=self._lines[name].people if name in self._lines else {},
         )
 
     def _find_drawing(self, name: str, data: bytes) -> tuple[PictureRecord | None, PictureMetadata]:
@@ -390,32 +503,22 @@ class FoundPictures:
             if isinstance(error, DamagedRecord):
                 self.unread_metadata.append(f"{name}: {error}")
         known = self._tables.get(name, PictureMetadata()).merged_with(inside)
-        with suppress(InvalidInput):  # noted already, with its prompt
-            known = known.merged_with(self._beside(name))
-        known = known.merged_with(replace(facts_of_name(name), prompt=""))
+        known = known.merged_with(self._beside[name]).merged_with(replace(facts_of_name(name), prompt=""))
         return record, self._lines[name].drawing.merged_with(known) if name in self._lines else known
-
-    def _beside(self, name: str) -> PictureMetadata:
-        """Read the text file next to a picture; InvalidInput if it cannot be read."""
-        text = self._sidecars.get(name)
-        return facts_of_sidecar(self._files.read(text)) if text else PictureMetadata()
 
     def _read_metadata(self, names: Sequence[str]) -> set[PurePosixPath]:
         """Read the lines of all metadata files; return the folders of their pictures."""
-        folders: set[PurePosixPath] = set()
-        for path in map(PurePosixPath, self._files.names):
-            if not _is_table(path.name):
-                continue
-            folders.add(path.parent)
+        paths = [PurePosixPath(name) for name in self._files.names if _is_table(name)]
+        for path in paths:
             try:
                 with one_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
                     self._read_lines(path, _Matches(names, path.parent))
             except TooMuch as error:
                 raise InvalidInput(f"{path} {error}") from error
-        return folders
+        return {path.parent for path in paths}
 
     def _read_lines(self, path: PurePosixPath, matches: "_Matches") -> None:
-        problems = Problems()
+        problems = list[str]()
         for place, file_name, line in _lines(path.as_posix(), self._files, self.unread_metadata):
             if not file_name:
                 self._folder_lines[path.parent] = line
@@ -425,23 +528,23 @@ class FoundPictures:
                 self.problems.append(f"{path}, {place}: {file_name[:SHOWN]}: {reason}")
                 continue
             first = self._lines.setdefault(name, line)
-            if (first.prompt, first.identities) != (line.prompt, line.identities):
-                problems.add(f"{place}: {file_name} again, with another prompt than in {first.place}")
+            if (first.prompt, first.people) != (line.prompt, line.people):
+                problems.append(f"{place}: {file_name} again, with another prompt than in {first.place}")
             elif first != line:
                 self.problems.append(f"{path}, {place}: {file_name} again; its first line counts")
-        problems.refuse(path.as_posix())
+        refuse(path.as_posix(), problems)
 
     def _find(self) -> dict[str, FoundPrompt]:
         """Find the pictures and their prompts."""
         names = [name for name in self._files.names if self._looks_like_a_picture(name)]
         folders = self._read_metadata(names)
         self._read_tables(names)
-        used = {*names, *self._sidecars.values()}
+        used, known_endings = {*names, *self._sidecars.values()}, (".json", ".parquet", *_OTHER_PICTURES)
         for name in self._files.names:
-            if name not in used and not self._is_text_or_named(name):
+            if name not in used and not _is_table(name) and not name.lower().endswith(known_endings):
                 is_packed = name.lower().endswith((".zip", *ARCHIVES))
                 self.others.append(f"{name}: unpack it, and add its pictures to the folder" if is_packed else name)
-        wrapper, found = wrapper_of(names) if self._prompts_from == AUTO else "", {}
+        wrapper, found = wrapper_of(names) if self._source.prompts_from == AUTO else "", {}
         for name in names:
             prompt = self._find_prompt(name, wrapper, is_in_table=not folders.isdisjoint(PurePosixPath(name).parents))
             if prompt.missing == _FIGURE:
@@ -458,15 +561,15 @@ class FoundPictures:
         inside = self._inside[name] = self._read_inside(name)
         if inside.is_figure:
             return FoundPrompt(missing=_FIGURE)
-        if self._prompts_from.startswith(ONE_FOR_ALL):
-            return FoundPrompt(self._prompts_from.removeprefix(ONE_FOR_ALL), GIVEN)
+        beside = self._beside[name] = self._read_beside(name)
+        if self._source.prompts_from.startswith(ONE_FOR_ALL):
+            return FoundPrompt(self._source.prompts_from.removeprefix(ONE_FOR_ALL), GIVEN)
         folder, file = names_as_prompts(name, wrapper)
-        written = {IN_TABLE: self._find_in_tables(name), IN_PICTURE: inside.prompt, IN_TEXT: self._find_in_text(name)}
+        written = {IN_TABLE: self._find_in_tables(name), IN_PICTURE: inside.prompt, IN_TEXT: beside.prompt}
         guesses = {IN_FOLDER: folder, IN_FILE: file}
-        if self._prompts_from != AUTO:
-            source = PROMPT_SOURCES[self._prompts_from]
-            text = (written | guesses)[source]
-            return FoundPrompt(text, source if text else "")
+        if self._source.prompts_from != AUTO:
+            source = PROMPT_SOURCES[self._source.prompts_from]
+            return FoundPrompt((written | guesses)[source], source)
         if is_in_table and not written[IN_TABLE]:
             named = "its line in the table has no prompt" if name in self._lines else "no line of the table names it"
             return FoundPrompt(missing=named)
@@ -477,22 +580,23 @@ class FoundPictures:
         if inside.unclear:  # programs number their files
             return FoundPrompt(missing=inside.unclear)
         source = IN_FOLDER if folder else IN_FILE
-        doubt = "which hardly reads like a prompt" if guesses[source] else ""
-        return FoundPrompt(guesses[source], source if doubt else "", doubt)
+        return FoundPrompt(guesses[source], source, "which hardly reads like a prompt")
 
-    def _find_in_text(self, name: str) -> str:
+    def _read_beside(self, name: str) -> PictureMetadata:
+        """Read the text file next to a picture."""
         try:
-            return self._beside(name).prompt
+            if not (text := self._sidecars.get(name)):
+                return PictureMetadata()
+            with one_file(text, self._broken):
+                return facts_of_sidecar(self._files.read(text))
         except InvalidInput as error:
             self.unread_metadata.append(f"{self._sidecars[name]}: {error}")
-            return ""
+            return PictureMetadata()
 
     def _find_in_tables(self, name: str) -> str:
-        if name in self._lines:
-            return self._lines[name].prompt
-        parents = PurePosixPath(name).parents
-        line = next((self._folder_lines[parent] for parent in parents if parent in self._folder_lines), None)
-        return line.prompt if line else self._tables[name].prompt if name in self._tables else ""
+        folder_lines = map(self._folder_lines.get, PurePosixPath(name).parents)
+        lines = (self._lines.get(name), *folder_lines, self._tables.get(name))
+        return next((line.prompt for line in lines if line is not None), "")
 
     def _read_inside(self, name: str) -> PictureMetadata:
         """Read the metadata in a picture."""
@@ -508,18 +612,16 @@ class FoundPictures:
     def _looks_like_a_picture(self, name: str) -> bool:
         """Return true if a file is read as a picture, by ending or first bytes; name other picture formats."""
         path = PurePosixPath(name)
-        ending, is_own_figure = path.suffix.lower(), path.parent.name == "figures" and path.suffix == ".svg"
-        if ending in PICTURES or ending in _NO_PICTURES or is_own_figure:
+        ending = path.suffix.lower()
+        if ending in PICTURES or ending in _NO_PICTURES or (path.parent.name == "figures" and path.suffix == ".svg"):
             return ending in PICTURES
-        if ending not in _OTHER_PICTURES:
-            try:
-                with one_file(name, self._broken), self._files.open(name) as file:
-                    head = file.read(16)
-            except InvalidInput:
-                return False
-            return head.startswith(_HEADS) or head[8:12] == b"WEBP" or head[4:12] in (b"ftypavif", b"ftypavis")
-        self.left_out[name] = f"{ending} pictures are not supported; save it as PNG, JPEG or WebP"
-        return False
+        if ending in _OTHER_PICTURES:
+            self.left_out[name] = f"{ending} pictures are not supported; save it as PNG, JPEG or WebP"
+            return False
+        head = b""
+        with suppress(InvalidInput), one_file(name, self._broken), self._files.open(name) as file:
+            head = file.read(16)
+        return head.startswith(_HEADS) or head[8:12] == b"WEBP" or head[4:12] in (b"ftypavif", b"ftypavis")
 
     def _read_tables(self, names: Sequence[str]) -> None:
         """Read other tables, and the texts next to pictures."""
@@ -529,30 +631,20 @@ class FoundPictures:
             is_parquet = path.suffix.lower() == ".parquet"
             if not is_parquet and (path.suffix.lower() != ".json" or path.as_posix() in beside):
                 continue
-            absent = list[str]()
             try:
                 with one_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
                     data = self._files.read(path.as_posix())
                     found = dict(facts_of_parquet(data)) if is_parquet else facts_of_part(data)
-                if not found:
-                    self.others.append(path.as_posix())
-                for name, facts in found.items():
-                    name = (path.parent / name).as_posix()
-                    if name in picture_names:
-                        self._tables[name] = facts
-                    else:
-                        absent.append(name)
             except InvalidInput as error:
                 is_table_of_pictures = not is_parquet or path.name.lower() == PARQUET
                 (self.problems if is_table_of_pictures else self.others).append(f"{path}: {error}")
-            if absent:
+                continue
+            self.others += [] if found else [path.as_posix()]
+            named = {(path.parent / name).as_posix(): facts for name, facts in found.items()}
+            self._tables |= {name: named[name] for name in named if name in picture_names}
+            if absent := [name for name in named if name not in picture_names]:
                 such = absent[0][:SHOWN]
                 self.problems.append(f"{path}: {len(absent):,} of its pictures are not here, such as {such}")
-
-    def _is_text_or_named(self, name: str) -> bool:
-        """Return true for a table of prompts, and for a picture format that is already named as not supported."""
-        path = PurePosixPath(name.lower())
-        return path.name in METADATA or path.suffix in (".json", ".parquet", *_OTHER_PICTURES)
 
 
 def _has_picture_ending(name: str) -> bool:
@@ -563,8 +655,8 @@ class _Matches:
     """The pictures that the lines of a table in a folder can name."""
 
     def __init__(self, names: Sequence[str], folder: PurePosixPath) -> None:
-        self._folder, self._paths = folder, defaultdict[str, list[str]](list)
-        self._names, self._exact = defaultdict[str, list[str]](list), set(names)
+        self._folder = folder
+        self._paths, self._names = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         for name in names:
             self._paths[_alike(name)].append(name)
             if folder == PurePosixPath() or folder in PurePosixPath(name).parents:
@@ -573,60 +665,52 @@ class _Matches:
     def find(self, file_name: str) -> tuple[str, str]:
         """Return the picture of a name, and "" or why there is none; a name without folders is enough if it is rare."""
         path = (self._folder / file_name).as_posix()
-        found = [path] if path in self._exact else self._paths[_alike(path)]
+        found = self._paths[_alike(path)]
         if not found and "/" not in file_name:
             found = self._names[_alike(file_name)]
-        if len(found) == 1:
-            return found[0], ""
+        if len(found) == 1 or path in found:
+            return path if path in found else found[0], ""
         return "", "several such pictures" if found else "no such picture"
 
 
-_Source = tuple[str, str, str, str, str, str, tuple[tuple[str, str], ...]]
-"""Arguments of :func:`_open`, from a process that asks."""
-
-
 @lru_cache(maxsize=8)
-def _open(
-    _import: str, path: str, prompts_from: str, copies: str, drawn_with: str, prompt: str,
-    broken: tuple[tuple[str, str], ...],
-) -> FoundPictures:  # fmt: skip
+def _open(source: Source) -> FoundPictures:
     """Find the pictures of an import, once for all questions about it."""
-    return FoundPictures(Path(path), prompts_from=prompts_from, copies=copies, drawn_with=drawn_with,
-                         assumed_prompt=prompt, broken=dict(broken))  # fmt: skip
+    return FoundPictures(source)
 
 
 @lru_cache(maxsize=8)
-def _open_again(_import: str, path: str) -> Files:
-    return open_files(Path(path))
+def _open_again(source: Source) -> Files:
+    return open_files(source.path)
 
 
-def describe(source: _Source) -> tuple[str, dict[str, int], bool]:
+def describe(source: Source) -> tuple[str, dict[str, int], bool]:
     """Return the name of a folder or zip, its numbers of files by prompt, and whether the prompt is assumed."""
-    found = _open(*source)
+    found = _open(source)
     return found.name, found.counts, found.is_assumed
 
 
-def examine(source: _Source, prompt_keys: Sequence[str]) -> dict[str, list[ImportedPicture]]:
+def examine(source: Source, prompt_keys: Sequence[str]) -> dict[str, list[ImportedPicture]]:
     """Return the pictures of some prompts that count, by key."""
-    found = _open(*source)
+    found = _open(source)
     return {prompt_key: found.get_pictures(prompt_key) for prompt_key in prompt_keys}
 
 
-def get_remarks(source: _Source, prompt_keys: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, list[str]]]]:
+def get_remarks(source: Source, prompt_keys: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, list[str]]]]:
     """Return the pictures of some prompts that are left out, with reasons, and the remarks on all of them."""
     examine(source, prompt_keys)
-    found = _open(*source)
+    found = _open(source)
     return found.left_out, found.remarks()
 
 
-def look(source: _Source) -> PictureLook:
+def look(source: Source) -> PictureLook:
     """Return what is understood of all pictures."""
-    return _open(*source).look()
+    return _open(source).look()
 
 
-def decode(source: _Source, name: str, longest: int) -> tuple[tuple[int, int], bytes]:
+def decode(source: Source, name: str, longest: int) -> tuple[tuple[int, int], bytes]:
     """Return the size and the RGB pixels of a picture, with its longer side at most ``longest``."""
-    files = _open_again(*source[:2])
+    files = _open_again(source)
     with one_file(name), open_picture(io.BytesIO(files.read(name))) as opened:
         image = decode_picture(opened)
         image.thumbnail((longest, longest))
@@ -635,7 +719,11 @@ def decode(source: _Source, name: str, longest: int) -> tuple[tuple[int, int], b
 
 def write_with_table(zip_path: str, target_path: str, table_path: str) -> None:
     """Write a copy of a zip as :func:`bias_core.store.imports.with_table` does."""
-    path, target, table = Path(zip_path), Path(target_path), Path(table_path)
+    with one_file(Path(zip_path).name, times=_TABLE_TIMES):
+        _write_with_table(Path(zip_path), Path(target_path), Path(table_path))
+
+
+def _write_with_table(path: Path, target: Path, table: Path) -> None:
     files, rows = open_files(path), dict[str, dict[str, Any]]()
     for name in filter(_is_table, files.names):
         folder = PurePosixPath(name).parent
@@ -672,5 +760,6 @@ def _alike(name: str) -> str:
     return normal_form("NFC", name.replace("\\", "/").strip()).casefold()
 
 
-def _key(prompt: str) -> str:
+def get_key(prompt: str) -> str:
+    """Return the key of a prompt as it stands in counts, where :data:`NO_PROMPT` stands for none."""
     return "" if prompt == NO_PROMPT else key(prompt)

@@ -31,7 +31,6 @@ RECORD_KEY = "bias_core"
 # Fast zlib: a few percent larger than the default, several times quicker.
 _COMPRESS_LEVEL = 1
 _LARGEST = 2**63 - 1  # number of a record
-_SHOWN = 300  # characters of an error
 _STALE_SECONDS = 24 * 3600  # age at which a temporary file is that of a killed process
 _REMOVED = ".removed"  # an empty file, written when pictures were evicted
 _WRITERS = 4  # threads: a write waits for the disk, not for the processor
@@ -67,8 +66,7 @@ def read_source(xmp: str) -> str:
     >>> read_source(_packet(TRAINED)), read_source("")
     ('trainedAlgorithmicMedia', '')
     """
-    match = _TERM.search(xmp)
-    return match[1] if match else ""
+    return match[1] if (match := _TERM.search(xmp)) else ""
 
 
 def with_source(data: bytes, term: str) -> bytes:
@@ -93,14 +91,11 @@ def with_chunks(data: bytes, bodies: Iterable[bytes]) -> bytes:
 
 def encode_png(generated: GeneratedImage) -> bytes:
     """Encode the picture as PNG with text chunks: prompt, seed, model, ... for people, one JSON for programs."""
-    buffer = io.BytesIO()
-    generated.image.save(buffer, "PNG", compress_level=_COMPRESS_LEVEL)
-    data, row = buffer.getvalue(), asdict(generated.row)
+    data, row = png_bytes(generated.image, compress_level=_COMPRESS_LEVEL), asdict(generated.row)
     record = {"row": row, "truth": generated.truth, "blocked": generated.blocked, "pixels": pixel_digest(data)}
+    record |= {} if generated.drawn is None else {"drawn": dict(generated.drawn)}
     settings = ["num_inference_steps", "guidance_scale", "negative_prompt", "width", "height"]
     settings += [name for name in ("sampler", *EXCHANGED) if row[name]]
-    if generated.drawn is not None:
-        record["drawn"] = dict(generated.drawn)
     text = {key: str(row[key]) for key in ("prompt", "seed", "model", "revision", "condition")}
     text["settings"] = json.dumps({key: row[key] for key in settings})
     text[RECORD_KEY] = json.dumps(record, sort_keys=True)
@@ -120,7 +115,7 @@ def read_record(data: bytes) -> PictureRecord:
         record = json.loads(text.split(b"\0", 5)[-1])
         of_picture = _record_of(record)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DamagedRecord(f"the picture's record cannot be read: {str(error)[:_SHOWN]}") from error
+        raise DamagedRecord(f"the picture's record cannot be read: {str(error)[:300]}") from error
     # Pictures of earlier versions have no digest.
     if "pixels" in record and record["pixels"] != _digest(chunks):
         raise DamagedRecord("the record was written for other pixels")
@@ -171,23 +166,17 @@ def read_late_texts(file: BinaryIO) -> Image.Image | None:
     return Image.open(io.BytesIO(b"".join([*kept, struct.pack(">I", 0), b"IDAT"]))) if len(kept) > 2 else None
 
 
-def _parts(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each chunk of a PNG, including its length and checksum."""
+def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield kind and content of each chunk of a PNG; StorageError if a checksum does not match."""
+    if not data.startswith(SIGNATURE):
+        raise StorageError("not a PNG file")
     start = len(SIGNATURE)
     while start < len(data):
         end = start + 12 + int.from_bytes(data[start : start + 4], "big")
-        yield start, end
-        start = end
-
-
-def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield kind and content of each chunk; StorageError if a checksum does not match."""
-    if not data.startswith(SIGNATURE):
-        raise StorageError("not a PNG file")
-    for start, end in _parts(data):
         if zlib.crc32(data[start + 4 : end - 4]) != int.from_bytes(data[end - 4 : end], "big"):
             raise StorageError("a PNG chunk is truncated or altered")
         yield data[start + 4 : start + 8], data[start + 8 : end - 4]
+        start = end
 
 
 class ImageStore:
@@ -314,17 +303,17 @@ class ImageStore:
                 self._n_bytes += n_bytes
 
 
-def png_bytes(image: Image.Image) -> bytes:
+def png_bytes(image: Image.Image, **options: int) -> bytes:
     """Encode the picture as PNG."""
     buffer = io.BytesIO()
-    image.save(buffer, format="PNG")
+    image.save(buffer, format="PNG", **options)
     return buffer.getvalue()
 
 
+_UNPACKED_BMP = (0, 3)  # as they are, or by masks; Pillow unpacks others in Python
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "AVIF")
 LONGEST_SIDE = 1024
 """Maximum longer side of an imported picture in pixels; larger ones shrink, as no classifier sees more."""
-_UNPACKED_BMP = (0, 3)  # as they are, or by masks; others are unpacked in Python
 
 
 @contextmanager
@@ -332,16 +321,16 @@ def open_picture(file: BinaryIO) -> Iterator[Image.Image]:
     """Open a picture, as yet without its pixels. Raises InvalidInput for any of its faults, also while it is used."""
     try:
         with Image.open(file, formats=FORMATS) as opened:
-            if opened.info.get("compression", 0) not in _UNPACKED_BMP and opened.format == "BMP":
+            if opened.format == "BMP" and opened.info.get("compression", 0) not in _UNPACKED_BMP:
                 raise InvalidInput("is a packed BMP; save it as PNG")
             yield opened
     except UnidentifiedImageError as error:
         raise InvalidInput(f"not a picture in one of the formats {', '.join(FORMATS)}") from error
     except Image.DecompressionBombError as error:
         raise InvalidInput(f"has too many pixels: {error}") from error
+    except InvalidInput:
+        raise
     except (OSError, SyntaxError, ValueError, EOFError, RuntimeError, struct.error, LookupError, TypeError) as error:
-        if isinstance(error, InvalidInput):
-            raise
         raise InvalidInput(f"cannot be read as a picture: {error}") from error
 
 
@@ -353,7 +342,10 @@ def decode_picture(opened: Image.Image) -> Image.Image:
     opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG need not be unpacked in full size
     image = _with_eight_bits(opened)
     image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-    return _on_white(ImageOps.exif_transpose(image))
+    image = ImageOps.exif_transpose(image)
+    if image.mode == "RGBA":
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert("RGB")
 
 
 def is_animation(opened: Image.Image, data: bytes) -> bool:
@@ -389,10 +381,3 @@ def _with_eight_bits(opened: Image.Image) -> Image.Image:
     if opened.mode in ("PA", "La", "RGBa", "LA") or "transparency" in opened.info:
         return opened.convert("RGBA")
     return opened if opened.mode in ("RGB", "RGBA", "L") else opened.convert("RGB")
-
-
-def _on_white(image: Image.Image) -> Image.Image:
-    """Put transparent parts on white, in RGB."""
-    if image.mode != "RGBA":
-        return image.convert("RGB")
-    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")

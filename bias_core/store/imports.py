@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,17 @@ from PIL import Image
 from bias_core.errors import InvalidInput, quoted
 from bias_core.protocols import StepCallback
 from bias_core.store import found_pictures
-from bias_core.store.images import LONGEST_SIDE
-from bias_core.store.picture_look import (
+from bias_core.store.found_pictures import (
     AUTO,
     COPIES,
     COUNT_ONCE,
     ImportedPicture,
     PictureLook,
+    Source,
     get_key,
     read_prompts_from,
 )
+from bias_core.store.images import LONGEST_SIDE
 from bias_core.store.reader import Check, ReaderEnded, Session, TooMuch, read_apart
 from bias_core.types import GeneratedImage, ImageRow, is_blank
 
@@ -33,7 +35,7 @@ class ImportedImages:
     Parameters
     ----------
     path : folder or zip.
-    prompts_from : "auto", one of :data:`bias_core.store.picture_look.PROMPT_SOURCES`, or "one for all: " and a prompt.
+    prompts_from : "auto", a key of ``found_pictures.PROMPT_SOURCES``, or "one for all: " and a prompt.
     copies : "count once", or "count all".
     drawn_with : take only the pictures that were drawn in this way (:attr:`PictureLook.ways`); "" for all.
     assumed_prompt : of all pictures if none of them has one; "" to leave them without.
@@ -57,19 +59,14 @@ class ImportedImages:
         if copies not in COPIES:
             raise InvalidInput(f"copies are {' or '.join(map(repr, COPIES))}; got {quoted(copies)}")
         try:
-            absolute = str(path.expanduser().absolute())
+            absolute = path.expanduser().absolute()
         except RuntimeError as error:  # no such user
             raise InvalidInput(f"{str(path)[:200]!r} cannot be opened: {error}") from error
         # Each import has a name of its own, for its files may have changed since the one before.
-        self._source = (
-            secrets.token_hex(8),
-            absolute,
-            read_prompts_from(prompts_from),
-            copies,
-            drawn_with,
-            assumed_prompt,
-        )
-        self._broken: dict[str, str] = {}
+        self._source = Source(
+            import_id=secrets.token_hex(8), path=absolute, prompts_from=read_prompts_from(prompts_from), copies=copies,
+            drawn_with=drawn_with, assumed_prompt=assumed_prompt,
+        )  # fmt: skip
         self._session = Session()
         self.name, self.counts, self.is_assumed = self._ask(found_pictures.describe)
         self._pictures: dict[str, list[ImportedPicture]] = {}  # that count, by key of their prompt
@@ -78,14 +75,13 @@ class ImportedImages:
     def _ask(self, function: Callable[..., Any], *arguments: Any, check: Check = lambda _: None) -> Any:
         """Ask a reader; another one if it ends at a file, which is then left out."""
         while True:
-            source = (*self._source, tuple(self._broken.items()))
             try:
-                return read_apart(function, source, *arguments, check=check, session=self._session)
+                return read_apart(function, self._source, *arguments, check=check, session=self._session)
             except TooMuch as error:
                 broken = error.broken if isinstance(error, ReaderEnded) else {}
-                if not broken.keys() - self._broken.keys():
-                    raise InvalidInput(f"{Path(self._source[1]).name[:200]} {error}") from error
-                self._broken |= broken
+                if not broken.items() - dict(self._source.broken).items():
+                    raise InvalidInput(f"{self._source.path.name[:200]} {error}") from error
+                self._source = replace(self._source, broken=(*self._source.broken, *broken.items()))
 
     def examine(self, check: Callable[[], None] = lambda: None) -> None:
         """Read every picture, calling ``check`` before each; only usable ones count. InvalidInput if none is."""
@@ -98,29 +94,21 @@ class ImportedImages:
 
     def look(self, check: Check = lambda _: None) -> PictureLook:
         """Read every picture, and return what was understood; no picture of the result may count."""
-        understood: PictureLook = self._ask(found_pictures.look, check=check)
-        return understood
+        return self._ask(found_pictures.look, check=check)  # type: ignore[no-any-return]
 
     def _read(self, prompt_keys: Sequence[str], check: Callable[[], None] = lambda: None) -> None:
         if unread := [prompt_key for prompt_key in prompt_keys if prompt_key not in self._pictures]:
-            read: dict[str, list[ImportedPicture]] = self._ask(found_pictures.examine, unread, check=lambda _: check())
-            self._pictures |= read
-            self._by_id |= {picture.row.id: picture for pictures in read.values() for picture in pictures}
+            self._pictures |= self._ask(found_pictures.examine, unread, check=lambda _: check())
+            self._by_id = {picture.row.id: picture for pictures in self._pictures.values() for picture in pictures}
 
     @property
     def left_out(self) -> Mapping[str, str]:
         """Reasons for left-out pictures, by file."""
-        return self._get_remarks()[0]
+        return self._ask(found_pictures.get_remarks, [*self._pictures])[0]  # type: ignore[no-any-return]
 
     def remarks(self) -> Sequence[tuple[str, Sequence[str]]]:
         """Return sentences about pictures that do not count as they are, each with the pictures."""
-        return self._get_remarks()[1]
-
-    def _get_remarks(self) -> tuple[dict[str, str], list[tuple[str, list[str]]]]:
-        remarks: tuple[dict[str, str], list[tuple[str, list[str]]]] = self._ask(
-            found_pictures.get_remarks, [*self._pictures]
-        )
-        return remarks
+        return self._ask(found_pictures.get_remarks, [*self._pictures])[1]  # type: ignore[no-any-return]
 
     def rows(self, prompt: str, n: int) -> list[ImageRow]:
         """Rows of the first ``n`` usable pictures of a prompt, or fewer."""
@@ -139,9 +127,8 @@ class ImportedImages:
 
     def decode(self, name: str, longest: int = LONGEST_SIDE) -> Image.Image:
         """Return a picture by the name of its file, with its longer side at most ``longest``."""
-        size, pixels = read_apart(
-            found_pictures.decode, (*self._source, ()), name, longest, session=Session(self._session.reader)
-        )
+        source, session = replace(self._source, broken=()), Session(self._session.reader)
+        size, pixels = read_apart(found_pictures.decode, source, name, longest, session=session)
         return Image.frombytes("RGB", size, pixels)
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
@@ -158,9 +145,13 @@ class ImportedImages:
                 on_step(done, len(rows))
 
 
-def with_table(path: Path, target: Path, table: Path) -> None:
+def with_table(path: Path, target: Path, table: Path, check: Check = lambda _: None) -> None:
     """Write a copy of a zip in which a table's pictures have its prompts; what its own tables say besides them stays.
 
     Raises InvalidInput: the zip or table cannot be read, or the table names no picture of it.
     """
-    read_apart(found_pictures.write_with_table, str(path.absolute()), str(target.absolute()), str(table.absolute()))
+    files = [str(file.absolute()) for file in (path, target, table)]
+    try:
+        read_apart(found_pictures.write_with_table, *files, check=check)
+    except TooMuch as error:
+        raise InvalidInput(f"{path.name} or {table.name} {error}") from error

@@ -144,7 +144,7 @@ class ManifestStore(_RunFiles):
         if (earlier := self.head(manifest.id)) is not None:
             about = {name: getattr(earlier, name) for name in _ABOUT}
             manifest = replace(manifest, **about, is_kept=earlier.is_kept or manifest.is_kept)
-        return self._write(manifest)
+        return self.restore(replace(manifest, updated=time.time()))
 
     def find(self, run_id: str) -> Manifest | None:
         """The manifest of this id; None if it is missing or unreadable."""
@@ -234,9 +234,6 @@ class ManifestStore(_RunFiles):
                 del values[name]
         text = json.dumps(values, ensure_ascii=False).removesuffix("}")
         write_atomically(self.path(head.id), text.encode() + rows)
-
-    def _write(self, manifest: Manifest) -> Manifest:
-        return self.restore(replace(manifest, updated=time.time()))
 
 
 def _values_of(record: object, kind: type) -> dict[str, Any]:

@@ -25,8 +25,6 @@ _MARKED_UTF8 = 0x800  # flag of a file in a zip
 _UNICODE_NAME = 0x7075  # extra field with the name in UTF-8, after a version and a checksum of the other name
 ARCHIVES = (".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst", ".parquet", ".arrow", ".lance", ".h5", ".npz")
 """Endings of other archives and tables that hold pictures."""
-
-
 Openers = dict[str, Callable[[], BinaryIO]]
 
 
@@ -46,9 +44,9 @@ class Files:
         try:
             with self._openers[name]() as file:
                 yield file
+        except InvalidInput:
+            raise
         except DAMAGE as error:
-            if isinstance(error, InvalidInput):
-                raise
             says = "it wants a password" if "password" in str(error) else getattr(error, "strerror", None) or error
             raise InvalidInput(f"cannot be read: {says}") from error
 
@@ -65,9 +63,9 @@ def open_files(path: Path) -> Files:
             return _open_folder(path)
         if path.is_file() and not path.name.lower().endswith(ARCHIVES):
             return _open_zip(path)
+    except InvalidInput:
+        raise
     except DAMAGE as error:  # also too long a name, or a lone surrogate
-        if isinstance(error, InvalidInput):
-            raise
         raise InvalidInput(f"{str(path)[:200]!r} cannot be opened: {error}") from error
     if path.is_file():
         raise InvalidInput(f"{path.name[:SHOWN]} is no zip: unpack it, and give the folder or a zip of it")
@@ -92,12 +90,9 @@ def check_name(name: str) -> str:
 def _open_folder(path: Path) -> Files:
     """Open a folder; links are followed, as downloaded data sets have them."""
     root = path.resolve()
-    there = {file.relative_to(root).as_posix(): file for file in sorted(root.rglob("*"))}
-    openers: Openers = {
-        name: cast("Callable[[], BinaryIO]", partial(_follow_written_link(file).open, "rb"))
-        for name, file in there.items()
-        if not _hidden(name) and file.is_file()
-    }
+    there = {file.relative_to(root).as_posix(): file for file in root.rglob("*")}
+    openers: Openers = {name: cast("Callable[[], BinaryIO]", partial(_follow_written_link(file).open, "rb"))
+                        for name, file in there.items() if not _hidden(name) and file.is_file()}  # fmt: skip
     links = [name for name, file in there.items() if file.is_symlink() and not file.exists()]
     return Files(openers, dict.fromkeys(links, "a link to a file that is not here"))
 
@@ -112,9 +107,7 @@ def _follow_written_link(path: Path) -> Path:
 
 
 def _open_zip(path: Path) -> Files:
-    openers: Openers = {}
-    rejected: dict[str, str] = {}
-    archive = zipfile.ZipFile(path)
+    openers, rejected, archive = Openers(), dict[str, str](), zipfile.ZipFile(path)
     for info in archive.infolist():
         if info.orig_filename.endswith(("/", "\\")):
             continue
@@ -144,9 +137,8 @@ def stored_name(info: zipfile.ZipInfo) -> str:
         extra = info.extra
         while len(extra) > 4:
             kind, size = struct.unpack_from("<HH", extra)
-            if kind == _UNICODE_NAME and zlib.crc32(info.orig_filename.encode("cp437", "replace")) == int.from_bytes(
-                extra[5:9], "little"
-            ):
+            checksum = zlib.crc32(info.orig_filename.encode("cp437", "replace"))
+            if kind == _UNICODE_NAME and checksum == int.from_bytes(extra[5:9], "little"):
                 with suppress(UnicodeError):
                     return extra[9 : 4 + size].decode()
             extra = extra[4 + size :]

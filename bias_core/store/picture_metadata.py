@@ -18,13 +18,11 @@ from PIL import ExifTags, Image
 
 from bias_core.errors import InvalidInput
 from bias_core.models.catalogue import Service
-from bias_core.store.comfy_graph import MOST_GRAPH, facts_of_graph
+from bias_core.store.comfy_graph import facts_of_graph
 from bias_core.store.drawing_facts import (
     LARGEST_SEED,
     MOST_STEPS,
-    MOST_TEXT,
     PictureMetadata,
-    check_length,
     different,
     facts_of_table,
     guidance,
@@ -41,50 +39,46 @@ from bias_core.values import read_json
 
 OWN_RECORD = "bias_core"  # the text of a PNG that this program writes
 FIGURE_MARK = "bias_core_figure"  # the same for a figure of a report, which no model drew
-_MOST_TEXT = 2_000_000  # characters of one picture's metadata
 # Errors on malformed data.
 UNREADABLE = (LookupError, ValueError, TypeError, AttributeError, RuntimeError)
 
 
 def metadata_of_line(line: Mapping[str, Any]) -> PictureMetadata:
     """Facts of a table's line other than the prompt, under our names or usual ones."""
-    facts = facts_of_table(line)
+    # Other columns may hold anything, and width and height are of the picture as it is.
+    facts = replace(facts_of_table(line), prompt="", revised_prompt="", further=(), width=None, height=None)
     model = short_name(line.get("drawn_with_model")) or facts.model
-    facts = replace(
+    # The seed of our row is the model's only if we drew it ourselves from seeds.
+    return replace(
         facts,
         program=short_name(line.get("drawn_by")) or short_name(line.get("program")),
         model="" if model.startswith(IMPORTED) else model,
-        prompt="",
-        revised_prompt="",
-        further=(),  # other columns may hold anything
-        width=None,  # of the picture as it is
-        height=None,
+        seed=facts.seed if _draws_by_seed(short_name(line.get("model"))) else None,
     )
-    # The seed of our row is the model's only if we drew it ourselves from seeds.
-    return facts if _draws_by_seed(short_name(line.get("model"))) else replace(facts, seed=None)
 
 
 def metadata_of_record(record: PictureRecord) -> PictureMetadata:
     """Facts from our own record; for a picture imported before, the facts of its original program."""
     row, drawn = record.row, record.drawn
     before = drawn if drawn and "program" in drawn else {}
-    metadata = PictureMetadata(
-        program=short_name(before.get("program")) or ("" if row.model.startswith(IMPORTED) else "T2I Bias Explorer"),
+    own = "" if row.model.startswith(IMPORTED) else row.model
+    further, loras = (
+        tuple(filter(None, map(one_line, texts))) if isinstance(texts := before.get(name), list) else ()
+        for name in ("further", "loras")
+    )
+    return PictureMetadata(
+        program=short_name(before.get("program")) or ("T2I Bias Explorer" if own else ""),
         prompt=one_line(row.prompt),
         negative_prompt=one_line(row.negative_prompt),
         seed=whole(row.seed if _draws_by_seed(row.model) else before.get("seed"), LARGEST_SEED),
         num_inference_steps=whole(row.num_inference_steps, MOST_STEPS) or None,
         guidance_scale=guidance(row.guidance_scale) or None,
         sampler=short_name(before.get("sampler")),
-        model=short_name(before.get("model")) or ("" if row.model.startswith(IMPORTED) else row.model),
-    )
-    further, loras = (
-        tuple(filter(None, map(one_line, texts))) if isinstance(texts := before.get(name), list) else ()
-        for name in ("further", "loras")
-    )
-    revised = one_line((drawn or {}).get("revised_prompt"))
-    return replace(
-        metadata, revised_prompt=revised, further=further, loras=loras, digital_source_type=source_of(record)
+        model=short_name(before.get("model")) or own,
+        revised_prompt=one_line((drawn or {}).get("revised_prompt")),
+        further=further,
+        loras=loras,
+        digital_source_type=source_of(record),
     )
 
 
@@ -110,21 +104,22 @@ def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
 
     The file's ``name`` tells which picture it is of a workflow that saves several.
 
-    Raises InvalidInput: its metadata is unreadable or too long; the picture itself may be fine.
+    Raises InvalidInput: its metadata is unreadable; the picture itself may be fine.
     """
     try:
         texts, size = _read_texts(file)
     except InvalidInput as error:
         raise InvalidInput(f"its metadata {error}".replace(" as a picture", "")) from error
-    if sum(map(len, texts.values())) > _MOST_TEXT:
-        raise InvalidInput(f"its metadata has more than {_MOST_TEXT:,} characters and was not read")
     if FIGURE_MARK in texts:
         return PictureMetadata(is_figure=True)
     metadata = _of_own_text(texts[OWN_RECORD]) if OWN_RECORD in texts else _of_a_program(texts, name)
     software = short_name(texts.get("Software", "").partition(" - ")[0])
-    metadata = replace(metadata, program=metadata.program or software * bool(metadata.prompt or metadata.unclear))
-    metadata = replace(metadata, is_sheet=metadata.is_sheet or _is_tiled(metadata, size, texts))
-    return replace(metadata, digital_source_type=read_source(texts.get(XMP_KEY, "")))
+    return replace(
+        metadata,
+        program=metadata.program or software * bool(metadata.prompt or metadata.unclear),
+        is_sheet=metadata.is_sheet or _is_tiled(metadata, size, texts),
+        digital_source_type=read_source(texts.get(XMP_KEY, "")),
+    )
 
 
 def _is_tiled(metadata: PictureMetadata, size: tuple[int, int], texts: Mapping[str, str]) -> bool:
@@ -141,7 +136,6 @@ def facts_of_text(text: str) -> PictureMetadata:
     >>> facts_of_text("Prompt: a doctor\nSeed: 3\nGuidance Scale: 7.5").seed, facts_of_text("a nurse").prompt
     (3, 'a nurse')
     """
-    check_length(text)
     if text.lstrip().startswith("{"):
         return _of_json(text)
     with suppress(*UNREADABLE):
@@ -157,13 +151,11 @@ def _of_a_program(texts: Mapping[str, str], name: str) -> PictureMetadata:
     for keys, read in _PROGRAMS:
         if all(key in texts for key in keys):
             try:
-                for key in keys:
-                    check_length(texts[key], f"its metadata ({key})", MOST_GRAPH if key == "prompt" else MOST_TEXT)
                 facts = read(texts, name)
                 return _check_against_graph(facts, texts.get("prompt", ""), name) if keys == ("parameters",) else facts
-            except UNREADABLE as error:
-                if isinstance(error, InvalidInput):
-                    raise
+            except InvalidInput:
+                raise
+            except UNREADABLE:
                 refused = refused or keys[0]
     if refused and (texts[refused].lstrip().startswith("{") or "Steps:" in texts[refused]):  # else a person's words
         raise InvalidInput(f"its metadata ({refused}) has an unknown format")
@@ -189,7 +181,7 @@ def _of_usual_names(texts: Mapping[str, str]) -> PictureMetadata:
     prefixes = {key.rpartition(":")[0] for key in telling}
     if len(prefixes) == 1 and len(telling) > 1:
         prefix = prefixes.pop()
-        table = {key.removeprefix(f"{prefix}:"): check_length(text) for key, text in texts.items()
+        table = {key.removeprefix(f"{prefix}:"): text for key, text in texts.items()
                  if key.rpartition(":")[0] == prefix and key not in _KNOWN_TEXTS}  # fmt: skip
         if (facts := facts_of_table(table, short_name(prefix))).prompt:
             return facts
@@ -214,7 +206,7 @@ def _texts(opened: Image.Image) -> dict[str, str]:
         texts[XMP_KEY] = xmp.decode("utf-8", "replace")
     if isinstance(comment := opened.info.get("comment"), bytes) and "comment" not in texts:  # of JPEG and GIF
         texts.setdefault("parameters", _decode(comment.removeprefix(b"parameters\0")))
-    if described := _XMP_COMMENT.search(texts.get(XMP_KEY, "")[:MOST_TEXT]):
+    if described := _XMP_COMMENT.search(texts.get(XMP_KEY, "")):
         texts.setdefault("parameters", html.unescape(described[1]).strip())
     if "exif" not in opened.info and opened.format != "TIFF":
         return texts
@@ -276,7 +268,7 @@ def _of_own_text(text: str) -> PictureMetadata:
 
 def _of_a1111(text: str) -> PictureMetadata:
     """Read A1111's format, also of Forge, SD.Next and many sites: prompt, negative prompt, a line of settings."""
-    lines = re.sub("\r\n?", "\n", check_length(text)).split("\n")
+    lines = re.sub("\r\n?", "\n", text).split("\n")
     places = (place for place in reversed(range(len(lines))) if "Steps:" in lines[place])
     tables = ((place, _settings("\n".join(lines[place : place + 3]))) for place in places)
     place = next((place for place, names in tables if len(_A1111 & set(names)) >= _FEWEST_SETTINGS), len(lines))
@@ -358,6 +350,10 @@ def _program(table: Mapping[str, Any]) -> str:
     return short_name(table.get("App")) or short_name(named)
 
 
+def _of_settings(text: str, name: str = "") -> PictureMetadata:
+    return _of_json(text, name) if text.lstrip().startswith("{") else _of_a1111(text)
+
+
 def _of_json(text: str, name: str = "") -> PictureMetadata:
     """Settings as JSON: SwarmUI, Draw Things, Easy Diffusion, NovelAI, a graph, or others with the usual names."""
     table = read_json(text)
@@ -386,7 +382,7 @@ def _of_json(text: str, name: str = "") -> PictureMetadata:
 def _of_swarm(table: Mapping[str, Any]) -> PictureMetadata:
     """SwarmUI's parameters: after the first part of its prompt come parts for segments, regions and the refiner."""
     prompt, *parts = re.split(r"<((?:segment|region|object|refiner|base|video|extend)\b[^<>]{0,200})>",
-                              check_length(one_line(table.get("prompt"))))  # fmt: skip
+                              one_line(table.get("prompt")))  # fmt: skip
     facts = facts_of_table({**table, "prompt": prompt}, "SwarmUI")
     texts = zip(parts[::2], parts[1::2], strict=True)
     further = [f"prompt of <{name[:80]}> “{text.strip()[:200]}”" for name, text in texts if text.strip()]
@@ -404,20 +400,19 @@ def facts_of_midjourney(text: str) -> PictureMetadata:
     >>> facts.prompt, facts.negative_prompt, facts.seed, facts.model, facts.further
     ('a doctor', 'hats', 7, 'Midjourney 6', ('a start or reference picture (image prompt)',))
     """
-    words = one_line(check_length(text).partition("Job ID:")[0])
+    words = one_line(text.partition("Job ID:")[0])
     prompt, *switches = _SWITCH.split(words)
     parameters = {name.lower(): value.strip() for name, _, value in (switch.partition(" ") for switch in switches)}
     pictures = {word for word in prompt.split() if re.match("<?https?://", word)}
-    version = parameters.get("v") or parameters.get("version") or ""
-    niji = " Niji" if "niji" in parameters else ""
-    version = (parameters.get("niji") or version).removesuffix(".0")
+    versions = (parameters.get(name) for name in ("niji", "v", "version"))
+    version = next(filter(None, versions), "").removesuffix(".0")
     names = ["image prompt"] * bool(pictures) + [name for name in ("sref", "cref", "oref") if name in parameters]
     return PictureMetadata(
         program="Midjourney",
         prompt=" ".join(word for word in prompt.split() if word not in pictures),
         negative_prompt=parameters.get("no", ""),
         seed=whole(parameters.get("seed"), LARGEST_SEED),
-        model=short_name(f"Midjourney{niji} {version}"),
+        model=short_name(f"Midjourney{' Niji' * ('niji' in parameters)} {version}"),
         further=tuple(f"a start or reference picture ({name})" for name in names),
         loras=tuple(f"profile {parameters[name]}".strip() for name in ("p", "profile") if name in parameters),
     )
@@ -428,17 +423,12 @@ def _of_description(texts: Mapping[str, str], _name: str) -> PictureMetadata:
     if "Job ID:" in text:
         return facts_of_midjourney(text)
     if text.startswith("Include in Image:"):  # Mochi Diffusion
-        table = dict(re.findall(rf"({_MOCHI}): (.*?)(?:; (?={_MOCHI}:)|$)", one_line(check_length(text))))
+        table = dict(re.findall(rf"({_MOCHI}): (.*?)(?:; (?={_MOCHI}:)|$)", one_line(text)))
         return facts_of_table(table, short_name(table.get("Generator")))
     return _of_a1111(text)
 
 
 _MOCHI = r"(?:(?:In|Ex)clude \w+ Image|Model|Steps|Guidance Scale|Seed|Size|Scheduler|ML Compute Unit|Generator)"
-
-
-def _of_parameters(texts: Mapping[str, str], name: str) -> PictureMetadata:
-    text = texts["parameters"]
-    return _of_json(text, name) if text.lstrip().startswith("{") else _of_a1111(text)
 
 
 def _of_comfy(texts: Mapping[str, str], name: str) -> PictureMetadata:
@@ -447,7 +437,7 @@ def _of_comfy(texts: Mapping[str, str], name: str) -> PictureMetadata:
 
 
 def _of_easy_diffusion(texts: Mapping[str, str], _name: str) -> PictureMetadata:
-    return facts_of_table({key: check_length(text) for key, text in texts.items() if key != XMP_KEY}, "Easy Diffusion")
+    return facts_of_table({key: text for key, text in texts.items() if key != XMP_KEY}, "Easy Diffusion")
 
 
 def _of_invoke(texts: Mapping[str, str], _name: str) -> PictureMetadata:
@@ -482,9 +472,8 @@ def _of_novel(texts: Mapping[str, str], _name: str) -> PictureMetadata:
 _Read = Callable[[Mapping[str, str], str], PictureMetadata]
 _PROGRAMS: tuple[tuple[tuple[str, ...], _Read], ...] = (
     (("generation_data",), lambda texts, name: _of_json(texts["generation_data"], name)),  # of TensorArt
-    (("parameters",), _of_parameters),
-    (("prompt", "use_stable_diffusion_model"), _of_easy_diffusion),
-    (("prompt", "num_inference_steps"), _of_easy_diffusion),
+    (("parameters",), lambda texts, name: _of_settings(texts["parameters"], name)),
+    *((("prompt", key), _of_easy_diffusion) for key in ("use_stable_diffusion_model", "num_inference_steps")),
     (("prompt",), _of_comfy),
     *(((key,), _of_invoke) for key in ("invokeai_metadata", "sd-metadata", "Dream")),
     (("Comment", "Description", "Source"), _of_novel),
@@ -509,19 +498,19 @@ _SAMPLERS = dict(enumerate(
 
 def sidecars_of(pictures: Sequence[str], files: Sequence[str]) -> dict[str, str]:
     """The text file next to each picture that has one, by picture name."""
-    there = set(files)
-    names = {picture: (PurePosixPath(picture).with_suffix("").as_posix(), picture) for picture in pictures}
-    found = {
-        picture: [base + ending for ending in _TEXT_ENDINGS for base in bases if base + ending in there]
-        for picture, bases in names.items()
-    }
-    return {picture: texts[0] for picture, texts in found.items() if texts}
+    there, sidecars = set(files), dict[str, str]()
+    for picture in pictures:
+        bases = PurePosixPath(picture).with_suffix("").as_posix(), picture
+        texts = (base + ending for ending in _TEXT_ENDINGS for base in bases)
+        if text := next(filter(there.__contains__, texts), ""):
+            sidecars[picture] = text
+    return sidecars
 
 
 def facts_of_sidecar(data: bytes) -> PictureMetadata:
-    """Read the text file of a picture. Raises InvalidInput: it is too long, not a text, or in an unknown format."""
+    """Read the text file of a picture. Raises InvalidInput: it is no text, or in an unknown format."""
     try:
-        facts = facts_of_text(check_length(data.decode("utf-8-sig")))
+        facts = facts_of_text(data.decode("utf-8-sig"))
     except InvalidInput:
         raise
     except UNREADABLE as error:
@@ -531,15 +520,14 @@ def facts_of_sidecar(data: bytes) -> PictureMetadata:
 
 def facts_of_part(data: bytes) -> dict[str, PictureMetadata]:
     """Facts by file name, from the JSON of a part of DiffusionDB or a list of objects; {} for other files."""
-    try:
+    with suppress(*UNREADABLE):
         table = read_json(data)
         if isinstance(table, list):
-            rows = ((next((row[name] for name in _NAMES if row.get(name)), ""), row) for row in table)
-            return {str(name): facts for name, row in rows if name and (facts := _facts(row)).prompt}
-        lines = {str(name): {_PART[key]: line[key] for key in _PART if key in line} for name, line in table.items()}
-    except (*UNREADABLE, InvalidInput):
-        return {}
-    return {name: facts for name, line in lines.items() if (facts := _facts(line)).prompt}
+            rows = [(next((row[name] for name in _NAMES if row.get(name)), ""), row) for row in table]
+        else:
+            rows = [(name, {_PART[key]: line[key] for key in _PART if key in line}) for name, line in table.items()]
+        return {str(name): facts for name, row in rows if name and (facts := _facts(row)).prompt}
+    return {}
 
 
 def facts_of_parquet(data: bytes) -> Iterator[tuple[str, PictureMetadata]]:
@@ -577,7 +565,6 @@ _OF_PROGRAMS = (
 _BEFORE = re.compile(rf"^(?:{_DATE}|\d{{8}}(?=\D)|\d{{3,}}(?=[-_]))[\s_-]*")
 _AFTER = re.compile(rf"(?:\(\d+\)|#?\d+|{_DATE}|{_UUID}|(?<=[\s_-])(?=[a-z]*\d)[0-9a-f]{{8,}})$", re.IGNORECASE)
 _BETWEEN = " \t_-"
-_LONGEST_NAME, _LONGEST_END, _MOST_ENDS = 255, 80, 8  # characters; of numbers, dates and ids in a row
 _NO_PROMPT = re.compile(
     r"(?:ChatGPT Image|Gemini[ _]Generated[ _]Image|Copilot[ _]\d|Screen ?shot|WhatsApp Image|OIG\d?[.-]).*"
     r"|(?:IMG|DSC|PXL|ComfyUI|SwarmUI|image|picture|photo|download|untitled|unnamed|output|sample|file)[\W\d_]*",
@@ -590,12 +577,12 @@ _FOLDERS = re.compile(
     re.IGNORECASE,
 )
 _SHEET = re.compile(r"(?:xyz_|txt2img_|img2img_)?grid(?:-\d{4,}(?:-.*)?)?")  # AUTOMATIC1111's, GenEval's
-_EARLIER = re.compile(r"(.+?)-(?:before-[a-z-]+|ad-before|ad-preview[-\d]*|init-image|mask|mask-composite)")
+_EARLIER = re.compile(r"(.{1,250}?)-(?:before-[a-z-]{1,50}|ad-before|ad-preview[-\d]*|init-image|mask|mask-composite)")
 
 
 def facts_of_name(name: str) -> PictureMetadata:
     """Return what programs write into a file's name besides its words: the program, Midjourney's switches."""
-    stem = _stem(name)
+    stem = PurePosixPath(name).stem
     if found := _MIDJOURNEY.fullmatch(stem):
         return facts_of_midjourney(found[1].replace("_", " "))
     for program, pattern in _OF_PROGRAMS:
@@ -611,13 +598,11 @@ def names_as_prompts(name: str, wrapper: str) -> tuple[str, str]:
     >>> [names_as_prompts(name, "x") for name in (*names, "00000-1234.png", "2026-11-22/a cook-3.png")]
     [('a photo of a doctor', ''), ('', 'a nurse'), ('', 'A cook'), ('', ''), ('', 'a cook')]
     """
-    if not (stem := _stem(name)):
-        return "", ""
     parent = PurePosixPath(name).parent
-    is_outer = parent.as_posix() in {".", wrapper} or len(parent.name) > _LONGEST_NAME
-    is_words = not is_outer and _words(parent.name) and not _FOLDERS.fullmatch(parent.name)
-    folder = one_line(parent.name.replace("_", " ")) if is_words and not is_model_name(parent.name) else ""
-    return folder, facts_of_name(name).prompt or _words(stem)
+    is_named = parent.as_posix() not in {".", wrapper} and _words(parent.name)
+    is_prompt = is_named and not _FOLDERS.fullmatch(parent.name) and not is_model_name(parent.name)
+    folder = one_line(parent.name.replace("_", " ")) if is_prompt else ""
+    return folder, facts_of_name(name).prompt or file_name_words(name)
 
 
 def reads_like_a_prompt(text: str) -> bool:
@@ -626,8 +611,7 @@ def reads_like_a_prompt(text: str) -> bool:
     >>> [reads_like_a_prompt(text) for text in ("a photo of a doctor", "doctor", "एक लड़का बाहर", "医生的照片")]
     [True, False, True, True]
     """
-    n_unspaced = sum(bool(_UNSPACED.match(character)) for character in text)
-    return len(text.split()) >= FEWEST_WORDS or n_unspaced >= _FEWEST_UNSPACED
+    return len(text.split()) >= FEWEST_WORDS or len(_UNSPACED.findall(text)) >= _FEWEST_UNSPACED
 
 
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
@@ -657,25 +641,17 @@ def model_folder(name: str) -> str:
 
 def file_name_words(name: str) -> str:
     """A file name as a prompt, without ending, dates, numbers and ids; "" if no words remain."""
-    return _words(_stem(name))
-
-
-def _stem(name: str) -> str:
-    """A name without folders and ending; "" if it is longer than systems allow."""
-    stem = PurePosixPath(name).stem
-    return stem if len(stem) <= _LONGEST_NAME else ""
+    return _words(PurePosixPath(name).stem)
 
 
 def _words(text: str) -> str:
     if _NO_PROMPT.fullmatch(text):
         return ""
-    for _ in range(_MOST_ENDS):
+    before = ""
+    while text != before:
         before, text = text, _BEFORE.sub("", text)
-        shown = text.rstrip()
-        if found := _AFTER.search(shown, max(0, len(shown) - _LONGEST_END)):
-            text = shown[: found.start()].rstrip(_BETWEEN)
-        if text == before:
-            break
+        if found := _AFTER.search(text.rstrip()):
+            text = text[: found.start()].rstrip(_BETWEEN)
     return one_line(text.replace("_", " ")) if any(character.isalpha() for character in text) else ""
 
 
@@ -690,7 +666,7 @@ def wrapper_of(names: Sequence[str]) -> str:
 
 def is_sheet_name(name: str) -> bool:
     """Return true if a file's name says that it is a sheet of several pictures."""
-    return bool(_SHEET.fullmatch(_stem(name)))
+    return bool(_SHEET.fullmatch(PurePosixPath(name).stem))
 
 
 def finished_stem(name: str) -> str:
@@ -699,5 +675,5 @@ def finished_stem(name: str) -> str:
     >>> finished_stem("a/00000-70-before-highres-fix.png")
     'a/00000-70'
     """
-    found = _EARLIER.fullmatch(_stem(name))
+    found = _EARLIER.fullmatch(PurePosixPath(name).stem)
     return PurePosixPath(name).with_name(found[1]).as_posix() if found else ""

@@ -41,18 +41,13 @@ def use_journal(connection: sqlite3.Connection, path: Path) -> str:
     WAL is not safe on a network file system, such as a bucket mounted in a Space.
     Returns "wal" or the name of the journal; raises sqlite3's errors, such as "database is locked".
     """
-    if _NETWORK.fullmatch(file_system(path)):
-        return _journal(connection, "DELETE")
+    mode = "DELETE" if _NETWORK.fullmatch(file_system(path)) else "WAL"
     try:
-        return _journal(connection, "WAL")
+        return str(connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0])
     except sqlite3.OperationalError as error:
-        if not any(words in str(error) for words in _NO_LOG):
+        if mode == "DELETE" or not any(words in str(error) for words in _NO_LOG):
             raise
-        return _journal(connection, "DELETE")
-
-
-def _journal(connection: sqlite3.Connection, mode: str) -> str:
-    return str(connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0])
+        return str(connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0])
 
 
 def file_system(path: Path) -> str:

@@ -31,24 +31,11 @@ _SIMILAR, _NEARLY_SAME = 0.6, 0.8  # of names of columns, difflib's ratio
 _MOST_NAMED = 5  # lines in one message
 
 
-class Problems:
-    """Bad lines of a file: the first few, and their number."""
-
-    def __init__(self) -> None:
-        self._first: list[str] = []
-        self._n = 0
-
-    def add(self, problem: str) -> None:
-        """Add a problem."""
-        self._n += 1
-        if len(self._first) < _MOST_NAMED:
-            self._first.append(problem)
-
-    def refuse(self, name: str) -> None:
-        """Raise InvalidInput for the first problems and the number of others, if any."""
-        if self._n:
-            more = f"; and {self._n - _MOST_NAMED:,} more" if self._n > _MOST_NAMED else ""
-            raise InvalidInput(f"{name}: {'; '.join(self._first)}{more}")
+def refuse(name: str, problems: Sequence[str]) -> None:
+    """Raise InvalidInput for the first bad lines of a file and the number of others, if any."""
+    if problems:
+        more = f"; and {len(problems) - _MOST_NAMED:,} more" if len(problems) > _MOST_NAMED else ""
+        raise InvalidInput(f"{name}: {'; '.join(problems[:_MOST_NAMED])}{more}")
 
 
 def read_table(
@@ -77,19 +64,16 @@ def read_table(
     >>> list(read_table("own.csv", b"File name;Prompt\n1.png;a nurse\n", needs=[["file_name"], ["prompt", "text"]]))
     [('line 2', {'file_name': '1.png', 'prompt': 'a nurse'})]
     """
-    lines = _Lines(decode_text(name, data))
-    if lines.first.lstrip().startswith(("{", "[")):
-        yield from _json_rows(name, lines, needs, further)
-    else:
-        yield from _csv_rows(name, lines, needs, further)
+    lines = list(io.StringIO(decode_text(name, data), newline=""))  # U+2028 and the like end no line
+    head = next(filter(str.strip, lines), "")
+    read_rows = _json_rows if head.lstrip().startswith(("{", "[")) else _csv_rows
+    yield from read_rows(name, lines, needs, further)
 
 
 def decode_text(name: str, data: bytes) -> str:
     """Decode a text in UTF-8, UTF-16 or Windows-1252; InvalidInput if it is none of these."""
-    encoding = "utf-8-sig"
-    if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        encoding = "utf-16"
-    elif b"\0" in data[:2]:
+    encoding = "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+    if b"\0" in data[:2]:
         encoding = "utf-16-be" if data[0] == 0 else "utf-16-le"
     try:
         text = data.decode(encoding)
@@ -108,40 +92,19 @@ def decode_text(name: str, data: bytes) -> str:
 _NOT_WINDOWS = b"\x81\x8d\x8f\x90\x9d"
 
 
-class _Lines(Iterator[str]):
-    """Lines of a text from the first that is not blank, with their ends; U+2028 and the like end no line."""
-
-    def __init__(self, text: str) -> None:
-        self._text = io.StringIO(text, newline="")
-        self.number = 0  # of the line ``first``
-        self.skip()
-
-    def skip(self) -> None:
-        self.first, self.number = self._text.readline(), self.number + 1
-        while self.first and not self.first.strip():
-            self.first, self.number = self._text.readline(), self.number + 1
-        self._is_waiting = True
-
-    def __next__(self) -> str:
-        line, self._is_waiting = self.first if self._is_waiting else self._text.readline(), False
-        if not line:
-            raise StopIteration
-        return line
-
-
-def _json_rows(name: str, lines: _Lines, needs: Sequence[Sequence[str]], further: Collection[str]) -> Iterator[Row]:
-    problems, columns = Problems(), dict[str, None]()
-    for number, line in enumerate(lines, start=lines.number):
+def _json_rows(name: str, lines: list[str], needs: Sequence[Sequence[str]], further: Collection[str]) -> Iterator[Row]:
+    problems, columns = list[str](), dict[str, None]()
+    for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
                 row = _json_row(line)
                 columns |= dict.fromkeys(row)
                 yield f"line {number}", row
             except InvalidInput as error:
-                problems.add(f"line {number}: {error}")
+                problems.append(f"line {number}: {error}")
             except ValueError:
-                problems.add(f'line {number}: is not an object such as {{"prompt": "a photo of a nurse"}}')
-    problems.refuse(name)
+                problems.append(f'line {number}: is not an object such as {{"prompt": "a photo of a nurse"}}')
+    refuse(name, problems)
     _check_columns(name, list(columns), needs, further)
 
 
@@ -162,16 +125,14 @@ def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def _csv_rows(name: str, lines: _Lines, needs: Sequence[Sequence[str]], further: Collection[str]) -> Iterator[Row]:
-    separator_line = _SEPARATOR_LINE.fullmatch(lines.first.rstrip("\r\n"))
-    if separator_line:
-        lines.skip()
-    separator = (
-        separator_line[1]
-        if separator_line
-        else _separator_of(lines.first, {*further, *(column for names in needs for column in names)})
-    )
-    cells_of_rows, problems = _cells(name, lines, separator), Problems()
+def _csv_rows(name: str, lines: list[str], needs: Sequence[Sequence[str]], further: Collection[str]) -> Iterator[Row]:
+    start = next((place for place, line in enumerate(lines) if line.strip()), 0)
+    if separator_line := _SEPARATOR_LINE.fullmatch("".join(lines[start : start + 1]).rstrip("\r\n")):
+        separator, start = separator_line[1], start + 1
+    else:
+        known = {*further, *(column for names in needs for column in names)}
+        separator = _separator_of("".join(lines[start : start + 1]), known)
+    cells_of_rows, problems = _cells(name, lines, start, separator), list[str]()
     columns = [_column(cell) for cell in next(cells_of_rows, ("", []))[1]]
     while columns and not columns[-1]:
         columns.pop()
@@ -180,18 +141,18 @@ def _csv_rows(name: str, lines: _Lines, needs: Sequence[Sequence[str]], further:
     for place, cells in cells_of_rows:
         nameless = {n for n in range(1, len(cells)) if not "".join(columns[n : n + 1])}  # the first one is an index
         if more := [cells[n] for n in sorted(nameless) if cells[n].strip()]:
-            problems.add(f"{place}: has more cells than columns with a name: {quoted(more[0])} has none")
+            problems.append(f"{place}: has more cells than columns with a name: {quoted(more[0])} has none")
         elif missing := columns[len(cells) :][:_MOST_NAMED]:
-            problems.add(f"{place}: ends after {len(cells)} of {len(columns)} cells, without {', '.join(missing)}")
+            problems.append(f"{place}: ends after {len(cells)} of {len(columns)} cells, without {', '.join(missing)}")
         yield place, {column: _cell(cell) for column, cell in zip(columns, cells, strict=False) if column}
-    problems.refuse(name)
+    refuse(name, problems)
 
 
-def _cells(name: str, lines: _Lines, separator: str) -> Iterator[tuple[str, list[str]]]:
+def _cells(name: str, lines: list[str], start: int, separator: str) -> Iterator[tuple[str, list[str]]]:
     """Yield place and cells of every row that is not blank."""
-    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
+    reader = csv.reader(lines[start:], delimiter=separator, skipinitialspace=True, strict=True)
     while True:
-        place = f"line {reader.line_num + lines.number}"
+        place = f"line {reader.line_num + start + 1}"
         try:
             cells = next(reader)
         except StopIteration:
@@ -257,35 +218,31 @@ def parquet_rows(data: bytes) -> Iterator[dict[str, Any]]:
         columns = [column.name for column in file.schema_arrow if _is_read(column.type)]
         for batch in file.iter_batches(1000, columns=columns, use_threads=False):
             yield from batch.to_pylist()
-    except MemoryError:  # also pyarrow's
+    except (InvalidInput, MemoryError):  # the second is also pyarrow's
         raise
     except (ArrowException, OSError, ValueError, OverflowError) as error:
-        if isinstance(error, InvalidInput):
-            raise
         raise InvalidInput("is not a readable Parquet table") from error
 
 
-def _is_read(kind: "pa.DataType", *, in_list: bool = False) -> bool:
+def _is_read(kind: "pa.DataType") -> bool:
     from pyarrow import types
 
-    if types.is_list(kind) and not in_list:
-        return _is_read(kind.value_type, in_list=True)
+    is_list = types.is_list(kind)
+    kind = kind.value_type if is_list else kind
     kind = kind.value_type if types.is_dictionary(kind) else kind
     is_text = types.is_string(kind) or types.is_large_string(kind)
     is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-    return is_text or (is_number and not in_list)
+    return is_text or (is_number and not is_list)
 
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".txt", ".parquet")
 HUB = "hf://datasets/"
 MOST_PROMPTS, MOST_BYTES, MOST_PICTURES = 1000, 5_000_000, 1_000_000
-_MOST_ROWS = 10_000
 _MOST_ATTRIBUTES = 50
 _LONGEST_GROUP = 100
 _PROMPT = ("prompt", "text")
 _FURTHER = ("group", "n", "attributes")
 _HUB_NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+?))?(?:/(?P<file>[^@]+))?")
-_ON_HUB = ENDINGS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,16 +282,14 @@ def read_pack(name: str) -> tuple[PackedPrompt, ...]:
 
 def read_prompts(name: str, file: str) -> tuple[PackedPrompt, ...]:
     """Read the prompts of a file, in a reader; ``name``: for messages. Raises InvalidInput."""
-    path = Path(file)
+    ending = Path(file).suffix.lower()
     try:
         with one_file(name):
-            data = path.read_bytes()
-            if path.suffix.lower() == ".parquet":
+            data = Path(file).read_bytes()
+            if ending == ".parquet":
                 return checked_prompts(name, _parquet_rows(name, data))
-            rows = _plain_prompts(name, data, path.suffix.lower()) or read_table(
-                name, data, needs=[_PROMPT], further=_FURTHER
-            )
-            return checked_prompts(name, rows)
+            plain = _plain_prompts(name, data, ending)
+            return checked_prompts(name, plain or read_table(name, data, needs=[_PROMPT], further=_FURTHER))
     except OSError as error:
         raise InvalidInput(f"{name} cannot be read: {error.strerror or error}") from error
 
@@ -369,10 +324,8 @@ def _parquet_rows(name: str, data: bytes) -> Iterator[Row]:
 
 def checked_prompts(name: str, rows: Iterable[Row]) -> tuple[PackedPrompt, ...]:
     """Check the prompts of all rows, with their places; InvalidInput lists the bad ones together."""
-    prompts, wrong, places = list[PackedPrompt](), Problems(), dict[str, str]()
-    for n_rows, (place, row) in enumerate(rows, start=1):
-        if n_rows > _MOST_ROWS:  # good and bad ones
-            raise InvalidInput(f"{name} has more than {_MOST_ROWS:,} rows; a pack has 1 to {MOST_PROMPTS:,} prompts")
+    prompts, wrong, places = list[PackedPrompt](), list[str](), dict[str, str]()
+    for place, row in rows:
         try:
             packed = replace(_prompt(row), place=place)
             if packed.prompt in places:
@@ -380,8 +333,8 @@ def checked_prompts(name: str, rows: Iterable[Row]) -> tuple[PackedPrompt, ...]:
             places[packed.prompt] = place
             prompts.append(packed)
         except InvalidInput as error:
-            wrong.add(f"{place}: {error}")
-    wrong.refuse(name)
+            wrong.append(f"{place}: {error}")
+    refuse(name, wrong)
     if not 1 <= len(prompts) <= MOST_PROMPTS:
         raise InvalidInput(f"{name} has {len(prompts):,} prompts; a pack has 1 to {MOST_PROMPTS:,}")
     return tuple(prompts)
@@ -440,14 +393,13 @@ def _from_hub(name: str) -> Path:
     try:
         if file is None:
             file = _only_file(name, HfApi().list_repo_files(repo, repo_type="dataset", revision=revision))
-        if not file.lower().endswith(_ON_HUB):
-            raise InvalidInput(f"{name}: a pack is a file {', '.join(_ON_HUB)}; got {quoted(file)}")
+        if not file.lower().endswith(ENDINGS):
+            raise InvalidInput(f"{name}: a pack is a file {', '.join(ENDINGS)}; got {quoted(file)}")
         if not constants.HF_HUB_OFFLINE:  # otherwise a file of any size would be downloaded
             infos = HfApi().get_paths_info(repo, [file], repo_type="dataset", revision=revision)
             if any(getattr(info, "size", 0) > MOST_BYTES for info in infos):
-                raise InvalidInput(
-                    f"{name} is larger than {MOST_BYTES // 1_000_000} MB, the limit for a pack of prompts"
-                )
+                most = MOST_BYTES // 1_000_000
+                raise InvalidInput(f"{name} is larger than {most} MB, the limit for a pack of prompts")
         return Path(hf_hub_download(repo, file, repo_type="dataset", revision=revision))
     except (RepositoryNotFoundError, EntryNotFoundError, HFValidationError) as error:
         raise InvalidInput(f"there is no data set {name}, or it is not public: {_first_line(error)}") from error
@@ -460,10 +412,9 @@ def _first_line(error: Exception) -> str:
 
 
 def _only_file(name: str, files: Sequence[str]) -> str:
-    tables = [file for file in files if file.lower().endswith(_ON_HUB)]
+    tables = [file for file in files if file.lower().endswith(ENDINGS)]
     train = [file for file in tables if "train" in PurePosixPath(file).stem]
-    for some in (tables, train):
-        if len(some) == 1:
-            return some[0]
+    if 1 in (len(tables), len(train)):
+        return (tables if len(tables) == 1 else train)[0]
     listed = ", ".join(tables[:_MOST_NAMED]) or "none"
     raise InvalidInput(f"{name} has {len(tables)} files of a pack ({listed}): add the file's name")

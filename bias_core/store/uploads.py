@@ -127,17 +127,12 @@ class UploadStore:
                 del self._n_bytes[address]
 
     def _check(self, address: str, n_bytes: int) -> None:
-        most_of_one = int(self._limit * _OF_ONE_ADDRESS)
+        most_of_one = self._limit * _OF_ONE_ADDRESS
+        advice = "Try again in an hour, or upload fewer or smaller pictures."
         if self._n_bytes.total() + n_bytes > self._limit:
-            raise UploadsFull(
-                f"The uploads of all visitors fill the {_gigabytes(self._limit)} GB of this server. "
-                "Try again in an hour, or upload fewer or smaller pictures."
-            )
+            raise UploadsFull(f"The uploads of all visitors fill the {self._limit / 1e9:g} GB of this server. {advice}")
         if address and self._n_bytes[address] + n_bytes > most_of_one:
-            raise UploadsFull(
-                f"The uploads from your network fill its share of {_gigabytes(most_of_one)} GB. "
-                "Try again in an hour, or upload fewer or smaller pictures."
-            )
+            raise UploadsFull(f"The uploads from your network fill its share of {most_of_one / 1e9:g} GB. {advice}")
 
     def keep(self, arrived: Path, name: str, address: str) -> Path:
         """Store a file, equal contents once; return its path. UploadsFull: no room; OSError: the disk fails."""
@@ -236,7 +231,3 @@ def _locked(path: Path) -> IO[bytes] | None:
         else:
             return file
     return None
-
-
-def _gigabytes(n_bytes: int) -> str:
-    return f"{n_bytes / 1e9:g}"

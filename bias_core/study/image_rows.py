@@ -22,8 +22,8 @@ from bias_core.number_text import typeset
 from bias_core.prompts import SLOT, WORD_SLOT, fill_template, replace_word
 from bias_core.protocols import ChangesSampler, ChecksSettings, Hosted, ReadsPrompts, RewritesPrompts, TextToImage
 from bias_core.store.drawing_facts import PictureMetadata
+from bias_core.store.found_pictures import ONE_FOR_ALL, key
 from bias_core.store.imports import ImportedImages
-from bias_core.store.picture_look import ONE_FOR_ALL, key
 from bias_core.study.classifiers import cut_texts
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import FAIR, OFF, OWN, Design, Shot, StudySettings, listed

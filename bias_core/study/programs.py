@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.measures.cards import METRICS
+from bias_core.store.found_pictures import PictureLook
 from bias_core.store.manifests import RunHead
-from bias_core.store.picture_look import PictureLook
 from bias_core.study.attributes import AttributeSet
 from bias_core.study.corrected import Correction
 from bias_core.study.design import find_design, option_settings, summary_of

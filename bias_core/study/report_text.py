@@ -25,7 +25,7 @@ from bias_core.number_text import (
     typeset,
 )
 from bias_core.store.export import as_code, in_markdown, without_splits
-from bias_core.store.picture_look import NO_PROMPT
+from bias_core.store.found_pictures import NO_PROMPT
 from bias_core.study.attributes import attribute_of
 from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT
 from bias_core.study.design import known_study

@@ -18,12 +18,11 @@ from bias_core.papers.oasis.study_nationalities import _users_of
 from bias_core.papers.oasis.study_stop import _picked
 from bias_core.prompts import WORD_SLOT, fix_articles
 from bias_core.store.comfy_graph import facts_of_graph
+from bias_core.store.found_pictures import key
 from bias_core.store.images import read_source
 from bias_core.store.picture_files import check_name
-from bias_core.store.picture_look import key
 from bias_core.store.picture_metadata import (
     facts_of_midjourney,
-    facts_of_name,
     facts_of_part,
     facts_of_sidecar,
     facts_of_text,
@@ -83,8 +82,6 @@ READERS = {
     "part": lambda text: facts_of_part(text.encode("utf-8", "replace")),
     "table": table, "table's cell": lambda text: table("file_name,prompt\n1.png," + text),
     "table's head": lambda text: table(text + "\n1"), "JSON lines": lambda text: table('{"prompt": "' + text),
-    "file name": lambda text: facts_of_name(text + ".png", ""),
-    "folder": lambda text: facts_of_name(f"{text}/1.png", ""),
     "name": lambda text: (check_name(text), is_sheet_name(text), finished_stem(text)), "key": key,
 }  # fmt: skip
 READERS_OF_PROMPTS = {  # which are 10,000 characters at most

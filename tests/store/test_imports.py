@@ -5,10 +5,9 @@ import json
 import re
 import stat
 import struct
-import sys
+import time
 import zipfile
 import zlib
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -20,10 +19,11 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
-from bias_core.store import comfy_graph, picture_metadata
+from bias_core.store import picture_metadata
 from bias_core.store.comfy_graph import facts_of_graph
 from bias_core.store.drawing_facts import PictureMetadata
 from bias_core.store.export import Export, ExportedImage, write_folder, write_zip
+from bias_core.store.found_pictures import NO_PROMPT, key
 from bias_core.store.images import (
     LONGEST_SIDE,
     ImageStore,
@@ -35,7 +35,6 @@ from bias_core.store.images import (
     source_of,
 )
 from bias_core.store.imports import ImportedImages
-from bias_core.store.picture_look import NO_PROMPT, key
 from bias_core.store.picture_metadata import read_metadata
 from bias_core.types import GeneratedImage, ImageRow
 from tests.every import every
@@ -709,7 +708,7 @@ def test_broken_or_huge_metadata_breaks_no_import(tmp_path, kind):
     assert len(rows) == 2
     assert said(found) == []
     assert rows[0].seed == 0
-    if kind not in ("an EXIF that is cut off", "no numbers"):
+    if kind not in ("a bomb", "an EXIF that is cut off", "no numbers"):
         assert unread(found)[0].startswith("doctor/1.png: its ")
 
 
@@ -759,14 +758,11 @@ def test_prompts_that_are_too_long_are_named(tmp_path):
     assert said(found) == [f"{n}.png: its prompt has 11,999 characters; at most 10,000 are read" for n in range(2)]
 
 
-def test_a_text_that_is_too_long_is_not_read_in_part(tmp_path):
-    blank = " " * 65_536
-    texts = {"parameters": "a cat " + blank + A1111, "Dream": '"a cat" -s 3 -S 3 -A x' + blank,
-             "Description": "a cat Job ID: 1" + blank, "prompt": json.dumps(COMFY) + " " * 1_000_000}  # fmt: skip
-    for keyword, text in texts.items():
-        found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/1.png": png(**{keyword: text})}, keyword))
-        assert found.counts == {DOCTOR: 1}
-        assert re.search(rf"its metadata \({keyword}\) has more than [\d,]+ characters", unread(found)[0])
+def test_a_long_text_is_read_whole(tmp_path):
+    blank = " " * 100_000
+    texts = {"parameters": blank + A1111.format(seed=3), "Dream": f'"{DOCTOR}" -s 3 -S 3 -A x' + blank,
+             "Description": f"{DOCTOR} --seed 3 Job ID: 1" + blank, "prompt": json.dumps(COMFY) + blank}  # fmt: skip
+    assert {read_metadata(io.BytesIO(png(**{key: text}))).prompt for key, text in texts.items()} == {DOCTOR}
 
 
 def sampler(**inputs):
@@ -790,45 +786,26 @@ def samplers(n, **linked):
 
 
 SHAPES = {
-    "samplers over one chain": lambda: chain(900, ["conditioning"]) | samplers(900, positive=["c899", 0]),
-    "samplers of models": lambda: chain(900, ["model"]) | samplers(900, model=["c899", 0], positive=["c0", 0]),
-    "guiders": lambda: chain(900, ["guider"]) | samplers(900, guider=["c899", 0]),
     "diamonds": lambda: chain(140, ["a", "b"], "Combine") | samplers(1, positive=["c139", 0]),
     "joined texts": lambda: chain(140, ["text_a", "text_b"], "Concatenate") | samplers(1, positive=["c139", 0]),
-    "many ends": lambda: {**chain(2, "a"), **samplers(500, positive=["c1", 0]),
-        **{f"end{i}": {"class_type": "SaveImage", "inputs": {"images": ["s499", 0]}} for i in range(900)}},
     "circle": lambda: {
         f"{i}": sampler(positive=[f"{(i + 1) % 900}", 0], x=[f"{(i - 1) % 900}", 0]) for i in range(900)},
     "all linked": lambda: {f"{i}": sampler(**{f"x{j}": [f"{j}", 0] for j in range(i)}) for i in range(200)},
     "long lists": lambda: {f"{i}": sampler(positive=[["x"] * 9000, 0], x=[f"{i - 1}", 0]) for i in range(20)},
-    "switches": lambda: {**samplers(500, positive=["c499", 0]), **{f"c{i}": {"class_type": "Switch", "inputs": {
-        "select": 1, "input1": [f"c{i - 1}", 0]}} for i in range(500)}},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", SHAPES)
-def test_a_graph_of_any_shape_is_followed_in_bounded_steps(kind, monkeypatch):
-    monkeypatch.setattr(comfy_graph, "_MOST_VISITS", 20_000)
-    text, steps = json.dumps(SHAPES[kind]()), 0
-
-    def count(*_):
-        nonlocal steps
-        steps += 1
-        assert steps < 50 * comfy_graph._MOST_VISITS
-
-    sys.setprofile(count)
-    try:
-        with suppress(*picture_metadata.UNREADABLE):
-            facts_of_graph(text)
-    finally:
-        sys.setprofile(None)
-    assert steps > 100
+@every(SHAPES)
+def test_a_graph_that_repeats_itself_is_followed_once(kind):
+    text, begun = json.dumps(SHAPES[kind]()), time.process_time()
+    facts_of_graph(text)
+    assert time.process_time() - begun < 3
 
 
-def test_a_graph_of_too_many_nodes_or_steps_is_said_to_be(tmp_path):
-    for graph, words in ((chain(5001, "a"), "5,001 nodes"), (SHAPES["guiders"](), "too large to follow")):
-        with pytest.raises(InvalidInput, match=words):
-            facts_of_graph(json.dumps(graph))
+def test_a_chain_without_end_is_said_to_be_too_deep():
+    for graph in (chain(900, ["conditioning"]), chain(900, ["text"], "Text")):
+        graph |= samplers(1, positive=["c899", 0])
+        assert facts_of_graph(json.dumps(graph)).unclear == "its workflow is too deep to follow"
 
 
 def test_numbers_that_cannot_be_are_left_out():
@@ -1034,7 +1011,7 @@ def test_texts_and_tables_beside_pictures_are_read(tmp_path):
         "texts/00002-3.png": picture(6), "texts/00002-3.json": json.dumps({"prompt": DOCTOR, "seed": 9, "steps": 4}),
         "texts/00003-4.png": picture(7), "texts/00003-4.txt": "Prompt: a photo of a doctor\nSeed: 8\nSteps: 3\n",
         "texts/00004-5.png": picture(8), "texts/00004-5.txt": "1234",
-        "texts/long.png": picture(9), "texts/long.txt": "x" * 65_537,
+        "texts/wrong.png": picture(9), "texts/wrong.txt": b"\xff",
     }  # fmt: skip
     found = ImportedImages(folder(tmp_path, files))
     assert found.counts[DOCTOR] == 7
@@ -1045,7 +1022,7 @@ def test_texts_and_tables_beside_pictures_are_read(tmp_path):
     assert remarks_with(found, "blanked") == ["parquet/b.png"]
     assert "someone" not in repr([found.get_picture(row.id).drawing for row in rows])
     assert "parquet/metadata.parquet: 1 of its pictures are not here, such as parquet/z.png" in said(found)
-    assert unread(found) == ["texts/long.txt: a text of its metadata has more than 65,536 characters and was not read"]
+    assert unread(found) == ["texts/wrong.txt: has an unknown format"]
 
 
 IPTC = "{http://iptc.org/std/Iptc4xmpExt/2008-02-29/}DigitalSourceType"

@@ -10,8 +10,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
+from bias_core.store.found_pictures import NO_PROMPT, key
 from bias_core.store.imports import ImportedImages
-from bias_core.store.picture_look import NO_PROMPT, key
 from tests.every import every
 from tests.store.test_imports import unread
 

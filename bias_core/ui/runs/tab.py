@@ -14,7 +14,7 @@ from bias_core.explore.extension import read_attributes
 from bias_core.explore.options import KIND, attribute_text, of_any_prompt
 from bias_core.explore.study import UNMEASURED
 from bias_core.services import Services
-from bias_core.store.picture_look import key
+from bias_core.store.found_pictures import key
 from bias_core.study import history
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design, list_designs

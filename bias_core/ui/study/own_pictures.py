@@ -12,8 +12,7 @@ import gradio as gr
 
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.services import Services
-from bias_core.store.imports import ImportedImages, with_table
-from bias_core.store.picture_look import (
+from bias_core.store.found_pictures import (
     AUTO,
     COPIES,
     COUNT_ONCE,
@@ -22,6 +21,7 @@ from bias_core.store.picture_look import (
     PictureLook,
     read_prompts_from,
 )
+from bias_core.store.imports import ImportedImages, with_table
 from bias_core.store.reader import ADDRESS, Check
 from bias_core.study.documents import small_uri
 from bias_core.study.image_rows import count_in_words
@@ -243,7 +243,7 @@ class OwnPictures:
                 raise InvalidInput("no table arrived: choose it again")
             with TemporaryDirectory(dir=visitor.folder) as folder:
                 target = Path(folder) / path.name
-                with_table(path, target, Path(table))
+                with_table(path, target, Path(table), check)
                 sent = uploads.keep(target, path.name, visitor.address)
             return look_through(uploads.hold(str(sent), visitor.key, visitor.uploads), check=check)
 
