@@ -189,7 +189,7 @@ def test_pictures_without_prompts_are_shown_and_get_one_prompt_or_those_of_a_tab
             numbers.writestr(f"{i:04}.png", source.read(name))
     seen = brought(tab, tmp_path / "numbers.zip")
     arrived = seen[own.arrived]
-    assert "3 pictures of 1 prompt" in seen[own.found]
+    assert "3 pictures without a prompt" in seen[own.found]
     assert "without a prompt" in seen[own.found]
     assert seen[own.images] == arrived.choice  # whatever needs no prompt is measured
     assert seen[own.fold]["open"]
