@@ -648,7 +648,7 @@ class FoundPictures:
 
 
 def _has_picture_ending(name: str) -> bool:
-    return PurePosixPath(name.rstrip("…")).suffix.lower() in PICTURES | _OTHER_PICTURES
+    return PurePosixPath(name).suffix.lower() in PICTURES | _OTHER_PICTURES
 
 
 class _Matches:

@@ -114,12 +114,12 @@ def _open_zip(path: Path) -> Files:
         try:
             name = check_name(stored_name(info))
         except InvalidInput as error:
-            rejected[repr(info.filename[:SHOWN])] = str(error)
+            rejected[_shorten(info.filename) or "(without a name)"] = str(error)
             continue
         if len(name) > _LONGEST_PATH:
-            rejected[f"{name[:SHOWN]}…"] = f"a path of more than {_LONGEST_PATH:,} characters"
+            rejected[_shorten(name)] = f"a path of more than {_LONGEST_PATH:,} characters"
         elif len(name) > _LONGEST_NAME and any(len(os.fsencode(part)) > _LONGEST_NAME for part in name.split("/")):
-            rejected[f"{name[:SHOWN]}…"] = f"a name of more than {_LONGEST_NAME} bytes"
+            rejected[_shorten(name)] = f"a name of more than {_LONGEST_NAME} bytes"
         elif stat.S_ISLNK(info.external_attr >> 16):
             rejected[name] = "a link, which a zip cannot follow: pack the file that it leads to"
         elif info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -129,6 +129,11 @@ def _open_zip(path: Path) -> Files:
                 rejected[name] = "twice in the zip; only the last counts"
             openers[name] = cast("Callable[[], BinaryIO]", partial(archive.open, info))
     return Files(openers, rejected)
+
+
+def _shorten(name: str) -> str:
+    """Return a name without the middle of a long one, which the end tells from others."""
+    return name if len(name) <= SHOWN else f"{name[: SHOWN // 2]}…{name[-SHOWN // 2 :]}"
 
 
 def stored_name(info: zipfile.ZipInfo) -> str:

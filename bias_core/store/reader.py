@@ -316,7 +316,7 @@ class _Work:
         message = pickle.dumps((kind, self.seconds, *told))
         if len(message) > self._limits.answer:
             most = f"{self._limits.answer / 1e6:,g} MB"
-            raise InvalidInput(f"holds more names, prompts or rows than fit into {most}: divide it")
+            raise TooMuch(f"holds more names, prompts or rows than fit into {most}: divide it")
         _write(self._answers, message)
 
     def limit(self) -> None:
