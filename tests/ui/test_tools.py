@@ -326,3 +326,13 @@ def test_no_event_writes_into_what_the_page_reads_as_markdown(served):
     assert not written & {"Markdown", "Chatbot"}
     tables = [block.datatype for block in served.demo.blocks.values() if type(block).__name__ == "Dataframe"]
     assert set(tables) == {"str"}
+
+
+def test_no_tool_reads_a_folder_of_the_server(services, tmp_path):
+    tools, arms = Tools(services), [f"name=a|images={tmp_path}", "name=b"]
+    for call in (
+        lambda: tools.compare(concept="doctor", arms=arms),
+        lambda: tools.run_study(study="t2iat-tests", arms=arms),
+    ):
+        with pytest.raises(gr.Error, match="an arm cannot use images on the server"):
+            call()
