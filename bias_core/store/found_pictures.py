@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.store.copies import PossibleCopy, find_copies, get_thumbnail
-from bias_core.store.drawing_facts import PictureMetadata, different, number, one_line
+from bias_core.store.drawing_facts import LARGEST_SEED, PictureMetadata, different, number, one_line, whole
 from bias_core.store.images import DamagedRecord, decode_picture, is_animation, open_picture, read_record
 from bias_core.store.picture_files import ARCHIVES, DAMAGE, SHOWN, Files, check_name, open_files, stored_name
 from bias_core.store.picture_metadata import (
@@ -254,7 +254,10 @@ def _get_file_name(row: Mapping[str, Any]) -> str:
     """Return the name of the picture in a line, with forward slashes; InvalidInput if it leads out of its folder."""
     columns = [*_FILE_COLUMNS, *(name for name in row if name.endswith("_file_name"))]
     name = next((row[column] for column in columns if isinstance(row.get(column), str) and row[column]), "")
-    return check_name(name) if name else ""
+    try:
+        return check_name(name) if name else ""
+    except InvalidInput:  # a path of another machine
+        return check_name(name.replace("\\", "/").rpartition("/")[2])
 
 
 def _mend_numbers(row: dict[str, Any]) -> Iterator[str]:
@@ -267,6 +270,8 @@ def _mend_numbers(row: dict[str, Any]) -> Iterator[str]:
         elif column != "seed" and _DECIMAL_COMMA.fullmatch(text):
             row[column] = text.replace(",", ".")
             yield f"{column} “{text}” is read as {row[column]}"
+        elif column == "seed" and number(row[column]) is not None and whole(row[column], LARGEST_SEED) is None:
+            yield f"the seed “{text[:SHOWN]}” is none that a program draws from, so it is not known"
         elif text and number(row[column]) is None:
             yield f"{column} “{text[:SHOWN]}” is no number, so it is not known"
 
@@ -327,6 +332,7 @@ class FoundPictures:
         rejected = self._files.rejected
         self.left_out = {name: reason for name, reason in rejected.items() if _has_picture_ending(name)}
         self.problems = [f"{name}: {reason}" for name, reason in rejected.items() if name not in self.left_out]
+        self.left_out |= {name: "a hidden file" for name in self._files.hidden if _has_picture_ending(name)}
         self.unread_metadata, self.others = list[str](), list[str]()
         self.alike, self.blanks, self.animations = list[str](), list[str](), list[str]()
         self._tables: dict[str, PictureMetadata] = {}  # of other tables, by file
@@ -388,6 +394,8 @@ class FoundPictures:
             ("line or file could not be used", "lines or files could not be used", self.problems),
             ("picture counts though it looks like another, or repeats its seed and settings",
              "pictures count though they look like another, or repeat its seed and settings", self.alike),
+            ("prompt has several spellings, which count as one", "prompts have several spellings, which count as one",
+             [", ".join(f"“{text}”" for text in texts) for texts in self._spellings() if len(texts) > 1]),
             ("prompt is guessed from a name that hardly reads like one",
              "prompts are guessed from names that hardly read like one", doubted),
             ("picture has no prompt, though something is written about it",
@@ -403,6 +411,10 @@ class FoundPictures:
              "files are neither pictures nor texts about them", self.others),
         )  # fmt: skip
         return [(one if len(lines) == 1 else many, lines) for one, many, lines in parts if lines]
+
+    def _spellings(self) -> list[list[str]]:
+        """Return the different texts of each prompt."""
+        return [different(self._found[name].text for name in names) for names in self._files_of.values()]
 
     def get_pictures(self, prompt_key: str) -> list[ImportedPicture]:
         """Return all counting pictures of a prompt, which are read at the first time."""
@@ -504,7 +516,13 @@ class FoundPictures:
                 self.unread_metadata.append(f"{name}: {error}")
         known = self._tables.get(name, PictureMetadata()).merged_with(inside)
         known = known.merged_with(self._beside[name]).merged_with(replace(facts_of_name(name), prompt=""))
-        return record, self._lines[name].drawing.merged_with(known) if name in self._lines else known
+        if name not in self._lines:
+            return record, known
+        told = self._lines[name].drawing
+        for what, first, second in (("model", told.model, known.model), ("seed", told.seed, known.seed)):
+            if first not in (None, "") and second not in (None, "") and first != second:
+                self.unread_metadata.append(f"{name}: its {what} is {second} by its own record, {first} by the table")
+        return record, told.merged_with(known)
 
     def _read_metadata(self, names: Sequence[str]) -> set[PurePosixPath]:
         """Read the lines of all metadata files; return the folders of their pictures."""
@@ -576,11 +594,18 @@ class FoundPictures:
         good = {source: text for source, text in guesses.items() if reads_like_a_prompt(text)}
         for source, text in (written | good).items():
             if text:
+                self._note_others(name, text, {of: other for of, other in written.items() if of != source})
                 return FoundPrompt(text, source)
         if inside.unclear:  # programs number their files
             return FoundPrompt(missing=inside.unclear)
         source = IN_FOLDER if folder else IN_FILE
         return FoundPrompt(guesses[source], source, "which hardly reads like a prompt")
+
+    def _note_others(self, name: str, prompt: str, others: Mapping[str, str]) -> None:
+        """Note sources with another prompt than the one that counts."""
+        for source, text in others.items():
+            if text and key(text) != key(prompt):
+                self.unread_metadata.append(f"{name}: {source} says “{text[:SHOWN]}”, which does not count")
 
     def _read_beside(self, name: str) -> PictureMetadata:
         """Read the text file next to a picture."""

@@ -83,6 +83,11 @@ class ImportedImages:
                     raise InvalidInput(f"{self._source.path.name[:200]} {error}") from error
                 self._source = replace(self._source, broken=(*self._source.broken, *broken.items()))
 
+    @property
+    def drawn_with(self) -> str:
+        """The only way of drawing whose pictures are taken; "" for all."""
+        return self._source.drawn_with
+
     def examine(self, check: Callable[[], None] = lambda: None) -> None:
         """Read every picture, calling ``check`` before each; only usable ones count. InvalidInput if none is."""
         self._read([get_key(prompt) for prompt in self.counts], check)
@@ -90,7 +95,9 @@ class ImportedImages:
         self.counts = {prompt: n for prompt, n in n_usable.items() if n}
         if not self.counts:
             reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()]
-            raise InvalidInput(f"no picture of {self.name} can be used: {'; '.join(reasons[:3])}")
+            reasons = [*dict.fromkeys(self.left_out.values())] if self.drawn_with else reasons
+            used = f"was drawn with {self.drawn_with}" if self.drawn_with else "can be used"
+            raise InvalidInput(f"no picture of {self.name} {used}: {'; '.join(reasons[:3])}")
 
     def look(self, check: Check = lambda _: None) -> PictureLook:
         """Read every picture, and return what was understood; no picture of the result may count."""

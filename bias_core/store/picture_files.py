@@ -31,12 +31,13 @@ Openers = dict[str, Callable[[], BinaryIO]]
 class Files:
     """Files of a folder or zip by relative name with forward slashes, without hidden ones.
 
-    ``names``: sorted; ``rejected``: reasons why others are not read, by name.
+    ``names``: sorted; ``rejected``: reasons why others are not read, by name; ``hidden``: names of hidden files.
     """
 
     def __init__(self, openers: Openers, rejected: dict[str, str]) -> None:
         self._openers, self.rejected = openers, rejected
         self.names = tuple(sorted(name for name in openers if not _hidden(name)))
+        self.hidden = [name for name in openers if _hidden(name) and not _is_of_system(name)]
 
     @contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
@@ -92,7 +93,7 @@ def _open_folder(path: Path) -> Files:
     root = path.resolve()
     there = {file.relative_to(root).as_posix(): file for file in root.rglob("*")}
     openers: Openers = {name: cast("Callable[[], BinaryIO]", partial(_follow_written_link(file).open, "rb"))
-                        for name, file in there.items() if not _hidden(name) and file.is_file()}  # fmt: skip
+                        for name, file in there.items() if not _is_of_system(name) and file.is_file()}  # fmt: skip
     links = [name for name, file in there.items() if file.is_symlink() and not file.exists()]
     return Files(openers, dict.fromkeys(links, "a link to a file that is not here"))
 
@@ -153,6 +154,11 @@ def stored_name(info: zipfile.ZipInfo) -> str:
 
 
 def _hidden(name: str) -> bool:
-    """Return true for system files: ``.DS_Store``, ``__MACOSX/``, ``Thumbs.db``."""
+    return any(part.startswith(".") for part in PurePosixPath(name).parts) or _is_of_system(name)
+
+
+def _is_of_system(name: str) -> bool:
+    """Return true for files of a system: ``.DS_Store``, ``__MACOSX/``, ``Thumbs.db``, ``._1.png``, ``.git/``."""
     parts = PurePosixPath(name).parts
-    return any(part.startswith(".") for part in parts) or parts[0] == "__MACOSX" or parts[-1] == "Thumbs.db"
+    is_of_mac = parts[0] == "__MACOSX" or parts[-1].startswith("._")
+    return is_of_mac or parts[-1] in (".DS_Store", "Thumbs.db") or ".git" in parts

@@ -72,6 +72,8 @@ def read_table(
 
 def decode_text(name: str, data: bytes) -> str:
     """Decode a text in UTF-8, UTF-16 or Windows-1252; InvalidInput if it is none of these."""
+    if data.startswith(b"PK\3\4"):
+        raise InvalidInput(f"{name} cannot be read: it is not a text; save a spreadsheet as CSV")
     encoding = "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
     if b"\0" in data[:2]:
         encoding = "utf-16-be" if data[0] == 0 else "utf-16-le"

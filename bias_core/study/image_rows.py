@@ -360,6 +360,9 @@ class ImportedRows:
 
     def refuse_none(self, shots: Sequence[Shot]) -> None:
         """Raise InvalidInput if no picture belongs to any of the shots."""
+        if (way := self.source.drawn_with) and not any(self.of(shot) for shot in shots):
+            there = ", ".join(dict.fromkeys(self.source.left_out.values()))
+            raise InvalidInput(f"no picture of {self.source.name} was drawn with {way}: {there}")
         if not any(self.of(shot) for shot in shots):
             prompts, given = [self.prompt_of(shot) for shot in shots], [*self.source.counts]
             which = f"It asks for: {listed(prompts, '; ')}. The pictures have: {listed(given, '; ')}"

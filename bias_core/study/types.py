@@ -150,7 +150,7 @@ class StudySettings(RemembersNames):
     images: str = setting("", **_IMAGES)
     prompts_from: str = setting("auto", **_PROMPTS_FROM)
     copies: Literal["count once", "count all"] = setting(
-        "count once", "Copies", "Copies among your own pictures: count once, or count all"
+        "count once", "Copies", "Copies, drafts and contact sheets among your own pictures: count once, or count all"
     )
     drawn_with: str = setting("", **_DRAWN_WITH)
     labels: str = setting(

@@ -165,6 +165,7 @@ def test_ways_of_drawing_are_told_apart_and_can_be_taken_alone(tmp_path):
 
 NUMBERS = {
     "rounded": ("seed", "3,07E+09", "the seed “3,07E+09” was rounded by a spreadsheet"),
+    "no seed": ("seed", "2.5", "the seed “2.5” is none that a program draws from"),
     "rounded, with a point": ("seed", "1.2345E+12", "was rounded by a spreadsheet"),
     "a decimal comma": ("guidance_scale", "7,5", "guidance_scale “7,5” is read as 7.5"),
     "no number": ("seed", "random", "seed “random” is no number"),
@@ -192,3 +193,22 @@ def test_a_list_in_json_is_a_table_and_other_json_is_named(tmp_path):
     assert found.counts == {COOK: 1, NURSE: 1}
     assert found.prompts[0].sources == {"a table": 1}
     assert found.notes == (("files are neither pictures nor texts about them", ("broken.json", "settings.json")),)
+
+
+def test_sources_that_contradict_each_other_are_named(tmp_path):
+    files = {
+        "metadata.csv": f"file_name,prompt,model,seed\n1.png,{COOK},sdxl,5\n", "1.txt": NURSE,
+        "1.png": picture(1, parameters="a photo of a doctor\nSteps: 2, Sampler: x, CFG scale: 7, Seed: 1, Model: v1"),
+    }  # fmt: skip
+    seen = look(tmp_path, files)
+    assert (seen.counts, seen.prompts[0].drawn_with) == ({COOK: 1}, {"sdxl": 1})
+    ((_, lines),) = seen.notes
+    for words in ("record says “a photo of a doctor”", f"says “{NURSE}”", "model is v1 by its own", "seed is 1 by its"):
+        assert sum(words in line for line in lines) == 1, (words, lines)
+
+
+def test_hidden_pictures_are_named_and_spellings_are_told_in_a_run(tmp_path):
+    files = {".1.png": picture(1), "._2.png": b"x", f"{COOK}/2.png": picture(2), f"{COOK}!/3.png": picture(3)}
+    seen = look(tmp_path, files)
+    assert (seen.left_out, seen.counts) == ({".1.png": "a hidden file"}, {f"{COOK}!": 2})
+    assert seen.notes[0] == ("prompt has several spellings, which count as one", (f"“{COOK}!”, “{COOK}”",))

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, StorageError, message_of, quoted
@@ -319,7 +320,7 @@ def show_rows(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table of texts."""
     table = Table(*headers)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # brackets in a prompt are no markup
     show_table(table)
 
 
