@@ -116,10 +116,15 @@ class PageVisitor:
         fn = self._event(component, "upload")
         file = {"path": place, "meta": {"_type": "gradio.FileData"}}
         event = self._join(fn, {component.replace("-", "_"): file})
-        message = next(m for m in self._messages() if m.get("event_id") == event and m["msg"] == "process_completed")
+        shown = []  # by a handler that shows its progress; the second and later ones are changes to the one before
+        for message in self._messages():
+            if message.get("event_id") == event and message["msg"] == "process_generating":
+                shown.append(message["output"])
+            elif message.get("event_id") == event and message["msg"] == "process_completed":
+                break
         if message["success"]:
             self._show(fn, message["output"])
-        return message
+        return message | ({"output": shown} if shown and message["success"] else {})
 
     def immediately(self, button: str) -> None:
         """Press a button whose event waits in no queue."""
