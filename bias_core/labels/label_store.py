@@ -68,7 +68,7 @@ class LabelsGone(StorageError):
 
     def __init__(self, trouble: str) -> None:
         super().__init__(
-            f"the labels' database: {trouble}; put it back, or restart the program to go on with what is there now "
+            f"the labels' database: {trouble}; put it back, or restart the program to go on with the file that is there "
             "(the program deletes nothing)"
         )
 

@@ -140,9 +140,10 @@ def _csv_rows(name: str, lines: list[str], needs: Sequence[Sequence[str]], furth
         columns.pop()
     _check_columns(name, columns, needs, further)
 
+    nameless = [n for n, column in enumerate(columns) if n and not column]  # the first one is an index
     for place, cells in cells_of_rows:
-        nameless = {n for n in range(1, len(cells)) if not "".join(columns[n : n + 1])}  # the first one is an index
-        if more := [cells[n] for n in sorted(nameless) if cells[n].strip()]:
+        others = [*nameless, *range(max(1, len(columns)), len(cells))]
+        if more := [cells[n] for n in others if n < len(cells) and cells[n].strip()]:
             problems.append(f"{place}: has more cells than columns with a name: {quoted(more[0])} has none")
         elif missing := columns[len(cells) :][:_MOST_NAMED]:
             problems.append(f"{place}: ends after {len(cells)} of {len(columns)} cells, without {', '.join(missing)}")

@@ -84,7 +84,7 @@ def test_an_import_is_counted_before_it_is_opened(services, tmp_path, monkeypatc
     folder.mkdir(parents=True)
     for i in range(8):
         Image.fromarray(np.full((8, 8, 3), i, dtype=np.uint8)).save(folder / f"{i}.png")
-    monkeypatch.setattr("bias_core.store.imports.decode_picture", None)
+    monkeypatch.setattr("bias_core.store.found_pictures.examine", None)
     with pytest.raises(InvalidInput, match="explore on mine asks for 8 pictures"):
         complete(run_study(find_design("explore"), own_pictures(StudySettings(images=str(folder.parent))), services))
 
