@@ -68,8 +68,8 @@ class LabelsGone(StorageError):
 
     def __init__(self, trouble: str) -> None:
         super().__init__(
-            f"the labels' database: {trouble}; put it back, or restart the program to go on with the file that is there "
-            "(the program deletes nothing)"
+            f"the labels' database: {trouble}; put it back, or restart the program to go on with the present "
+            "file (the program deletes nothing)"
         )
 
 
