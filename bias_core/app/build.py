@@ -1,6 +1,6 @@
 """The whole page from its tabs, and its state after a reload."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from importlib import import_module
@@ -23,7 +23,9 @@ from bias_core.ui.calibration.tab import CalibrationTab
 from bias_core.ui.links import LINK_NAMES, OPTION, RUN, Link, notice_html, query_of, read_link
 from bias_core.ui.places import Places, groups_of
 from bias_core.ui.runs.tab import RunsTab, open_any
-from bias_core.ui.study.study_tab import QUIET, REPLICATE_TIPS, StudyTab, Updates, plain_tab
+from bias_core.ui.study.paper import PAPER_TESTS, Paper, plain_paper
+from bias_core.ui.study.papers_tab import PapersTab
+from bias_core.ui.study.study_tab import QUIET, REPLICATE_TIPS, StudyTab, Updates
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, build_visitor, steps_in_words, then_run
 from bias_core.values import settings_of
@@ -38,23 +40,85 @@ class ComingBack:
 
     def __init__(self, services: Services, runs: RunsTab, others: list[StudyTab]) -> None:
         self._services, self._runs = services, runs
-        self._tabs: dict[str, StudyTab] = {tab.key: tab for tab in (*others, runs)}
+        self._tabs: dict[str, StudyTab] = {key: tab for tab in (*others, runs) for key in tab.keys}
+        self._papers = next((tab for tab in others if isinstance(tab, PapersTab)), None)
         self._first = others[0].key  # the tab that a new page shows
+        self._kept = [tab for tab in (*others, runs) if tab is not self._papers]  # each keeps its last run at its start
 
-    def wire(self, arrived: Any, visitor: Any, notice: Any) -> None:
+    def wire(self, arrived: Any, visitor: Any, notice: Any, places: Places) -> None:
         """Wire the list of runs, each tab's last run, and the ``notice`` of a running one."""
-        self.notice, last = notice, {key: gr.State("") for key in self._tabs}
+        self.notice, last = notice, {tab.key: gr.State("") for tab in self._kept}
         notice.expand(self._runs.on_open, visitor, self._runs.everywhere, **QUIET)
         notice.select(self._runs.on_stop, visitor, None, queue=False, **QUIET)
-        arrived.then(self.on_arrived, visitor, [notice, self._runs.parts["list"], *last.values()], **QUIET)
-        for key, run in last.items():
-            tab = self._tabs[key]
+        known = arrived.then(self.on_arrived, visitor, [notice, self._runs.parts["list"], *last.values()], **QUIET)
+        for tab in self._kept:
+            run = last[tab.key]
             outputs = self._runs.everywhere if tab is self._runs else tab.opened_outputs()
             # Only tabs with a run: an unchanged state triggers no event.
-            shown = partial(self.on_last, key), [visitor, run], [*outputs, notice]
-            then_run(run.change, *shown, partial(self.on_crash, key))
+            shown = partial(self.on_last, tab.key), [visitor, run], [*outputs, notice]
+            then_run(run.change, *shown, partial(self.on_crash, tab.key))
             looked_at = tab.parts["looked_at"].select
-            looked_at(self._look_at(key), [visitor, tab.parts["report"]], tab.outputs(), **messages.EACH)
+            looked_at(self._look_at(tab.key), [visitor, tab.parts["report"]], tab.outputs(), **messages.EACH)
+        if self._papers is not None:
+            self._wire_papers(self._papers, known, notice, places)
+
+    def _wire_papers(self, papers: PapersTab, known: Any, notice: Any, places: Places) -> None:
+        """Wire the choice of a paper, and then the run that is at work there."""
+
+        def on_paper(
+            asked: str, visitor: Visitor, remembered: dict[str, Any] | None, report: StudyReport | None,
+            values: Mapping[str, Any], request: gr.Request | None = None,
+        ) -> Updates:  # fmt: skip
+            return self.on_paper(asked, visitor, remembered, report, values, self._link(request))
+
+        visitor = papers.parts["visitor"]
+        for chosen in papers.wire_choice([places.shown[key].select for key in papers.keys], known, on_paper):
+            then_run(chosen.then, self.on_follow, visitor, [*papers.opened_outputs(), notice], papers.on_crash)
+
+    def on_paper(
+        self, asked: str, visitor: Visitor, remembered: Mapping[str, Any] | None, report: StudyReport | None,
+        values: Mapping[str, Any], link: Link,
+    ) -> Updates:  # fmt: skip
+        """Show a paper as it was left: its form, and the result that it showed last, else its last run or example."""
+        papers = self._papers
+        if papers is None or asked not in papers.keys or not visitor.has_arrived:
+            return {self.notice: gr.skip()}
+        is_first, visitor.paper = not visitor.paper, asked
+        if not is_first:
+            papers.keep(visitor, values, report)
+        shown: Updates = {}
+        if papers.key_of_study(values["study"]) != asked or (is_first and link.tab == asked):
+            shown = papers.show_paper(asked, visitor, remembered, link if is_first else Link(), values["images"])
+        if report is None or papers.key_of(report.design) != asked:
+            shown |= self._result_of(papers, asked, visitor, link if is_first else Link())
+        return shown or {self.notice: gr.skip()}
+
+    def _result_of(self, papers: PapersTab, key: str, visitor: Visitor, link: Link) -> Updates:
+        """The result that a paper shows when it is chosen."""
+        at_work = self._services.run_queue.find(visitor.key)
+        shown = papers.show_empty() | {papers.parts["status"]: ""}
+        with messages.user_errors():
+            if (kept := papers.kept_result(key, visitor)) is not None:
+                shown |= papers.show_report(kept)
+            elif link.tab == key and link.run:
+                shown |= papers.show_saved(*open_any(self._services, visitor, f"{SHARED}{link.run}"))
+            elif run_id := self._last_runs(visitor).get(key, ""):
+                if self._is_asked(run_id, link if link.tab == key else Link()):
+                    shown |= papers.show_saved(open_run(self._services, visitor.key, run_id))
+            elif link.tab != key or not link.values:
+                shown |= papers.first_example(key)
+        if at_work is not None:  # its progress and its Stop stay
+            for part in papers.at_work_outputs():
+                shown.pop(part, None)
+        return shown
+
+    def on_follow(self, visitor: Visitor) -> Iterator[Updates]:
+        """Follow a run at work on the page of the papers, unless the page does so already."""
+        papers, at_work = self._papers, self._services.run_queue.find(visitor.key)
+        if papers is None or at_work is None or at_work.place not in papers.keys or visitor.follows:
+            return
+        yield from papers.following(visitor, steps_in_words(at_work), messages.GOES_ON)
+        yield {self.notice: self._at_work("")}
 
     def on_arrived(self, visitor: Visitor, request: gr.Request | None = None) -> list[Any]:
         """The current list; for each tab the id of its last run, or that one is running."""
@@ -72,13 +136,13 @@ class ComingBack:
                 last.setdefault(link.tab, _EXAMPLE)
             else:  # the address's settings were not run yet: only the form is filled
                 last.pop(link.tab, None)
-            return [self._at_work(hidden), self._runs.on_list(visitor), *(last.get(key, "") for key in self._tabs)]
-        return [self._at_work(""), self._runs.on_list(visitor), *[""] * len(self._tabs)]
+            listed = self._runs.on_list(visitor)
+            return [self._at_work(hidden), listed, *(last.get(tab.key, "") for tab in self._kept)]
+        return [self._at_work(""), self._runs.on_list(visitor), *[""] * len(self._kept)]
 
     def _at_work(self, place: str) -> Any:
         """A note on the run in progress in a tab; hidden without one."""
-        title = self._tabs[place].title if place else ""
-        return gr.update(value=render("at_work", title=title) if place else "", visible=bool(place))
+        return gr.update(value=render("at_work", title=place.title()) if place else "", visible=bool(place))
 
     def on_last(self, key: str, visitor: Visitor, run_id: str) -> Iterator[Updates]:
         """Show a tab's last run with its settings or its example, or follow the running one."""
@@ -139,7 +203,7 @@ class ComingBack:
         if run_id := query.get(RUN, ""):
             with messages.user_errors():  # :meth:`on_link` says why
                 return Link(tab=self._runs.home_of_shared(run_id), run=run_id)
-        return read_link(query, {key: tab.studies for key, tab in self._tabs.items()}, self._services)
+        return read_link(query, {key: _STUDIES.get(key, ()) for key in self._tabs}, self._services)
 
     def link_reader(self, places: Places, notice: Any) -> Callable[[gr.Request], Updates]:
         """:meth:`on_link`; a partial would have no types for Gradio, and so get no request."""
@@ -156,7 +220,7 @@ class ComingBack:
             with messages.user_errors() as refused:
                 return {**places.open(self._runs.home_of_shared(run_id)), notice: gr.update(visible=False)}
             problem = messages.error_html(refused.message)
-        link = read_link(query, {tab.key: getattr(tab, "studies", ()) for tab in TABS}, self._services)
+        link = read_link(query, _STUDIES, self._services)
         text = problem + notice_html(link)
         opened = places.open(link.tab) if link.tab else {}
         return {**opened, notice: gr.update(value=text, visible=bool(text))}
@@ -184,8 +248,8 @@ class ComingBack:
         for line in lines[:_MOST_LOOKED_AT]:
             with messages.user_errors():
                 design = design_of(self._services, visitor.key, line.run_id)
-                tabs = (key for key, tab in self._tabs.items() if tab.claims(design))
-                last.setdefault(next(tabs, self._runs.key), line.run_id)
+                tab = next((tab for tab in self._tabs.values() if tab.claims(design)), self._runs)
+                last.setdefault(tab.key_of(design), line.run_id)
         return last
 
 
@@ -194,20 +258,21 @@ PACKAGE = Path(bias_core.__file__).parent
 
 
 def find_tabs() -> tuple[Any, ...]:
-    """Tab classes in order: from files ``tab.py``, or a plain tab for a study without one."""
+    """Classes of tabs and papers in order: from files ``tab.py``, or a plain paper for a study without one."""
     modules = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("tab.py")]
     classes = [one for name in modules for one in vars(import_module(name)).values() if _is_tab(one, name)]
     folders = sorted({path.parent.parent for path in design_files().values()})
     plain = (folder for folder in folders if not (folder / "tab.py").exists() and not layout_in(folder).tab)
-    classes += map(plain_tab, plain)
+    classes += map(plain_paper, plain)
     return tuple(sorted(classes, key=lambda tab: (tab.place, tab.key)))
 
 
 def _is_tab(one: object, module: str) -> bool:
-    return isinstance(one, type) and one.__module__ == module and hasattr(one, "build") and hasattr(one, "place")
+    return isinstance(one, type) and one.__module__ == module and hasattr(one, "group") and hasattr(one, "place")
 
 
 TABS = find_tabs()
+_STUDIES = {tab.key: tuple(getattr(tab, "studies", ())) for tab in TABS}
 _CACHE_SECONDS = 3600
 
 
@@ -220,19 +285,29 @@ def build_app(services: Services) -> MendedBlocks:
         at_work = gr.HTML(visible=False, elem_id="at-work", js_on_load=script("runs"))
         demo.visitor, arrived = build_visitor(demo)
         visitor = demo.visitor
-        built = {tab.key: tab(services) for tab in TABS}
+        kinds = [tab for tab in TABS if issubclass(tab, Paper)]
+        papers = PapersTab(services, kinds)
+        built = {tab.key: tab(services) for tab in TABS if tab not in kinds} | {papers.key: papers}
         for tab in built.values():
             tab.build_memory()
+
+        def build(tab: Any) -> None:
+            if tab in kinds:
+                gr.HTML(render("question", question=tab.question, caution=tab.caution))
+            else:
+                built[tab.key].build(demo, visitor)
+
         places = Places()
-        places.build(built.values(), lambda tab: tab.build(demo, visitor))
+        places.build(TABS, build, {PAPER_TESTS: lambda: papers.build(demo, visitor)})
         _build_token(visitor)
         runs = next(tab for tab in built.values() if isinstance(tab, RunsTab))
         runs.connect(places, built)
         studies = [tab for tab in runs.others if isinstance(tab, StudyTab)]
         built[LabelTab.key].connect(places, [*studies, runs])
         coming_back = ComingBack(services, runs, studies)
-        coming_back.wire(arrived, visitor, at_work)
-        demo.first_examples = [tab.first_example for tab in (*studies, built[CalibrationTab.key])]
+        coming_back.wire(arrived, visitor, at_work, places)
+        others = [tab.first_example for tab in (*studies, built[CalibrationTab.key]) if tab is not papers]
+        demo.first_examples = [others[0], *papers.first_examples(), *others[1:]]
         for tab in studies:
             tab.wire_gpu_time(arrived)
         read = demo.load(coming_back.link_reader(places, notice), None, [*places.outputs(), notice], **QUIET)
@@ -247,11 +322,11 @@ def build_app(services: Services) -> MendedBlocks:
 
 
 def _build_header() -> None:
-    presets = {tab.key: enumerate(getattr(tab, "presets", ())) for tab in TABS}
-    tips = {f"{key}-preset-{i}": preset.says for key, some in presets.items() for i, preset in some}
-    tips |= {f"{key}-{name.replace('_', '-')}": says for key in presets for name, says in REPLICATE_TIPS.items()}
+    tips = {f"{PapersTab.key}-{name.replace('_', '-')}": says for name, says in REPLICATE_TIPS.items()}
     groups = {
-        tab.key: group if members[1:] else tab.key for group, members in groups_of(TABS).items() for tab in members
+        tab.key: group if members[1:] or group == PAPER_TESTS else tab.key
+        for group, members in groups_of(TABS).items()
+        for tab in members
     }
     facts = {"groups": groups, "tips": tips, "linkNames": LINK_NAMES, "optionPrefix": OPTION}
     gr.HTML(render("header"), js_on_load=script("page", **facts) + _glossary_script())

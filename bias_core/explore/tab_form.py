@@ -58,7 +58,8 @@ from bias_core.ui.model_menu import (
 )
 from bias_core.ui.study.form import ARMS_INPUT, ArmsForm, by_name, split_first_arm
 from bias_core.ui.study.own_pictures import DRAWN, OWN, chosen_pictures
-from bias_core.ui.study.study_tab import CHIP, EACH, LATEST, QUIET, StudyTab, Updates
+from bias_core.ui.study.parts import ChipsPart
+from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor, run_queued, then_run
 from bias_core.values import changed_settings, option_values, settings_of
@@ -220,6 +221,7 @@ class ExploreForm(StudyTab):
         super().__init__(services)
         self.sets = {item.key: item for item in load_attribute_sets(services.settings.assets_dir / "studies")}
         self.suggest = SuggestPart(services, self.key)
+        self.examples_part = ChipsPart("concepts")
 
     def _build_ask(self) -> None:
         self._build_question()
@@ -246,7 +248,8 @@ class ExploreForm(StudyTab):
                 self.form["pack_note"] = gr.HTML(render("prompt_pack", design=None), elem_id="prompts-note")
             with self._group("Compare settings"):
                 box = gr.Column(elem_id=f"{self.key}-arms")
-                self.arms = ArmsForm(self.key, self.services, box, self._build_presets)
+                presets = [(key, preset.name, preset.says) for key, preset in self.chip_presets.items()]
+                self.arms = ArmsForm(self.key, self.services, box, partial(self.chips.build, presets, ()))
 
     @contextmanager
     def _group(self, title: str) -> Iterator[None]:
@@ -284,12 +287,7 @@ class ExploreForm(StudyTab):
         self.form["rates_note"] = gr.HTML(elem_id="rates-note", elem_classes="notes")
         parts["decided"] = gr.State(OPTIONS.concept)  # the concept that the set was chosen for
         parts["emptied"] = gr.State([])  # rows that lost another concept's P*, as they were
-        concepts = [partial(self._build_concept, key) for key in EXAMPLES]
-        parts["concepts"] = {}
-        self.build_chips(concepts)
-
-    def _build_concept(self, key: str) -> None:
-        self.parts["concepts"][key] = gr.Button(self.sets[key].concept_hint, **CHIP)
+        self.examples_part.build([(key, self.sets[key].concept_hint, "") for key in EXAMPLES], self.examples.listed)
 
     def _build_attributes(self) -> None:
         menu = [(item.title, item.key) for item in self.sets.values()]
@@ -387,9 +385,15 @@ class ExploreForm(StudyTab):
         """Return the form's components without the note on its model."""
         return {self.form["model_note"]: ""}
 
-    def load_outputs(self) -> list[Any]:
-        """Return all components that :meth:`on_load` changes."""
-        return self.form_outputs()
+    def wire_memory(self, demo: gr.Blocks) -> None:
+        """Remember the last choices in the browser, and restore them when the page is opened."""
+        chosen, kept = [self.form[name] for name in self.remembered], self.parts["remembered"]
+        self.on_any("input", chosen, self.on_remember, chosen, kept, **{**LATEST, "queue": False})
+        demo.load(self.on_load, kept, self.form_outputs(), **QUIET)
+
+    def on_remember(self, *values: Any) -> dict[str, Any]:
+        """Return the values that this browser remembers."""
+        return dict(zip(self.remembered, values, strict=True))
 
     def wire_form(self) -> None:
         """Wire the form."""
@@ -403,7 +407,7 @@ class ExploreForm(StudyTab):
         typed = [form["concept"].input, form["concept"].blur]  # Gradio loses the first input event of a new page
         gr.on(typed, self.on_typed_concept, self.press_inputs(), changed, **LATEST, queue=False)
         changed += [form[name] for name in ("concept", "template")]
-        self.on_any("click", list(parts["concepts"].values()), self.on_concept_button, None, changed)
+        self.examples_part.html.select(self.on_concept_button, None, changed, **EACH)
         depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
         form["model"].input(self.on_model, [form["model"], form["condition"]], depends, **LATEST)
         told = [form["concept"].blur, form["template"].blur]
@@ -468,17 +472,17 @@ class ExploreForm(StudyTab):
 
     def on_press(self, visitor: Visitor, event: gr.EventData, *values: Any) -> Updates:
         """Start a run, after the rates of a concept that was just typed are filled in."""
-        typed = {} if event.target in self.parts["chips"] else self.on_typed_concept(*values)
+        typed = {} if hasattr(event, "chip") else self.on_typed_concept(*values)
         return typed | super().on_press(visitor, event)
 
     def run_triggers(self) -> list[Any]:
-        """Return the usual triggers of a run, and Enter in the fields of the concepts."""
+        """Return the run button, and Enter in the fields of the concepts."""
         return [*super().run_triggers(), self.form["concept"].submit, self.form["other"].submit]
 
     def on_concept_button(self, event: gr.EventData) -> Updates:
         """Return the form for the concept of a pressed button."""
-        key = next(key for key, button in self.parts["concepts"].items() if button is event.target)
-        return self.on_concept(self.sets[key].concept_hint, key)
+        key = str(event.chip)
+        return self.on_concept(self.sets[key].concept_hint, key) if key in self.sets else gr.skip()
 
     def on_concept(self, concept: str, key: str) -> Updates:
         """Return the form for a concept, with the set of attributes that suits it."""

@@ -1,6 +1,6 @@
 """The page's tabs: a tab for each group, with tabs of its own where a group has several members."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import gradio as gr
@@ -27,21 +27,26 @@ class Places:
         self._chosen: list[Any] = []  # the event of each tab
         self._groups: dict[str, tuple[Any, str]] = {}  # by key of a tab: the tabs of its group, and the group's name
 
-    def build(self, tabs: Iterable[Any], build: Callable[[Any], None]) -> None:
-        """Build all tabs; ``build`` fills one."""
+    def build(self, tabs: Iterable[Any], build: Callable[[Any], None], below: Mapping[str, Callable[[], None]]) -> None:
+        """Build all tabs; ``build`` fills one, and ``below``, by group, builds what the tabs of a group share."""
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as self._all:
             for group, members in groups_of(tabs).items():
-                if members[1:]:
-                    self._build_group(group, members, build)
+                if members[1:] or group in below:
+                    self._build_group(group, members, build, below.get(group))
                 else:
                     self._build_tab(members[0], group, build)
         gr.on(self._chosen, None, js=_NAME_JS, **QUIET)
 
-    def _build_group(self, group: str, members: list[Any], build: Callable[[Any], None]) -> None:
-        with gr.Tab(group, id=group) as whole, gr.Tabs(overflow_behavior="wrap", elem_classes="inner-tabs") as inner:
-            for tab in members:
-                self._build_tab(tab, f"{tab.title}: {tab.asks}" if tab.asks else tab.title, build)
-                self._groups[tab.key] = inner, group
+    def _build_group(
+        self, group: str, members: list[Any], build: Callable[[Any], None], below: Callable[[], None] | None
+    ) -> None:
+        with gr.Tab(group, id=group) as whole:
+            with gr.Tabs(overflow_behavior="wrap", elem_classes="inner-tabs") as inner:
+                for tab in members:
+                    self._build_tab(tab, f"{tab.title}: {tab.asks}" if tab.asks else tab.title, build)
+                    self._groups[tab.key] = inner, group
+            if below is not None:
+                below()
         self._chosen.append(whole.select)
 
     def _build_tab(self, tab: Any, name: str, build: Callable[[Any], None]) -> None:

@@ -91,6 +91,10 @@ class Visitor:
         self._stop = threading.Event()
         self.uploads = HeldUploads()  # uploads that the page uses
         self.places: set[str] = set()  # tabs on which a run was begun since the page was opened
+        self.follows = False  # True while the page follows a run
+        self.paper = ""  # key of the paper that is looked at; "" before any
+        self.typed: dict[str, Mapping[str, Any]] = {}  # values of the form, by paper
+        self.results: dict[str, str] = {}  # names of the reports that were shown last, by paper
 
     def __deepcopy__(self, memo: object) -> "Visitor":
         return Visitor()

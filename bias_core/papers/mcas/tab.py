@@ -1,4 +1,4 @@
-"""The Internal tab: how a target's association with men or women changes from its text to its pictures."""
+"""Internal on the page: how a target's association with men or women changes from its text to its pictures."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -9,7 +9,7 @@ from bias_core.papers.mcas.report import InternalBiasOptions, sides_of
 from bias_core.papers.mcas.study import own_targets
 from bias_core.study.report_text import table_of
 from bias_core.study.types import Design, StudyReport
-from bias_core.ui.study.study_tab import CloserLook, extremes_html
+from bias_core.ui.study.paper import Paper, extremes_html
 from bias_core.ui.templates import render
 from bias_core.values import settings_of
 
@@ -19,8 +19,8 @@ _BEHIND = (
 )
 
 
-class InternalTab(CloserLook):
-    """The tab on the shift from words to pictures."""
+class Internal(Paper):
+    """The shift from words to pictures."""
 
     key: ClassVar = "internal"
     title: ClassVar = "Internal"
@@ -31,6 +31,7 @@ class InternalTab(CloserLook):
         "Scores describe appearance, and include the encoder's own associations. An association is not an error by "
         "itself, and a score near 0 does not prove that there is none."
     )
+    closer: ClassVar = True
     own_options: ClassVar = settings_of(InternalBiasOptions).keys() - {"targets"}
 
     def build_own(self) -> dict[str, Any]:

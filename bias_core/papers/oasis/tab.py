@@ -1,4 +1,4 @@
-"""The Origins tab: OASIS's clusters and texts (StOP), steps (SPI) as a film, nationalities, doctors, other concepts."""
+"""Origins on the page: OASIS's clusters and texts (StOP), steps (SPI) as a film, nationalities, other concepts."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,17 +22,16 @@ from bias_core.study.run import followed
 from bias_core.study.types import MAX_STEPS, Design, StudyFigure, StudyReport, StudySettings, options_in
 from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages
-from bias_core.ui.links import OPTION
-from bias_core.ui.messages import user_errors
+from bias_core.ui.messages import EACH, QUIET, user_errors
 from bias_core.ui.model_menu import HEADERS, attribute_rows, read_table
-from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
+from bias_core.ui.study.paper import Paper, Updates
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, run_queued, then_run
 
 _TICKS = 5
 _SHOWN = 12  # pictures of each side of a comparison
 _SPI, _STOP, _NATIONS = "oasis-spi", "oasis-stop", "oasis-nationalities"
-_TRACED = "calibration-diffusion"
+_TRACED, _USUAL = "calibration-diffusion", StudySettings().model
 # The most steps of any sampler, so that each step shows its predicted picture.
 _SHOWN_OPTIONS: Mapping[str, Mapping[str, Any]] = {_SPI: {"n_samples": 3, "n_predicted": MAX_STEPS}}
 _NEEDS_STEPS = (
@@ -55,8 +54,8 @@ _OWN = (
 )
 
 
-class OriginsTab(StudyTab):
-    """The tab on the origin of a stereotype in the model."""
+class Origins(Paper):
+    """The origin of a stereotype in the model."""
 
     key: ClassVar = "origins"
     title: ClassVar = "Origins"
@@ -69,11 +68,9 @@ class OriginsTab(StudyTab):
     )
     studies: ClassVar = (_SPI, _NATIONS, _STOP, "oasis-doctors", "oasis-internet-users")
 
-    def build_form(self) -> None:
-        """Build the form with the options that the page shows for its first study."""
-        super().build_form()
-        for name, value in _SHOWN_OPTIONS[self.studies[0]].items():
-            self.form[OPTION + name].value = value
+    def shown_options(self, study: str) -> Mapping[str, Any]:
+        """Return the options with which SPI shows a predicted picture at every step."""
+        return _SHOWN_OPTIONS.get(study, {})
 
     def build_own(self) -> dict[str, Any]:
         """Build the fields of concepts, prompt and attributes."""
@@ -117,13 +114,12 @@ class OriginsTab(StudyTab):
 
     def show_at_once(self, report: StudyReport) -> Updates:
         """Show the film, if the report has one."""
-        html = "" if report.arms else films_html(report)
+        html = "" if report.arms or not self.claims(report.design) else films_html(report)
         return {self.at_once["film"]: gr.update(value=html, visible=bool(html))}
 
-    def plot(self, report: StudyReport) -> StudyFigure | None:
-        """Return the plot; None if the film shows it."""
-        figure = super().plot(report)
-        return None if figure is None or (figure.key.startswith(GAIN) and not report.arms) else figure
+    def has_plot(self, figure: StudyFigure, report: StudyReport) -> bool:
+        """Return False if the film shows the figure."""
+        return bool(report.arms) or not figure.key.startswith(GAIN)
 
     def has_extra(self, report: StudyReport) -> bool:
         """Return True if the report has clusters with their texts."""
@@ -166,16 +162,15 @@ class OriginsTab(StudyTab):
             extra["compared"]: "",
         }
 
-    def wire_extra(self) -> None:
-        """Wire the choice of models and texts, and the drawing of pictures."""
-        form, parts, extra = self.form, self.parts, self.extra
-        shown, suited = [extra["said"], extra["go"], extra["halt"]], [form["model"], form["condition"], parts["status"]]
-        form["study"].input(self.on_suit, [form["study"], form["model"]], suited, **LATEST)
+    def wire_panels(self) -> None:
+        """Wire the choice of texts, and the drawing of pictures."""
+        parts, extra = self.page.parts, self.extra
+        shown = [extra["said"], extra["go"], extra["halt"]]
         extra["clusters"].submit(self.on_text, None, [extra["cluster"], extra["text"]], **EACH)
         click = extra["go"].click(self.on_go, parts["visitor"], shown, queue=False, **QUIET)
         inputs = [parts["visitor"], parts["report"], extra["cluster"], extra["text"], extra["n"]]
         then_run(click.then, self.on_draw, inputs, [*shown, extra["compared"]], self.on_draw_crash)
-        self.wire_stop(extra["halt"], extra["said"])
+        self.page.wire_stop(extra["halt"], extra["said"])
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """Return the figures that the tab does not show in its own way."""
@@ -183,23 +178,15 @@ class OriginsTab(StudyTab):
         shown = (figure for figure in report.results.figures if figure.kind != "pictures" or not own)
         return [figure for figure in shown if not figure.key.startswith(GAIN)]
 
-    def on_study(self, name: str) -> Updates:
-        """Show the options of another study; for SPI, with a predicted picture at every step."""
-        return super().on_study(name) | self.options_of(name, _SHOWN_OPTIONS.get(name))
-
-    def on_suit(self, study: str, model: str) -> Updates:
+    def on_study(self, study: str, model: str) -> Updates:
         """Choose a model with denoising steps if the study needs one, and say so; else the usual model again."""
         with user_errors():
-            info, usual = (
-                self.services.model_info(model),
-                self.designs[study].settings.get("model", StudySettings().model),
-            )
+            info, usual = self.services.model_info(model), self.designs[study].settings.get("model", _USUAL)
             is_needed = usual == _TRACED and info.family == "renderer"
             if is_needed or (model == _TRACED and usual != _TRACED):
                 note = messages.done_html(_NEEDS_STEPS.format(info.name)) if is_needed else ""
-                form, condition = self.form, self._conditions(usual, "published")
-                return {form["model"]: usual, form["condition"]: condition, self.parts["status"]: note}
-        return gr.skip()
+                return self.page.choose_model(usual) | {self.page.parts["status"]: note}
+        return {}
 
     def on_text(self, event: gr.EventData) -> tuple[str, str]:
         """Fill in the text that was chosen on a cluster's card."""

@@ -1,4 +1,4 @@
-"""The Paired tab: two people side by side, each with a label that can be corrected in place."""
+"""Paired on the page: two people side by side, each with a label that can be corrected in place."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -26,10 +26,10 @@ from bias_core.study.report_text import table_of
 from bias_core.study.reproduction import to_command, to_python
 from bias_core.study.types import Design, StudyReport
 from bias_core.ui import messages
-from bias_core.ui.messages import user_errors
+from bias_core.ui.messages import EACH, LATEST, QUIET, user_errors
+from bias_core.ui.study.paper import Paper, Updates
 from bias_core.ui.study.pictures import BOXES, numbered_boxes
 from bias_core.ui.study.result_page import figures_html, findings_html
-from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import skip_if_empty
 from bias_core.values import settings_of
@@ -175,7 +175,7 @@ def _boxes(report: StudyReport) -> dict[str, object]:
     return {} if frame is None or BOXES not in frame else dict(zip(frame["image_id"], frame[BOXES], strict=True))
 
 
-class PairedTab(StudyTab):
+class Paired(Paper):
     """The paired stereotype test: two people side by side, and the stereotypes of their roles."""
 
     key: ClassVar = "paired"
@@ -225,7 +225,8 @@ class PairedTab(StudyTab):
 
     def show_at_once(self, report: StudyReport) -> Updates:
         """Show the summary of the people who could be scored, in a run of one arm."""
-        return {self.at_once["summary"]: "" if report.arms else summary_html(report)}
+        has_people = self.claims(report.design) and not report.arms
+        return {self.at_once["summary"]: summary_html(report) if has_people else ""}
 
     def build_extra(self) -> dict[str, Any]:
         """Build the labels."""
@@ -242,7 +243,7 @@ class PairedTab(StudyTab):
             extra["place"] = gr.HTML(elem_classes="quiet", elem_id="paired-labels-place")
             with gr.Row(elem_classes="tools"):
                 for key, text in _BUTTONS.items():
-                    self.parts[key] = gr.Button(text, size="sm", scale=0, min_width=110, elem_id=f"paired-labels-{key}")
+                    extra[key] = gr.Button(text, size="sm", scale=0, min_width=110, elem_id=f"paired-labels-{key}")
             gr.HTML(render("labels_take"), elem_id="paired-labels-take")
         return extra
 
@@ -250,21 +251,21 @@ class PairedTab(StudyTab):
         """Show a new report with the labels of its run."""
         return {self.extra["which"]: "drawn", **self._page(Labelling(drawn=report))}
 
-    def wire_extra(self) -> None:
+    def wire_panels(self) -> None:
         """Correct, confirm, undo; choose and turn pages."""
-        extra, parts = self.extra, self.parts
+        extra, parts, tab = self.extra, self.page.parts, self.page
         state, page = extra["labelling"], [extra["labelling"], extra["labels"], extra["place"]]
         changed = [
-            *page, self.at_once["summary"], *self.people.outputs(), *self.later_outputs("details"),
+            *page, *tab.at_once.values(), *tab.people.outputs(), *tab.later_outputs("details"),
             *(parts[n] for n in ("report", "header", "beside", "plot", "findings", "attributes", "shell")),
             *(parts[n] for n in ("python", "link", "status")),
         ]  # fmt: skip
         extra["labels"].select(self.on_label, state, changed, **_IN_TURN)
         for name, step in (("confirm", Labelling.confirm), ("undo", Labelling.undo)):
-            parts[name].click(skip_if_empty(partial(self.on_step, step)), state, changed, **_IN_TURN)
+            extra[name].click(skip_if_empty(partial(self.on_step, step)), state, changed, **_IN_TURN)
         extra["which"].input(self.on_which, [state, extra["which"]], page, **LATEST)
         for name, by in (("before", -1), ("after", 1)):
-            parts[name].click(partial(self.on_turn, by), state, page, **QUIET)
+            extra[name].click(partial(self.on_turn, by), state, page, **QUIET)
 
     # Handlers.
 
@@ -279,7 +280,7 @@ class PairedTab(StudyTab):
                 ):
                     yield {part: value for part, value in updates.items() if part != self.extra["labels"]}
         if problem:
-            yield {self.parts["status"]: messages.error_html(problem.message)}
+            yield {self.page.parts["status"]: messages.error_html(problem.message)}
 
     def on_step(self, step: Callable[[Labelling], Labelling], labelling: Labelling | None) -> Iterator[Updates]:
         """Confirm all labels on the page, or undo the last step."""
@@ -305,21 +306,21 @@ class PairedTab(StudyTab):
 
     def _rescored(self, labelling: Labelling) -> Iterator[Updates]:
         """Yield the numbers with these labels, then the figures, and the command for both."""
-        report, parts = labelling.report(), self.parts
+        report, page, parts = labelling.report(), self.page, self.page.parts
         file = f"{report.design.name}-{report.run_id}-labels.csv" if labelling.steps else ""
         settings = replace(report.settings, labels=file or report.settings.labels)
         yield {
             **self._page(labelling),
             parts["report"]: report,
-            parts["header"]: self.header_html(report),
+            parts["header"]: page.header_html(report),
             parts["findings"]: findings_html(report),
-            **self.show_at_once(report),
+            **page.show_at_once(report),
             parts["status"]: messages.done_html(labelling.place()),
         }
         yield {
-            **self.show_numbers(report),
-            **self.show_later("details", report),
-            parts["attributes"]: figures_html(self.figures_by_attribute(report)),
+            **page.show_numbers(report),
+            **page.show_later("details", report),
+            parts["attributes"]: figures_html(page.figures_by_attribute(report)),
             parts["shell"]: to_command(report.design, settings),
             parts["python"]: to_python(report.design, settings),
         }

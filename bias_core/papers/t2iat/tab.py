@@ -1,4 +1,4 @@
-"""The Association tab: T2IAT's tests, occupations, amplification and human comparison, and own words."""
+"""Association on the page: T2IAT's tests, occupations, amplification and human comparison, and own words."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from bias_core.papers.t2iat.report import test_of, tests_table
 from bias_core.papers.t2iat.study_tests import OTHER_P, TestOptions, own_association
 from bias_core.study.report_text import table_of
 from bias_core.study.types import Design, StudyFigure, StudyReport, options_in
-from bias_core.ui.study.study_tab import CloserLook, extremes_html
+from bias_core.ui.study.paper import Paper, extremes_html
 from bias_core.ui.templates import render
 from bias_core.values import settings_of
 
@@ -29,8 +29,8 @@ _BEHIND = (
 )
 
 
-class AssociationTab(CloserLook):
-    """The tab on associations of two concepts with two attributes."""
+class Association(Paper):
+    """Associations of two concepts with two attributes."""
 
     key: ClassVar = "association"
     title: ClassVar = "Association"
@@ -42,6 +42,7 @@ class AssociationTab(CloserLook):
         "is drawn wrongly, and the encoder has associations of its own."
     )
     studies: ClassVar = ("t2iat-tests", "t2iat-occupations", "t2iat-amplification", "t2iat-human")
+    closer: ClassVar = True
     own_options: ClassVar = settings_of(TestOptions).keys() - {"tests"}
 
     def build_own(self) -> dict[str, Any]:

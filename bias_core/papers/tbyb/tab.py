@@ -1,4 +1,4 @@
-"""The Objects tab: objects that captions name in pictures, asked for or not."""
+"""Objects on the page: objects that captions name in pictures, asked for or not."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -8,10 +8,10 @@ import gradio as gr
 from bias_core.papers.tbyb.study import design_of_prompts, settings_for_prompts, written_scenes
 from bias_core.study.types import AUTO, Design, StudyFigure, StudyReport, StudySettings
 from bias_core.ui import messages
-from bias_core.ui.messages import heading_html
+from bias_core.ui.messages import EACH, QUIET, heading_html
+from bias_core.ui.study.paper import Paper, Updates
 from bias_core.ui.study.pictures import Look
 from bias_core.ui.study.result_page import CHOOSE_JS
-from bias_core.ui.study.study_tab import EACH, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
 
@@ -27,8 +27,8 @@ _OWN = (
 )
 
 
-class ObjectsTab(StudyTab):
-    """The tab on objects in pictures, and on pictures that miss their prompt."""
+class Objects(Paper):
+    """Objects in pictures, and on pictures that miss their prompt."""
 
     key: ClassVar = "objects"
     title: ClassVar = "Objects"
@@ -57,11 +57,11 @@ class ObjectsTab(StudyTab):
                 6, label="Pictures per prompt", precision=0, minimum=1, maximum=200, scale=1, min_width=140
             )
         with gr.Row(equal_height=True):
-            self.parts["scene_word"] = gr.Textbox(
+            self.scene_word = gr.Textbox(
                 "", label="Word for scenes", placeholder="pizza", max_lines=1, elem_id="objects-scene-word",
                 scale=2, min_width=160,
             )  # fmt: skip
-            self.parts["write"] = gr.Button(
+            self.write = gr.Button(
                 "Write scenes with this word", elem_id="objects-write", size="sm", scale=1, min_width=160
             )
         return own
@@ -90,20 +90,21 @@ class ObjectsTab(StudyTab):
 
     def show_extra(self, report: StudyReport) -> Updates:
         """Show the objects of a new report."""
-        plot = self.plot(report)
+        plot = self.page.plot(report)
         again = plot is not None and plot.key == "log_odds"  # it is next to the pictures
         return {self.extra[name]: _HEADINGS.get(name, "") + shown(report) for name, shown in _SHOWN.items()} | {
             self.extra["odds"]: odds_html(report, with_figure=not again)
         }
 
-    def wire_extra(self) -> None:
+    def wire_panels(self) -> None:
         """Wire the objects to their pictures, and the button that writes scenes."""
-        self.parts["write"].click(
-            self.on_write, [self.parts["scene_word"], self.form["model"], self.own["prompts"], self.parts["visitor"]],
-            [self.own["prompts"], self.parts["status"]], **QUIET,
+        parts, page = self.page.parts, self.page
+        self.write.click(
+            self.on_write, [self.scene_word, page.form["model"], self.own["prompts"], parts["visitor"]],
+            [self.own["prompts"], parts["status"]], **QUIET,
         )  # fmt: skip
-        self.extra["top"].select(self.on_object, self.parts["report"], self.pictures.outputs(), **EACH).success(
-            None, js="() => document.querySelector('#objects-pictures')?.scrollIntoView({behavior: 'smooth'})", **QUIET
+        self.extra["top"].select(self.on_object, parts["report"], page.pictures.outputs(), **EACH).success(
+            None, js="() => document.querySelector('#paper-pictures')?.scrollIntoView({behavior: 'smooth'})", **QUIET
         )
 
     def on_write(self, word: str, model: str, prompts: str, visitor: Visitor) -> tuple[str, str]:
@@ -117,7 +118,7 @@ class ObjectsTab(StudyTab):
         """Show the pictures with an object."""
         if report is None:
             return gr.skip()
-        return self.pictures.show_only(Look(report=report, which=f"objects={event.object}", whole=True))
+        return self.page.pictures.show_only(Look(report=report, which=f"objects={event.object}", whole=True))
 
 
 APART = ("log_odds", "figure2", "figure4", "top_objects")  # figures that this tab shows next to their numbers

@@ -85,7 +85,6 @@ class RunsTab(StudyTab):
         "later the reports, except of runs that you mark with “Keep”."
     )
     studies: ClassVar = ()
-    presets: ClassVar = ()
     also: ClassVar = (UNMEASURED.kind,)
 
     def build_beside(self) -> dict[str, Any]:
@@ -204,7 +203,7 @@ class RunsTab(StudyTab):
             gallery, note = history.list_gallery(self.services)
             at_work = self.services.run_queue.find(visitor.key)
             running = next((line.run_id for line in lines if at_work and line.status == "running"), "")
-            waiting = "" if at_work is None or running else self._title_of(at_work.place)
+            waiting = "" if at_work is None or running else at_work.place.title()
             return runs_html([*lines, *gallery], deleted, examples, note, running, waiting)
         return messages.error_html(problem.message)
 
@@ -231,9 +230,6 @@ class RunsTab(StudyTab):
             parts["list"]: self.on_list(visitor, deleted), parts["deleted"]: deleted,
             parts["status"]: messages.error_html(problem.message) if problem else "",
         }  # fmt: skip
-
-    def _title_of(self, place: str) -> str:
-        return next((tab.title for tab in self.others if tab.key == place), self.title)
 
     def on_open(self, visitor: Visitor, event: gr.EventData) -> Updates:
         """Show a run's report in the tab of its study, or the tab of a running one."""
@@ -345,7 +341,8 @@ class RunsTab(StudyTab):
 
     def home_of_shared(self, run_id: str) -> str:
         """The key of the tab that shows a shared run; InvalidInput if it is not shared."""
-        return self._home(history.open_shared_run(self.services, run_id).report.design).key
+        design = history.open_shared_run(self.services, run_id).report.design
+        return self._home(design).key_of(design)
 
     def _home(self, design: Design) -> StudyTab:
         return next((tab for tab in self.others if tab.claims(design)), self)
@@ -353,7 +350,8 @@ class RunsTab(StudyTab):
     def _show(self, saved: SavedReport, says: str = "", banner: str = "") -> Updates:
         """Show a report below its ``banner``, in its own tab or here."""
         tab = self._home(saved.report.design)
-        there = {} if tab is self else {**self.places.open(tab.key), self.parts["status"]: ""}
+        key = tab.key_of(saved.report.design)
+        there = {} if tab is self else {**self.places.open(key), self.parts["status"]: ""}
         return there | tab.show_saved(saved, banner) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
 
     def _run_of(

@@ -2,7 +2,7 @@
 // look up in place of one for each field.
 const form = element.closest('.ask');
 const written = () => [
-  ...[...form.querySelectorAll('input:not([type=file]), textarea')].map((one) => one.type === 'checkbox' ? one.checked : one.value),
+  ...[...form.querySelectorAll('input:not([type=file]), textarea, select')].map((one) => one.type === 'checkbox' ? one.checked : one.value),
   ...[...form.querySelectorAll('[id$=-arms-list]')].map((one) => one.textContent),
 ].join('\n');
 let before = '';

@@ -4,8 +4,8 @@ Arms are the settings that a run compares; "Add an arm" adds one to the settings
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from inspect import isgeneratorfunction
 from typing import Any, ClassVar
 
@@ -14,8 +14,8 @@ import gradio as gr
 from bias_core.errors import InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
 from bias_core.services import Services
-from bias_core.study.answer_files import ENDINGS, LOOK
-from bias_core.study.design import find_design, option_settings, settings_with, study_of
+from bias_core.study.answer_files import LOOK
+from bias_core.study.design import find_design, option_settings
 from bias_core.study.export import FORMS
 from bias_core.study.image_rows import cut_notes, treated, treatment
 from bias_core.study.plan import check_number, lay_out, settle
@@ -23,22 +23,12 @@ from bias_core.study.study import Settled, Study
 from bias_core.study.types import MOST_ARMS, Arm, Design, StudySettings
 from bias_core.types import ModelInfo
 from bias_core.ui import messages
-from bias_core.ui.links import OPTION, query_of, read_link
-from bias_core.ui.model_menu import (
-    CONDITION_HINT,
-    HINT,
-    JUDGE_HINT,
-    condition_choices,
-    encoder_choices,
-    force_box,
-    judge_choices,
-    model_choices,
-    model_hint,
-)
-from bias_core.ui.study.own_pictures import DRAWN, OWN, Arrived, OwnPictures, chosen_pictures, images_of
+from bias_core.ui.model_menu import CONDITION_HINT, HINT, JUDGE_HINT, condition_choices, model_choices, model_hint
+from bias_core.ui.study.own_pictures import OWN, Arrived, OwnPictures, images_of
+from bias_core.ui.study.paper import HasStudies
 from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.templates import render, script
-from bias_core.values import Setting, is_nothing, option_values, settings_of
+from bias_core.values import Setting, is_nothing, settings_of
 
 Updates = dict[Any, Any]
 _FIELDS = settings_of(Arm)
@@ -207,19 +197,17 @@ FORM: Mapping[str, Setting] = {
 }
 """Settings in the form by component name."""
 FIELDS = ("study", *FORM)
-"""Names of the form's components; besides them it has the options of the tab's studies, named :data:`OPTION` plus their
-name, the arms, and the tab's own inputs, named :data:`OWN_INPUT` plus their name."""
+"""Names of the form's components; besides them it has the options of the study, the arms, and the fields of the
+visitor's own words, named :data:`OWN_INPUT` plus their paper and name."""
 OWN_INPUT, ARMS_INPUT, USE_OWN = "own.", "arms", "use_own"
-LINKED = tuple(key for key in FIELDS if key == "study" or FORM[key].may_be_linked)  # those that an address may fill
-_DRAWING = ("model", "condition")
-_READING = ("seed", "confidence", "encoder", "further_encoders", "judge", "force")
-_FILES = ("images", "labels")
+READING = ("seed", "confidence", "encoder", "further_encoders", "judge", "force")
+FILES = ("images", "labels")
 OF_PICTURES = ("images", "prompts_from", "drawn_with")
 """Settings of an arm of own pictures."""
-_SAMPLING = tuple(key for key in FORM if key not in {"percent", *_DRAWING, *_READING, *_FILES})
+SAMPLING = tuple(key for key in FORM if key not in {"percent", "model", "condition", *READING, *FILES})
 REMEMBERED = ("model", "condition", "encoder")
 _SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret
-_LOOKS: Mapping[str, Mapping[str, Any]] = {
+LOOKS: Mapping[str, Mapping[str, Any]] = {
     "model": {"info": HINT, "allow_custom_value": True, "scale": 4, "min_width": 240},
     "condition": {"info": CONDITION_HINT, "scale": 3, "min_width": 150},
     "encoder": {"allow_custom_value": True, "min_width": 220},
@@ -237,25 +225,15 @@ _LOOKS: Mapping[str, Mapping[str, Any]] = {
 """Component arguments that differ from the setting's declaration."""
 
 
-@dataclass(frozen=True)
-class Preset:
-    """A complete study in one click."""
-
-    name: str  # on its button
-    study: str  # a shipped design
-    says: str  # tooltip of its button, and text in the list of examples
-    settings: Mapping[str, Any]  # those of :class:`StudySettings` that differ from the defaults
-
-
-def read_settings(form: Mapping[str, Any], design: Design) -> StudySettings:
-    """Settings of the form, with the design's non-empty options; InvalidInput quotes an invalid value."""
+def read_settings(form: Mapping[str, Any], design: Design, typed: Mapping[str, Any]) -> StudySettings:
+    """Return the settings of the form, with the design's options as typed; InvalidInput quotes an invalid value."""
     given = {
         one.name: value for key, one in FORM.items() if (value := one.read_shown(form[key])) != one.default
     }  # unchanged fields leave the study its own default
     options = {
-        name: one.read_shown(form[OPTION + name])
+        name: one.read_shown(typed[name])
         for name, one in option_settings(design).items()
-        if not is_nothing(form.get(OPTION + name))
+        if not is_nothing(typed.get(name))
     }
     return StudySettings(**given, options=options)
 
@@ -271,17 +249,6 @@ def by_name(components: Mapping[str, Any], handler: Callable[..., Any]) -> Calla
         yield from handler(*split(given))
 
     return steps if isgeneratorfunction(handler) else lambda *given: handler(*split(given))
-
-
-def option_updates(design: Design, chosen: Any = None) -> dict[str, Any]:
-    """Updates of a design's options; values in ``chosen`` override its defaults."""
-    given = option_values(chosen or {})
-    return {
-        OPTION + name: gr.update(
-            value=one.shown(one.read(given.get(name, one.default))), visible=True, label=one.label, info=one.info
-        )
-        for name, one in option_settings(design).items()
-    }
 
 
 def build_take(key: str) -> dict[str, Any]:
@@ -302,152 +269,46 @@ def build_take(key: str) -> dict[str, Any]:
     return parts
 
 
-class StudyForm:
+class StudyForm(HasStudies):
     """The form of a tab: its components, their updates, and the requested run."""
 
-    key: ClassVar[str]  # prefix of its element ids, and its name in links
-    studies: ClassVar[Sequence[str]] = ()  # names of its designs, the first one chosen
-    remembered: ClassVar[Sequence[str]] = REMEMBERED  # components whose values the browser keeps
     first_percent: ClassVar[int] = 10  # percent of the full size for a first click
-    own_options: ClassVar[Collection[str]] = ()  # options that also apply to the visitor's own words
     arms: ArmsForm
+    reading_fold: gr.Accordion  # has the classifier
 
     def __init__(self, services: Services) -> None:
         self.services = services
         self.designs = {name: find_design(name) for name in self.studies}
         self.form: dict[str, Any] = {}
-        self.own: dict[str, Any] = {}
         self.parts: dict[str, Any] = {}
         self.form_folds: list[Any] = []  # closed when a run starts; their values stay
         self.own_pictures = OwnPictures(self.key, services)
         self.drawing_parts: list[Any] = []  # hidden with own pictures
-
-    def build_own(self) -> dict[str, Any]:
-        """Inputs for the visitor's own words by name, in an accordion; used if the box above them is ticked."""
-        return {}
-
-    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
-        """The design with the visitor's own words; ``own`` has the values of ``build_own``."""
-        return design
-
-    def own_settings(self, settings: StudySettings) -> StudySettings:
-        """The form's settings for that design: full size, and only its options."""
-        return settings_with(settings, self.own_options)
 
     def build_memory(self) -> None:
         """Remember the shown report and the browser's last choices; outside of tabs, or Gradio does not read them."""
         self.parts["report"] = build_shown_report(self.key, self.services)
         self.parts["remembered"] = gr.BrowserState({}, storage_key=f"t2i-bias-{self.key}", secret=_SECRET)
 
-    def build_form(self) -> None:
-        """Build the study and model in sight, and rarely used settings below."""
-        designs, pictures = list(self.designs.values()), self.own_pictures
-        self.form["images"] = pictures.images
-        with gr.Row(equal_height=True, elem_classes="line"):
-            self.form["study"] = gr.Dropdown(
-                [(design.title, design.name) for design in designs],
-                value=designs[0].name,
-                label="Study",
-                info="The experiment to run",
-                elem_id=f"{self.key}-study",
-                scale=4,
-                min_width=240,
-            )
-            with gr.Column(scale=3, min_width=200) as size:
-                self.form["percent"] = self._component("percent", FORM["percent"])
-        with gr.Row(equal_height=True, elem_classes="line"):
-            pictures.build_choice()
-            with gr.Column(scale=7, min_width=240) as drawn, gr.Row(equal_height=True):
-                self.form |= {name: self._component(name, FORM[name]) for name in _DRAWING}
-        pictures.build_upload()
-        if type(self).build_own is not StudyForm.build_own:
-            with self.form_fold("Your own words", f"{self.key}-own"):
-                label, key = "Run with these instead of the study above", f"{self.key}-use-own"
-                self.parts["use_own"] = gr.Checkbox(False, label=label, elem_id=key, container=False)
-                self.own = self.build_own()
-        with self.form_fold("Sampling, classifier, options", f"{self.key}-more") as self.reading_fold:
-            with gr.Row() as sampling:
-                self.form |= {name: self._component(name, FORM[name]) for name in _SAMPLING}
-            with gr.Row():
-                self.form |= {name: self._component(name, FORM[name]) for name in _READING}
-            with gr.Row(elem_id=f"{self.key}-options"):
-                for design in designs:
-                    for name, option in option_settings(design).items():
-                        if OPTION + name not in self.form:
-                            self.form[OPTION + name] = self._component(OPTION + name, option)
-                            self.form[OPTION + name].visible = design is designs[0]
-            self.form["labels"] = self._component("labels", FORM["labels"])
-            self.parts["labels_look"] = gr.HTML(elem_id=f"{self.key}-labels-look", elem_classes="notes")
-        self.drawing_parts = [size, drawn, sampling]
-        self.arms = ArmsForm(
-            self.key, self.services, self.form_fold("Compare settings: add an arm", f"{self.key}-arms")
-        )
+    def inputs(self) -> dict[str, Any]:
+        """Return the components that a run needs, by name."""
+        return {}
+
+    def design_and_settings(self, values: Mapping[str, Any]) -> tuple[Design, StudySettings]:
+        """Return the design and settings in the form; InvalidInput if they are invalid."""
+        raise InvalidInput("this page has no form")
+
+    def form_of(self, design: Design, settings: StudySettings) -> Updates:
+        """Return the form for these settings; files are not restored."""
+        return {}
+
+    def wire_form(self) -> None:
+        """Wire the events that change the form."""
 
     def form_fold(self, title: str, elem_id: str, elem_classes: str = "more") -> gr.Accordion:
         """A part of the form that is closed at first and when a run starts."""
         self.form_folds.append(gr.Accordion(title, open=False, elem_classes=elem_classes, elem_id=elem_id))
         return self.form_folds[-1]
-
-    def _component(self, name: str, one: Setting) -> Any:
-        services, elem_id = self.services, f"{self.key}-{name.replace(OPTION, 'option-')}"
-        if name == "force":
-            return force_box(self.key)
-        if name == "labels":
-            label = f"{one.label} ({', '.join(ending[1:] for ending in ENDINGS)})"
-            return gr.File(label=label, file_types=list(ENDINGS), height=110, elem_id=elem_id, min_width=240)
-        more = {
-            "value": one.shown(one.default),
-            "label": f"{one.label}, %" if one.percent else one.label,
-            "info": one.info,
-            "elem_id": elem_id,
-            "min_width": 160,
-            **_LOOKS.get(name, {}),
-        }
-        model = next(iter(self.designs.values())).settings.get("model", StudySettings().model)  # of the first study
-        if name == "model":
-            more["value"] = model
-        menus = {
-            "model": model_choices,
-            "condition": lambda _services: condition_choices(services, model),
-            "encoder": encoder_choices,
-            "judge": judge_choices,
-        }
-        if name == "judge":
-            more["visible"] = any(study_of(design).judged for design in self.designs.values())
-        if name in menus or one.choices:
-            choices = [(str(choice) or "default", choice) for choice in one.choices]
-            return gr.Dropdown(menus[name](services) if name in menus else choices, **more)
-        if name == "percent":
-            return gr.Slider(**more | {"value": self.first_percent})
-        if one.kind is bool:
-            return gr.Checkbox(**more)
-        if one.kind in (int, float) and not one.may_be_left_out:
-            return gr.Number(precision=0 if one.kind is int and not one.percent else None, **more)
-        # An empty gr.Number shows 0 in the browser, so optional numbers are text fields.
-        return gr.Textbox(max_lines=3, placeholder="default" if one.may_be_left_out else None, **more)
-
-    def options(self) -> list[str]:
-        """Names of the option components, in order."""
-        return [name for name in self.form if name.startswith(OPTION)]
-
-    def fields(self) -> list[str]:
-        """Names of the form's components."""
-        return [*FIELDS, *self.options()]
-
-    def inputs(self) -> dict[str, Any]:
-        """The form's components by name, with the arms, the tab's own inputs and the box that enables them."""
-        own = {OWN_INPUT + name: part for name, part in self.own.items()}
-        own |= {USE_OWN: self.parts["use_own"]} if own else {}
-        return {name: self.form[name] for name in self.fields()} | {ARMS_INPUT: self.arms.chosen} | own
-
-    def values(self) -> dict[str, Any]:
-        """The first values of these components."""
-        return {name: part.value for name, part in self.inputs().items()}
-
-    def form_outputs(self) -> list[Any]:
-        """Everything that :meth:`form_of` changes."""
-        parts = [self.parts[name] for name in ("use_own", "count", "labels_look") if name in self.parts]
-        return list(dict.fromkeys([*self.form.values(), *parts, *self.arms.outputs(), *self.source_outputs()]))
 
     def on_labels(self, values: Mapping[str, Any]) -> str:
         """Show what is understood of a file of answers, and which of them match a picture of the run."""
@@ -461,6 +322,10 @@ class StudyForm:
             look = (request.answers if answers is None else answers).attrs[LOOK]
             return render("answers_look", lines=[*look.lines()])
         return messages.error_html(problem.message)
+
+    def form_outputs(self) -> list[Any]:
+        """Return everything that the updates of the form change."""
+        return list(dict.fromkeys([*self.form.values(), *self.arms.outputs(), *self.source_outputs()]))
 
     def source_outputs(self) -> list[Any]:
         """Everything that :meth:`show_source` changes."""
@@ -497,37 +362,13 @@ class StudyForm:
         for event in (changed, *arrived):
             if "count" in self.parts:
                 named = self.inputs()
-                count = by_name(named, self.on_count), [*named.values()], self.parts["count"]
+                count = by_name(named, self.count_in), [*named.values()], self.parts["count"]
                 event.then(*count, **messages.QUIET)
-
-    def load_outputs(self) -> list[Any]:
-        """Everything that :meth:`on_load` changes."""
-        names = dict.fromkeys((*self.remembered, *LINKED, *self.options()))
-        return [*(self.form[name] for name in names), *self.arms.outputs(), self.parts["count"]]
 
     def without_notes(self) -> Updates:
         """Clear the notes on model and size, because a refused run says the same."""
         notes = {self.form.get("model"): gr.update(info=HINT), self.parts.get("count"): gr.update(value="")}
         return {part: value for part, value in notes.items() if part is not None}
-
-    def wire_form(self) -> None:
-        """Wire the events that change the form."""
-        parts, form = self.parts, self.form
-        own = [parts["use_own"]] if self.own else []
-        changed = [*(form[name] for name in (*self.options(), "steps", "guidance")), parts["status"], *own]
-        studied = form["study"].input(self.on_study, form["study"], changed, **messages.LATEST)
-        chosen = [form["condition"], form["model"], parts["status"]]
-        form["model"].input(self.on_model, [form["model"], form["condition"]], chosen, **messages.LATEST)
-        inputs = self.inputs()
-        count = by_name(inputs, self.on_count), [*inputs.values()], parts["count"]
-        parts["count"].value = self.on_count(self.values())
-        parts["count"].edit(*count, **messages.LATEST)
-        studied.then(*count, **messages.QUIET)  # its options may be hidden
-        self.wire_pictures()
-        if self.own:  # typing own words ticks their box
-            # For Gradio, text pasted with the mouse is a change but no input.
-            typed = [one.change if isinstance(one, gr.Textbox) else one.input for one in self.own.values()]
-            gr.on(typed, None, None, parts["use_own"], js="() => true", **messages.QUIET)
 
     def on_any(self, event: str, components: Sequence[Any], fn: Any, inputs: Any, outputs: Any, **options: Any) -> Any:
         """One quiet listener for an event of several components; many listeners would slow the page's start.
@@ -537,22 +378,7 @@ class StudyForm:
         triggers = [getattr(component, event) for component in components]
         return gr.on(triggers, fn, inputs, outputs, **messages.EACH | options)
 
-    def on_study(self, name: str) -> Updates:
-        """Show another study's options and clear the status."""
-        changed = self.options_of(name) | {self.form["steps"]: None, self.form["guidance"]: None}
-        return changed | {self.parts["status"]: "", **({self.parts["use_own"]: False} if self.own else {})}
-
-    def on_model(self, name: str, condition: str | None) -> Updates:
-        """Show another model's conditions, and a note on it."""
-        with messages.user_errors() as problem:
-            return {
-                self.form["condition"]: self.conditions_after(name, condition),
-                self.form["model"]: gr.update(info=model_hint(self.services, name)),
-                self.parts["status"]: "",
-            }
-        return {self.parts["status"]: messages.error_html(problem.message)}
-
-    def on_count(self, values: Mapping[str, Any]) -> str:
+    def count_in(self, values: Mapping[str, Any]) -> str:
         """The number of pictures for these settings, in words; "" for invalid settings."""
         with messages.user_errors():
             request = self.request_of(values)
@@ -597,29 +423,6 @@ class StudyForm:
                 n_requests[arm.model] += sum(shot.n for shot in study.shots(arm))
         return [f"up to {request_words(n, self.services.model_info(name))}" for name, n in n_requests.items()]
 
-    def on_remember(self, *values: Any) -> dict[str, Any]:
-        """Values that this browser remembers."""
-        return dict(zip(self.remembered, values, strict=True))
-
-    def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
-        """Restore the browser's last choices, or fill in the address's values."""
-        values = {k: str(v) for k, v in (remembered or {}).items() if k in REMEMBERED}
-        link = read_link(query_of(request), {self.key: self.studies}, self.services).values
-        values |= {k: v for k, v in link.items() if k in FIELDS}
-        with messages.user_errors():
-            filled: Updates = {self.form[k]: v for k, v in values.items()}
-            if "study" in values or "options" in link:
-                filled |= self.options_of(values.get("study", next(iter(self.designs))), link.get("options"))
-            model = values.get("model", self.form["model"].value)
-            filled[self.form["condition"]] = self._conditions(model, values.get("condition", "published"))
-            return filled | (self._linked_arms(values, link["arms"]) if "arms" in link else {})
-        return {self.parts["count"]: ""}
-
-    def _linked_arms(self, values: Mapping[str, Any], arms: tuple[Arm, ...]) -> Updates:
-        """The arms of an address, and the number of pictures with these form values."""
-        form = self.values() | dict(values) | {ARMS_INPUT: arms, USE_OWN: False}
-        return self.arms.show(arms) | {self.parts["count"]: self.on_count(form)}
-
     def request_of(self, values: Mapping[str, Any]) -> Settled:
         """Return the complete settings of the form; InvalidInput if they are invalid."""
         return settle(*self.design_and_settings(values))
@@ -629,37 +432,6 @@ class StudyForm:
         request = self.request_of(values)
         check_number(request, self.services.settings)
         return request
-
-    def design_and_settings(self, values: Mapping[str, Any]) -> tuple[Design, StudySettings]:
-        """The design and settings in the form; InvalidInput if they are invalid."""
-        design, choice = self.designs[str(values["study"])], chosen_pictures(values["images"])
-        settings = replace(read_settings({**values, "images": ""}, design), arms=tuple(values[ARMS_INPUT] or ()))
-        settings = choice.apply(settings) if choice else settings
-        if not values.get(USE_OWN):
-            return design, settings
-        return self.own_design(design, {name: values[OWN_INPUT + name] for name in self.own}), self.own_settings(
-            settings
-        )
-
-    def form_of(self, design: Design, settings: StudySettings) -> Updates:
-        """Updates of the form for these settings; files are not restored."""
-        above, arms = split_first_arm(settings)
-        values = {key: option.shown(getattr(above, option.name)) for key, option in FORM.items() if key not in _FILES}
-        values |= {"study": design.name, "condition": self._conditions(above.model, above.condition)}
-        return {
-            **self.show_source(DRAWN),
-            **{self.form[name]: value for name, value in (values | {"labels": None}).items()},
-            **self.options_of(design.name, above.options),
-            **({self.parts["use_own"]: False} if self.own else {}),
-            **({self.parts["labels_look"]: ""} if "labels_look" in self.parts else {}),
-            **self.arms.show(arms),
-            self.parts["count"]: self.count_of(settle(design, settings)),  # no listener sees arms in a closed fold
-        }
-
-    def options_of(self, name: str, chosen: Any = None) -> Updates:
-        """Show only the options of this study."""
-        shown, hidden = option_updates(self.designs[name], chosen), gr.update(visible=False)
-        return {self.form[key]: shown.get(key, hidden) for key in self.options()}
 
     def conditions_after(self, model: str, condition: str | None) -> Any:
         """Update the condition menu for another model; the current choice stays if that model has it."""

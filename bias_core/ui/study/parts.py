@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +11,7 @@ from urllib.parse import quote
 import gradio as gr
 import numpy as np
 
+from bias_core.errors import InvalidInput, quoted
 from bias_core.measures.paired_stereotype import GENDERS
 from bias_core.number_text import format_number
 from bias_core.services import Services
@@ -56,6 +56,7 @@ def copy_of(updates: Updates) -> Updates:
 
 
 FEW_CHIPS = 5  # examples of a tab in sight; the others are folded away
+Chip = tuple[str, str, str]  # key, text and tooltip
 
 
 _LOOKS = 50, 1500, 4000, 9000, 20_000, 40_000  # milliseconds after a tab was first opened
@@ -70,27 +71,29 @@ def build_looked_at(key: str, *, after: int = 0) -> gr.HTML:
     return gr.HTML("", js_on_load=script("looked_at", delays=delays), elem_id=f"{key}-looked-at")
 
 
+class ChipsPart:
+    """Buttons of presets and examples: the first ones in sight, the others under *More examples*."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.html: Any = None
+
+    def build(self, chips: Sequence[Chip], examples: Sequence[Example]) -> None:
+        """Build the buttons: a pressed chip is an event "select", an example "submit"."""
+        self.html = gr.HTML(self.render(chips, examples), js_on_load=script("chips"), elem_id=f"{self.key}-chips")
+
+    def render(self, chips: Sequence[Chip], examples: Sequence[Example]) -> str:
+        """Return them as HTML."""
+        return render("chips", key=self.key, chips=chips, examples=examples, few=FEW_CHIPS)
+
+
 class ExamplesPart:
-    """A button for each shipped example."""
+    """The shipped examples of a tab or paper."""
 
     def __init__(self, key: str, folder: Path) -> None:
         self.key, self.folder = key, folder
         self.listed = list_examples(key, folder)
-        self.buttons: dict[Example, Any] = {}
         self._first: Updates | None = None
-
-    def build(self) -> None:
-        """Build the buttons, unless they exist elsewhere."""
-        for i, example in enumerate(self.listed if not self.buttons else ()):
-            self.buttons[example] = gr.Button(
-                f"Example: {example.title}", variant="secondary", size="sm",
-                min_width=0, scale=0, elem_id=f"{self.key}-example-{i}",
-            )  # fmt: skip
-
-    def wire(self, show: Callable[[Example], Updates], outputs: list[Any]) -> None:
-        """Wire each button to show its example."""
-        for example, button in self.buttons.items():
-            button.click(partial(show, example), None, outputs, **messages.QUIET)
 
     def first(self, show: Callable[[StudyReport], Updates], header: Any) -> Updates:
         """Updates by ``show`` for the first example, made once for all visitors."""
@@ -98,13 +101,16 @@ class ExamplesPart:
             self._first = {header: gr.skip()}
             for example in self.listed[:1]:
                 with messages.user_errors():  # pressing its button shows the reason
-                    saved, banner = self.open(example)
+                    saved, banner = self.open(example.name)
                     shown = show(saved.report)
                     self._first = shown | {header: banner + shown[header]}
         return copy_of(self._first)
 
-    def open(self, example: Example) -> tuple[SavedReport, str]:
-        """Its report and the note above it."""
+    def open(self, name: str) -> tuple[SavedReport, str]:
+        """The report of an example of any tab, and the note above it; InvalidInput if there is none of this name."""
+        example = next((one for one in list_examples(folder=self.folder) if one.name == name), None)
+        if example is None:
+            raise InvalidInput(f"there is no example {quoted(name)}")
         saved = open_example(example, self.folder)
         return saved, example_html(saved, example)
 

@@ -384,8 +384,8 @@ class ResultPage(StudyForm):
 
     def _folded_figures(self, report: StudyReport) -> list[StudyFigure]:
         """Figures except the one next to the pictures."""
-        plot, tab = self.plot(report), ResultPage if report.arms else type(self)
-        return [figure for figure in tab.figures(self, report) if plot is None or figure.key != plot.key]
+        plot, figures = self.plot(report), report.results.figures if report.arms else self.figures(report)
+        return [figure for figure in figures if plot is None or figure.key != plot.key]
 
     def on_fold(self, report: StudyReport | None, filled: Sequence[str] | None, event: gr.EventData) -> Updates:
         """Fill the opened fold."""

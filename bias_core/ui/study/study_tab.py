@@ -6,37 +6,29 @@ same order: headline, pictures next to one plot, then the folds (:mod:`bias_core
 
 import json
 import math
-import sys
-from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import gradio as gr
-import pandas as pd
 
-from bias_core.models.catalogue import read_yaml
 from bias_core.protocols import OnLentGpu
 from bias_core.services import Services
-from bias_core.study.design import BEYOND, designs_in, find_design, layout_in, summary_of
 from bias_core.study.next_steps import papers_settings, replicate
 from bias_core.study.plan import settle
 from bias_core.study.reproduction import as_asked
 from bias_core.study.run import followed, run
-from bias_core.study.saved import Example, SavedReport, is_example
+from bias_core.study.saved import SavedReport, is_example
 from bias_core.study.study import Settled
-from bias_core.study.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
+from bias_core.study.types import Design, Progress, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.model_menu import NoClassifierPart, model_choices
 from bias_core.ui.study import result_page as study_html
-from bias_core.ui.study.form import Preset, by_name, split_first_arm
-from bias_core.ui.study.parts import FEW_CHIPS, DrawingPart, ExamplesPart, build_looked_at, when, why_html
-from bias_core.ui.study.pictures import picture_html
-from bias_core.ui.study.result_page import CHOOSE_JS, ResultPage
+from bias_core.ui.study.form import by_name, split_first_arm
+from bias_core.ui.study.parts import ChipsPart, DrawingPart, ExamplesPart, build_looked_at, when
+from bias_core.ui.study.result_page import ResultPage
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import Visitor, run_queued, then_run
-from bias_core.values import changed_settings
+from bias_core.ui.visitor import Visitor, check_no_other_run, run_queued, then_run
 
 Updates = dict[Any, Any]
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
@@ -55,38 +47,37 @@ REPLICATE_TIPS = {
 LARGEST = "largest"
 """The button that runs the largest allowed size of a run refused as too large."""
 _RUNS = ("run", "stop", LARGEST, *REPLICATES)  # buttons with handlers that report their own progress
-CHIP: dict[str, Any] = {"size": "sm", "min_width": 0, "scale": 0}
-_AFTER_STUDIES = 60  # place of a tab that a study does not have itself
 
 
 class StudyTab(ResultPage):
     """A tab that runs studies."""
 
     title: ClassVar[str]
-    group: ClassVar[str] = "Paper tests"  # the group of tabs that shows it
-    asks: ClassVar[str] = ""  # what it asks, in a few words after its title
+    group: ClassVar[str]  # the group of tabs that shows it
     place: ClassVar[int]  # among the tabs, from left to right
     question: ClassVar[str]  # the question that this tab answers, in a sentence
     caution: ClassVar[str] = ""  # what not to conclude from it
     also: ClassVar[Sequence[str]] = ()  # further kinds of designs with reports shown here
-    presets: ClassVar[Sequence[Preset]] = ()  # one click each; those of ``presets.yaml`` in its folder and in beyond
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self.no_classifier = NoClassifierPart(self.key, services)
         self.examples = ExamplesPart(self.key, services.settings.assets_dir / "examples")
+        self.chips = self.examples_part = ChipsPart(self.key)  # presets; and where the examples are
+        self.chip_presets = {f"{self.key}-{place}": preset for place, preset in enumerate(self.presets)}
 
-    def __init_subclass__(cls) -> None:
-        folder = Path(sys.modules[cls.__module__].__file__ or "").parent
-        optional, key = sorted(file.parent for file in BEYOND.glob("*/__init__.py")), getattr(cls, "key", None)
-        guests = [place for place in optional if layout_in(place).tab == key]
-        designs = [name for place in (folder, *guests) for name in designs_in(place)]
-        cls.studies = tuple(dict.fromkeys([*cls.studies, *designs]))
-        presets = (preset for place in (folder, *optional) for preset in _presets_in(place))
-        cls.presets = tuple(preset for preset in presets if preset.study in cls.studies)
+    @property
+    def keys(self) -> Sequence[str]:
+        """Its names in addresses and in the queue of runs."""
+        return (self.key,)
 
-    def build_top(self) -> None:
-        """Build the part between question and form."""
+    def key_of(self, design: Design) -> str:
+        """The one of :attr:`keys` that shows reports of this design."""
+        return self.key
+
+    def place_of(self, visitor: Visitor) -> str:
+        """The one of :attr:`keys` that the visitor looks at."""
+        return self.key
 
     def wire_extra(self) -> None:
         """Events of these components."""
@@ -106,9 +97,8 @@ class StudyTab(ResultPage):
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """Build and wire the tab inside its ``gr.Tab``."""
         self.parts["visitor"] = visitor
-        gr.HTML(render("question", question=self.question, caution=self.caution))
+        self.build_question()
         self.parts["looked_at"] = build_looked_at(self.key)
-        self.build_top()
         with gr.Column(elem_classes="card ask", elem_id=self.element("ask")):
             self._build_ask()
         self.build_status(f"{self.key}-status")
@@ -116,24 +106,29 @@ class StudyTab(ResultPage):
         self._build_results()
         self._wire(demo)
 
+    def build_question(self) -> None:
+        """Build the question, and what not to conclude."""
+        gr.HTML(render("question", question=self.question, caution=self.caution))
+
+    def _build_ask(self) -> None:
+        """Build the form."""
+
     def build_status(self, elem_id: str) -> None:
         """Build the status line, with buttons for when no classifier fits."""
         self.parts["status"] = gr.HTML(elem_id=elem_id, js_on_load=script("status"))
         self.no_classifier.build()
 
-    def _build_ask(self) -> None:
-        self._build_presets()
-        self.build_form()
+    def _build_run(self) -> None:
+        """Build the buttons that run the form, and the number of pictures."""
         key, place = self.key, {"scale": 0, "min_width": 200}
         with gr.Row(elem_classes="tools"):
             self.parts["run"] = gr.Button("Run and measure", variant="primary", elem_id=f"{key}-run", **place)
             self.parts["stop"] = gr.Button("Stop", variant="stop", elem_id=f"{key}-stop", visible=False, **place)
             self._build_largest()
-            if any(design.protocol for design in self.designs.values()):
-                for name, title in REPLICATES.items():
-                    wide = place | {"min_width": 250}  # for its words in one line
-                    self.parts[name] = gr.Button(title, elem_id=f"{key}-{name.replace('_', '-')}", **wide)
-                    self.drawing_parts.append(self.parts[name])
+            for name, title in REPLICATES.items():
+                wide = place | {"min_width": 250}  # for its words in one line
+                self.parts[name] = gr.Button(title, elem_id=f"{key}-{name.replace('_', '-')}", **wide)
+                self.drawing_parts.append(self.parts[name])
             count: dict[str, Any] = {"elem_classes": "quiet", "elem_id": f"{key}-count"}
             self.parts["count"] = gr.HTML(js_on_load=script("edits"), **count)
             self._build_gpu_time()
@@ -173,26 +168,6 @@ class StudyTab(ResultPage):
         n_steps = int(float(steps)) if steps else self.services.model_info(model).default_steps
         return generator.pictures_in(seconds, n_steps) if isinstance(generator, OnLentGpu) else None
 
-    def _build_presets(self) -> None:
-        """Build a button for each preset."""
-        self.parts["chips"] = []
-        self.build_chips([partial(self._build_preset, i) for i in range(len(self.presets))])
-
-    def _build_preset(self, i: int) -> None:
-        self.parts["chips"].append(gr.Button(self.presets[i].name, elem_id=f"{self.key}-preset-{i}", **CHIP))
-
-    def build_chips(self, chips: Sequence[Callable[[], None]]) -> None:
-        """Build a row with the first chips; *More examples* has the rest, and the shipped examples."""
-        with gr.Row(elem_classes="chips"):
-            for build in chips[:FEW_CHIPS]:
-                build()
-            if not chips[FEW_CHIPS:] and (self.examples.buttons or not self.examples.listed):
-                return
-            with gr.Accordion("More examples", open=False, elem_classes="more-chips"), gr.Row(elem_classes="chips"):
-                for build in chips[FEW_CHIPS:]:
-                    build()
-                self.examples.build()
-
     def outputs(self) -> list[Any]:
         """Everything that a run changes, including the form's folds."""
         largest = [self.parts[LARGEST]] if LARGEST in self.parts else []
@@ -209,18 +184,18 @@ class StudyTab(ResultPage):
         self.wire_stop(parts["stop"], parts["status"])
         self.wire_form()
         self.wire_results()
-        remembered = [self.form[name] for name in self.remembered]
-        how = {**messages.LATEST, "queue": False}
-        self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], **how)
-        demo.load(self.on_load, parts["remembered"], self.load_outputs(), **QUIET)
+        self.wire_memory(demo)
         parts["link"].change(None, parts["link"], parts["link"], js=_ABSOLUTE_JS, **QUIET)
         self.arms.wire(self.form["model"])
         self.next.wire(self)
         self.no_classifier.wire(
             self.form["encoder"], self.form["force"], [self.reading_fold], self.parts["run"].elem_id
         )
-        self.examples.wire(self.on_example, self.opened_outputs())
+        self.examples_part.html.submit(self.on_example, None, self.opened_outputs(), **QUIET)
         self.wire_extra()
+
+    def wire_memory(self, demo: gr.Blocks) -> None:
+        """Wire what the browser remembers of the form."""
 
     def wire_stop(self, button: Any, status: Any) -> None:
         """Wire Stop; the page shows it at once, because a server's answer could come after the run's last update."""
@@ -228,8 +203,8 @@ class StudyTab(ResultPage):
         pressed.then(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
 
     def run_triggers(self) -> list[Any]:
-        """Wire the run button and the preset buttons."""
-        return [button.click for button in (self.parts["run"], *self.parts["chips"])]
+        """Wire the run button and the presets."""
+        return [self.parts["run"].click, self.chips.html.select]
 
     def _wire_run(self) -> None:
         parts, names = self.parts, ("study", "model", "condition")
@@ -265,15 +240,11 @@ class StudyTab(ResultPage):
 
     def on_press(self, visitor: Visitor, event: gr.EventData, *values: Any) -> Updates:
         """Enter the queue; a pressed preset fills the form first."""
-        chips = self.parts["chips"]
-        filled = self.preset_updates(chips.index(event.target)) if event.target in chips else {}
+        preset, filled = self.chip_presets.get(str(getattr(event, "chip", ""))), Updates()
+        if preset is not None:
+            filled = self.form_of(self.designs[preset.study], StudySettings(**preset.settings))
         notes = {part: note for part, note in self.without_notes().items() if part is not self.parts.get("count")}
         return notes | filled | self.on_click(visitor)
-
-    def preset_updates(self, place: int) -> Updates:
-        """Fill the form with a preset."""
-        preset = self.presets[place]
-        return self.form_of(self.designs[preset.study], StudySettings(**preset.settings))
 
     def on_replicate(self, button: str, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
         """Fill the form with the paper's design, run the largest allowed size, and compare it with the paper."""
@@ -317,7 +288,7 @@ class StudyTab(ResultPage):
     def on_click(self, visitor: Visitor) -> Updates:
         """Enter the queue, and end the visitor's running run."""
         with messages.user_errors() as problem:
-            visitor.start(self.services, self.key)
+            visitor.start(self.services, self.place_of(visitor))
         if problem:
             return {self.parts["status"]: messages.error_html(problem.message, self.element("ask"))}
         waiting = messages.done_html(messages.WAITING, self.element("ask"))
@@ -341,11 +312,15 @@ class StudyTab(ResultPage):
         show: Callable[[StudyReport], Updates] | None = None,
     ) -> Iterator[Updates]:
         """Run the requested settings if valid; without a result, the ``last`` one of the visitor stays."""
+        place = self.place_of(visitor)
+        with messages.user_errors() as elsewhere:
+            check_no_other_run(self.services, visitor, place)
+        if elsewhere:  # its progress and its Stop stay
+            yield {self.parts["status"]: messages.error_html(elsewhere.message, self.element("ask"))}
+            return
         with messages.user_errors() as problem:
             start = partial(run, cancelled=visitor.stop.is_set, session=visitor.key)
-            steps = run_queued(
-                self.services, visitor, partial(start, what(), visitor.services(self.services)), self.key
-            )
+            steps = run_queued(self.services, visitor, partial(start, what(), visitor.services(self.services)), place)
             yield from self.following(visitor, steps, last=last, show=show)
         if problem:
             yield self.refused(problem)
@@ -380,6 +355,7 @@ class StudyTab(ResultPage):
 
         The form folds once the run has started; after a refusal it stays open for corrections.
         """
+        visitor.follows = True
         reports: list[StudyReport] = []
         folded: Updates = {fold: gr.update(open=False) for fold in self.form_folds}
         pace, drawing, status = messages.Pace(), self.drawing.of_run(), self.parts["status"]
@@ -390,12 +366,17 @@ class StudyTab(ResultPage):
                 if pace.is_due():
                     yield folded | {status: messages.progress_html(step) + note, **drawing.at(step)}
                     folded = {}
+        visitor.follows = False
         ended = self._buttons(running=False) | {self.drawing.html: ""} | self.ended(visitor)
         if reports:
-            yield folded | ended | (show or self.done)(reports[0])
+            yield folded | ended | self.shown_here(visitor, reports[0], (show or self.done)(reports[0]))
         else:
             left = drawing.finished_pictures() if last is None or is_example(last) else {}
             yield {**ended, **left, **self.refused(problem)}
+
+    def shown_here(self, visitor: Visitor, report: StudyReport, shown: Updates) -> Updates:
+        """The updates ``shown`` for the report of a run that has ended."""
+        return shown
 
     def on_crash(self) -> Updates:
         """Show that an unexpected error happened; the log has it."""
@@ -404,10 +385,10 @@ class StudyTab(ResultPage):
             self.drawing.html: "",
         }
 
-    def on_example(self, example: Example) -> Updates:
+    def on_example(self, event: gr.EventData) -> Updates:
         """Show an example's report without a run."""
         with messages.user_errors() as problem:
-            return self.show_saved(*self.examples.open(example), view=self.element("header"))
+            return self.show_saved(*self.examples.open(str(event.example)), view=self.element("header"))
         return {self.parts["status"]: messages.error_html(problem.message, self.element("ask"))}
 
     def first_example(self) -> Updates:
@@ -449,102 +430,3 @@ class StudyTab(ResultPage):
             design = self.designs[report.design.name]
             shown |= self.form_of(design, as_asked(design, report.settings))
         return shown
-
-
-def _presets_in(folder: Path) -> Iterator[Preset]:
-    """Presets in a study's folder."""
-    file = folder / "presets.yaml"
-    for entry in read_yaml(file, list) if file.is_file() else ():
-        settings = changed_settings(settings_from_dict(entry["settings"]))
-        yield Preset(**entry | {"settings": settings})
-
-
-def plain_tab(folder: Path) -> type[StudyTab]:
-    """A plain tab for a study without one: a form and the report."""
-    title = folder.name.replace("_", " ").capitalize()
-    names = designs_in(folder)
-    facts = {"key": folder.name, "title": title, "place": _AFTER_STUDIES, "studies": names}
-    return type(f"{title}Tab", (StudyTab,), facts | {"question": summary_of(find_design(names[0]))})
-
-
-AT_EACH_END = 4
-
-
-class CloserLook(StudyTab):
-    """A study tab that explains each part of a report and shows its pictures."""
-
-    @abstractmethod
-    def closer_looks(self, report: StudyReport) -> Sequence[tuple[str, str]]:
-        """Titles and keys of the parts to look at closer."""
-
-    @abstractmethod
-    def closer_html(self, report: StudyReport, key: str) -> str:
-        """One part explained in words; "" if there is nothing to explain."""
-
-    @abstractmethod
-    def behind_html(self, report: StudyReport, key: str) -> str:
-        """Pictures of this part; "" if there are none."""
-
-    def build_extra(self) -> dict[str, Any]:
-        """Build the menu, the words, the pictures and a large one."""
-        extra: dict[str, Any] = {}
-        with gr.Row(elem_classes="closer"):
-            extra["closer"] = gr.Dropdown(label="Look closer at", elem_id=f"{self.key}-closer", visible=False)
-        extra["words"] = gr.HTML(elem_id=f"{self.key}-words", visible=False)
-        extra["behind"] = gr.HTML(js_on_load=CHOOSE_JS, elem_id=f"{self.key}-behind", visible=False)
-        extra["opened"] = gr.HTML(elem_id=f"{self.key}-opened")
-        return extra
-
-    def show_extra(self, report: StudyReport) -> Updates:
-        """Show the first part of a new report."""
-        choices = self.closer_looks(report)
-        first = choices[0][1] if choices else ""
-        menu = gr.update(choices=choices, value=first, visible=len(choices) > 1)
-        return {self.extra["closer"]: menu, **self._shown(report, first)}
-
-    def wire_extra(self) -> None:
-        """Wire the menu and the pictures."""
-        report, extra = self.parts["report"], self.extra
-        shown = [extra[name] for name in ("words", "behind", "opened")]
-        extra["closer"].input(self.on_closer, [report, extra["closer"]], shown, **LATEST)
-        extra["behind"].select(self.on_open, report, extra["opened"], **EACH)
-
-    def on_closer(self, report: StudyReport | None, key: str) -> Updates:
-        """Show another part."""
-        return gr.skip() if report is None else self._shown(report, key)
-
-    def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:
-        """Show one of the pictures large."""
-        html = opened_html(report, str(event.image))
-        return html + (why_html(report, str(event.image), self.services) if html and report else "")
-
-    def _shown(self, report: StudyReport, key: str) -> Updates:
-        parts = {"words": self.closer_html(report, key), "behind": self.behind_html(report, key)}
-        shown = {self.extra[name]: gr.update(value=html, visible=bool(html)) for name, html in parts.items()}
-        return {**shown, self.extra["opened"]: ""}
-
-
-def extremes_html(
-    report: StudyReport, column: str, groups: Mapping[str, pd.DataFrame], *, low: str, high: str, note: str = ""
-) -> str:
-    """Pictures with the lowest and highest values of a column in each group; "" if there are too few.
-
-    ``low`` and ``high`` name the two ends; with a ``note`` the pictures are in a card.
-    """
-    shown = []
-    for title, frame in groups.items():
-        rows = frame.dropna(subset=[column]).sort_values(column, kind="stable")
-        if n := min(AT_EACH_END, len(rows) // 2):
-            sides = ((low, rows.head(n)), (high, rows.tail(n).iloc[::-1]))
-            shown.append((title, [(words, some.to_dict("records")) for words, some in sides]))
-    if not shown:
-        return ""
-    return render("extremes", groups=shown, column=column, stored=report.stored, note=note)
-
-
-def opened_html(report: StudyReport | None, image_id: str) -> str:
-    """A large picture; "" for an id that is not in this report."""
-    if report is None or report.pictures is None:
-        return ""
-    rows = report.pictures[report.pictures["image_id"] == image_id]
-    return "" if rows.empty else picture_html(report, rows.iloc[0])

@@ -1,0 +1,188 @@
+"""What a paper brings to the page of the papers: its words, presets, fields of own words, and panels of its results."""
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pandas as pd
+
+from bias_core.models.catalogue import read_yaml
+from bias_core.study.design import BEYOND, designs_in, find_design, layout_in, settings_with, summary_of
+from bias_core.study.types import Design, StudyFigure, StudyReport, StudySettings, settings_from_dict
+from bias_core.ui.study.parts import ExamplesPart
+from bias_core.ui.study.pictures import picture_html
+from bias_core.ui.templates import render
+from bias_core.values import changed_settings
+
+if TYPE_CHECKING:
+    from bias_core.ui.study.papers_tab import PapersTab
+
+Updates = dict[Any, Any]
+Words = tuple[str, str]  # title and key of a part of a report
+PAPER_TESTS = "Paper tests"
+_AFTER_STUDIES = 60  # place of a study that has none of its own
+_AT_EACH_END = 4
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A complete study in one click."""
+
+    name: str  # on its button
+    study: str  # a shipped design
+    says: str  # tooltip of its button, and text in the list of examples
+    settings: Mapping[str, Any]  # those of :class:`StudySettings` that differ from the defaults
+
+
+def _read_presets(folder: Path) -> list[Preset]:
+    file = folder / "presets.yaml"
+    entries = read_yaml(file, list) if file.is_file() else []
+    return [
+        Preset(**entry | {"settings": changed_settings(settings_from_dict(entry["settings"]))}) for entry in entries
+    ]
+
+
+class HasStudies:
+    """A tab or paper with studies: those it names, those in its folder, and those that name it as theirs."""
+
+    key: ClassVar[str]
+    studies: ClassVar[Sequence[str]] = ()  # names of designs, the first one chosen
+    presets: ClassVar[Sequence[Preset]] = ()  # one click each; those of ``presets.yaml`` in its folder and in beyond
+
+    def __init_subclass__(cls) -> None:
+        folder = Path(sys.modules[cls.__module__].__file__ or "").parent
+        optional, key = sorted(file.parent for file in BEYOND.glob("*/__init__.py")), getattr(cls, "key", None)
+        guests = [place for place in optional if layout_in(place).tab == key]
+        designs = [name for place in (folder, *guests) for name in designs_in(place)]
+        cls.studies = tuple(dict.fromkeys([*cls.studies, *designs]))
+        presets = (preset for place in (folder, *optional) for preset in _read_presets(place))
+        cls.presets = tuple(preset for preset in presets if preset.study in cls.studies)
+
+
+class Paper(HasStudies):
+    """A paper's place on the page. All papers share the page's form and result; ``page`` has their components."""
+
+    title: ClassVar[str]
+    group: ClassVar[str] = PAPER_TESTS
+    asks: ClassVar[str] = ""  # what it asks, in a few words after its title
+    place: ClassVar[int]  # among the tabs, from left to right
+    question: ClassVar[str]  # the question that it answers, in a sentence
+    caution: ClassVar[str] = ""  # what not to conclude from it
+    also: ClassVar[Sequence[str]] = ()  # further kinds of designs with reports shown here
+    own_options: ClassVar[Collection[str]] = ()  # options that also apply to the visitor's own words
+    closer: ClassVar[bool] = False  # True if parts of its reports can be looked at closer
+
+    def __init__(self, page: "PapersTab") -> None:
+        self.page, self.services = page, page.services
+        self.designs = {name: find_design(name) for name in self.studies}
+        self.examples = ExamplesPart(self.key, page.services.settings.assets_dir / "examples")
+        self.own: dict[str, Any] = {}  # fields of own words, by name
+        self.at_once: dict[str, Any] = {}  # components that each report changes, by name
+        self.extra: dict[str, Any] = {}  # components that a report changes when *By attribute* is opened, by name
+
+    def claims(self, design: Design) -> bool:
+        """Return True if reports of this design are shown here."""
+        return design.kind in {*self.also, *(own.kind for own in self.designs.values())}
+
+    def build_own(self) -> dict[str, Any]:
+        """Build the fields of the visitor's own words, by name."""
+        return {}
+
+    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
+        """Return the design with the visitor's own words, the values of :meth:`build_own`."""
+        return design
+
+    def own_settings(self, settings: StudySettings) -> StudySettings:
+        """Return the form's settings for that design: full size, and only its options."""
+        return settings_with(settings, self.own_options)
+
+    def shown_options(self, study: str) -> Mapping[str, Any]:
+        """Return options of a study that the page sets otherwise than the study, to show more."""
+        return {}
+
+    def build_lead(self) -> dict[str, Any]:
+        """Build components between the headline and the pictures, by name."""
+        return {}
+
+    def build_numbers(self) -> dict[str, Any]:
+        """Build components below *The numbers*, by name."""
+        return {}
+
+    def show_at_once(self, report: StudyReport) -> Updates:
+        """Return updates of the components of both; for a report of another paper, with nothing to show."""
+        return {}
+
+    def build_extra(self) -> dict[str, Any]:
+        """Build components at the top of *By attribute*, by name."""
+        return {}
+
+    def has_extra(self, report: StudyReport) -> bool:
+        """Return True if they show something of this report."""
+        return not report.arms and type(self).build_extra is not Paper.build_extra
+
+    def show_extra(self, report: StudyReport) -> Updates:
+        """Return updates of these components when *By attribute* is opened."""
+        return {}
+
+    def wire_panels(self) -> None:
+        """Wire the events of the components."""
+
+    def on_study(self, study: str, model: str) -> Updates:
+        """Return further updates of the form when another study is chosen."""
+        return {}
+
+    def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
+        """Return figures to show as they are, without those that a panel shows."""
+        return report.results.figures
+
+    def has_plot(self, figure: StudyFigure, report: StudyReport) -> bool:
+        """Return False if a panel shows the figure that would be next to the pictures."""
+        return True
+
+    def closer_looks(self, report: StudyReport) -> Sequence[Words]:
+        """Return titles and keys of the parts to look at closer."""
+        return []
+
+    def closer_html(self, report: StudyReport, key: str) -> str:
+        """Return one part explained in words; "" if there is nothing to explain."""
+        return ""
+
+    def behind_html(self, report: StudyReport, key: str) -> str:
+        """Return pictures of this part; "" if there are none."""
+        return ""
+
+
+def plain_paper(folder: Path) -> type[Paper]:
+    """Return a paper of the studies in a folder that brings none: a form and the report."""
+    title = folder.name.replace("_", " ").capitalize()
+    names = designs_in(folder)
+    facts = {"key": folder.name, "title": title, "place": _AFTER_STUDIES, "studies": names}
+    return type(title, (Paper,), facts | {"question": summary_of(find_design(names[0]))})
+
+
+def extremes_html(
+    report: StudyReport, column: str, groups: Mapping[str, pd.DataFrame], *, low: str, high: str, note: str = ""
+) -> str:
+    """Return pictures with the lowest and highest values of a column in each group; "" if there are too few.
+
+    ``low`` and ``high`` name the two ends; with a ``note`` the pictures are in a card.
+    """
+    shown = []
+    for title, frame in groups.items():
+        rows = frame.dropna(subset=[column]).sort_values(column, kind="stable")
+        if n := min(_AT_EACH_END, len(rows) // 2):
+            sides = ((low, rows.head(n)), (high, rows.tail(n).iloc[::-1]))
+            shown.append((title, [(words, some.to_dict("records")) for words, some in sides]))
+    if not shown:
+        return ""
+    return render("extremes", groups=shown, column=column, stored=report.stored, note=note)
+
+
+def opened_html(report: StudyReport | None, image_id: str) -> str:
+    """Return a large picture; "" for an id that is not in this report."""
+    if report is None or report.pictures is None:
+        return ""
+    rows = report.pictures[report.pictures["image_id"] == image_id]
+    return "" if rows.empty else picture_html(report, rows.iloc[0])
