@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.context import LocalContext
 
 import bias_core
 from bias_core.app import api
@@ -67,9 +68,10 @@ class ComingBack:
 
         def on_paper(
             asked: str, visitor: Visitor, remembered: dict[str, Any] | None, report: StudyReport | None,
-            values: Mapping[str, Any], request: gr.Request | None = None,
+            values: Mapping[str, Any],
         ) -> Updates:  # fmt: skip
-            return self.on_paper(asked, visitor, remembered, report, values, self._link(request))
+            link = self._link(LocalContext.request.get(None))  # for Gradio a handler by name asks for no request
+            return self.on_paper(asked, visitor, remembered, report, values, link)
 
         visitor = papers.parts["visitor"]
         for chosen in papers.wire_choice([places.shown[key].select for key in papers.keys], known, on_paper):
@@ -82,7 +84,7 @@ class ComingBack:
         """Show a paper as it was left: its form, and the result that it showed last, else its last run or example."""
         papers = self._papers
         if papers is None or asked not in papers.keys or not visitor.has_arrived:
-            return {self.notice: gr.skip()}
+            return {self.notice: gr.skip()} if papers is None else {papers.parts["status"]: gr.skip()}
         is_first, visitor.paper = not visitor.paper, asked
         if not is_first:
             papers.keep(visitor, values, report)
@@ -91,7 +93,7 @@ class ComingBack:
             shown = papers.show_paper(asked, visitor, remembered, link if is_first else Link(), values["images"])
         if report is None or papers.key_of(report.design) != asked:
             shown |= self._result_of(papers, asked, visitor, link if is_first else Link())
-        return shown or {self.notice: gr.skip()}
+        return shown or {papers.parts["status"]: gr.skip()}
 
     def _result_of(self, papers: PapersTab, key: str, visitor: Visitor, link: Link) -> Updates:
         """The result that a paper shows when it is chosen."""
@@ -110,6 +112,7 @@ class ComingBack:
         if at_work is not None:  # its progress and its Stop stay
             for part in papers.at_work_outputs():
                 shown.pop(part, None)
+            shown |= {} if at_work.place == key else {papers.drawing.html: ""}
         return shown
 
     def on_follow(self, visitor: Visitor) -> Iterator[Updates]:
@@ -117,7 +120,7 @@ class ComingBack:
         papers, at_work = self._papers, self._services.run_queue.find(visitor.key)
         if papers is None or at_work is None or at_work.place not in papers.keys or visitor.follows:
             return
-        yield from papers.following(visitor, steps_in_words(at_work), messages.GOES_ON)
+        yield from papers.following(visitor, steps_in_words(at_work), at_work.place, messages.GOES_ON)
         yield {self.notice: self._at_work("")}
 
     def on_arrived(self, visitor: Visitor, request: gr.Request | None = None) -> list[Any]:
@@ -152,7 +155,7 @@ class ComingBack:
             return
         at_work = self._services.run_queue.find(visitor.key)
         if run_id == _AT_WORK and at_work is not None:
-            yield from tab.following(visitor, steps_in_words(at_work), messages.GOES_ON)
+            yield from tab.following(visitor, steps_in_words(at_work), key, messages.GOES_ON)
             yield {self.notice: self._at_work("")}
             return
         with messages.user_errors():  # the list of runs explains why a run cannot be opened

@@ -317,7 +317,7 @@ class LabelScores(StudyTab):
         with messages.user_errors() as problem:
             words = {"attribute": as_text(attribute), "present": as_text(present)}
             start = partial(self._scored, visitor, owner_of(key, profile), run_id, words)
-            yield from self.following(visitor, run_queued(self.services, visitor, start))
+            yield from self.following(visitor, run_queued(self.services, visitor, start), self.key)
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
 
@@ -325,7 +325,7 @@ class LabelScores(StudyTab):
         """Let a judge answer the task, and show how far people agree with it."""
         with messages.user_errors() as problem:
             start = partial(self._judged, visitor, owner_of(key, profile), as_text(judge))
-            yield from self.following(visitor, run_queued(self.services, visitor, start), show=self._judge_shown)
+            yield from self.following(visitor, run_queued(self.services, visitor, start), self.key, show=self._judge_shown)
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
 

@@ -138,9 +138,9 @@ def crash_html(buttons: Mapping[str, str] | None = None) -> str:
     )
 
 
-def progress_html(progress: Progress) -> str:
-    """A bar with the count and the time left."""
-    text, seconds = progress.message, progress.seconds_left
+def progress_html(progress: Progress, of: str = "") -> str:
+    """A bar with the count and the time left; ``of`` names the tab of a run that is not in sight."""
+    text, seconds = ": ".join(filter(None, (of, progress.message))), progress.seconds_left
     if seconds >= 1:  # nan is not
         left = f"{math.ceil(seconds)} s" if seconds < 90 else f"{math.ceil(seconds / 60)} min"
         text += f" · about {left} left"

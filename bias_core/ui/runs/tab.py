@@ -327,7 +327,7 @@ class RunsTab(StudyTab):
 
     def _follow(self, visitor: Visitor, start: Any, show: Any = None) -> Iterator[Updates]:
         with messages.user_errors() as problem:
-            yield from self.following(visitor, run_queued(self.services, visitor, start, self.key), show=show)
+            yield from self.following(visitor, run_queued(self.services, visitor, start, self.key), self.key, show=show)
         if problem:
             yield self.refused(problem)
 

@@ -193,7 +193,9 @@ def split_first_arm(settings: StudySettings) -> tuple[StudySettings, tuple[Arm, 
 
 
 FORM: Mapping[str, Setting] = {
-    one.key: one for one in settings_of(StudySettings).values() if one.name not in ("options", "arms", "protocol")
+    one.key: one
+    for one in settings_of(StudySettings).values()
+    if one.name not in ("options", "arms", "protocol", "prompts_from", "copies", "drawn_with")  # have their own places
 }
 """Settings in the form by component name."""
 FIELDS = ("study", *FORM)

@@ -417,7 +417,7 @@ class DrawingUpdates:
     """Decides when the view of a run has changed; it is sent as a whole."""
 
     def __init__(self, html: Any) -> None:
-        self._html, self._due = html, 0.0
+        self.html, self._due = html, 0.0
         self._last: Progress | None = None
         self._shown: tuple[Any, ...] = ()
 
@@ -434,12 +434,12 @@ class DrawingUpdates:
             return {}
         self._shown = state
         self._due = now + max(_PAUSE, _PAUSE_PER_PICTURE * min(MOST_SHOWN, len(progress.drawing)))
-        return {self._html: drawing_html(progress)}
+        return {self.html: drawing_html(progress)}
 
     def finished_pictures(self) -> Mapping[Any, str]:
         """Finished pictures of a run that ended without a result."""
         is_some = self._last is not None and self._last.images
-        return {self._html: drawing_html(replace(self._last, forming={})) if self._last and is_some else ""}
+        return {self.html: drawing_html(replace(self._last, forming={})) if self._last and is_some else ""}
 
     def _is_shown(self, state: tuple[Any, ...]) -> bool:
         if not self._shown or state[0] != self._shown[0] or state[2] != self._shown[2]:

@@ -321,7 +321,7 @@ class StudyTab(ResultPage):
         with messages.user_errors() as problem:
             start = partial(run, cancelled=visitor.stop.is_set, session=visitor.key)
             steps = run_queued(self.services, visitor, partial(start, what(), visitor.services(self.services)), place)
-            yield from self.following(visitor, steps, last=last, show=show)
+            yield from self.following(visitor, steps, place, last=last, show=show)
         if problem:
             yield self.refused(problem)
 
@@ -346,12 +346,13 @@ class StudyTab(ResultPage):
         self,
         visitor: Visitor,
         steps: Generator[Progress, None, Any],
+        place: str,
         note: str = "",
         *,
         last: StudyReport | None = None,
         show: Callable[[StudyReport], Updates] | None = None,
     ) -> Iterator[Updates]:
-        """Follow a run with a note below, then show its report; without one, the visitor's ``last`` one stays.
+        """Follow a run of a ``place``, with a note below; then show its report, or leave the visitor's ``last`` one.
 
         The form folds once the run has started; after a refusal it stays open for corrections.
         """
@@ -364,7 +365,9 @@ class StudyTab(ResultPage):
             for step in followed(steps, reports):
                 drawing.note(step)
                 if pace.is_due():
-                    yield folded | {status: messages.progress_html(step) + note, **drawing.at(step)}
+                    is_seen = self.place_of(visitor) == place  # else its pictures would hide another result
+                    progress = messages.progress_html(step, "" if is_seen else place.title())
+                    yield folded | {status: progress + note, **(drawing.at(step) if is_seen else {drawing.html: ""})}
                     folded = {}
         visitor.follows = False
         ended = self._buttons(running=False) | {self.drawing.html: ""} | self.ended(visitor)
