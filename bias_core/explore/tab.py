@@ -13,7 +13,7 @@ from bias_core.explore.exploration import BEYOND, CONCEPT, AssociationScore, Exp
 from bias_core.explore.options import KIND
 from bias_core.explore.report import POOLED, group_name, share_figure
 from bias_core.explore.suggest import KIND as SUGGEST
-from bias_core.explore.tab_form import ExploreForm
+from bias_core.explore.tab_form import TYPED, ExploreForm
 from bias_core.measures.effects import images_needed
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.number_text import format_change, format_rate, format_share, typeset
@@ -42,6 +42,19 @@ _MAP = "alike"  # the figure that the map below the pictures shows
 _SMOOTH = 256  # pixels: below, a picture is enlarged without smoothing
 _HALF_WIDTH = 0.1
 _EVEN = 0.5
+_WITHOUT_PREFIX = {
+    "header",
+    "results",
+    "status",
+    "concept",
+    "model",
+    "condition",
+    "encoder",
+    "judge",
+    "n_images",
+    *TYPED,
+}
+"""Parts of the page whose element ids are their names."""
 _WIDTH, _HEIGHT, _MARGIN = 560.0, 400.0, 34.0
 _MOST_THUMBNAILS = 120
 
@@ -305,7 +318,7 @@ class ExploreTab(ExploreForm):
 
     def element(self, name: str) -> str:
         """Return the id of a part of the page."""
-        return name if name in ("header", "results", "status") else super().element(name)
+        return name.replace("_", "-") if name in _WITHOUT_PREFIX else super().element(name)
 
     def build_pictures(self) -> Pictures:
         """Build the pictures; below them the groups of similar pictures and their map."""

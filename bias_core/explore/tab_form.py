@@ -1,6 +1,5 @@
 """The form of the Explore tab: the list of suggested attributes, then the fields and their settings."""
 
-import secrets
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +11,7 @@ from urllib.parse import urlencode
 import gradio as gr
 
 from bias_core.explore.exploration import is_exploration
-from bias_core.explore.extension import MOST, explore_extensions, read_attributes, suggest_set
+from bias_core.explore.extension import MOST, read_attributes, suggest_set
 from bias_core.explore.options import (
     ADDED,
     KIND,
@@ -39,26 +38,19 @@ from bias_core.study.types import Arm, Design, Progress, StudyReport, StudySetti
 from bias_core.ui import messages
 from bias_core.ui.links import ARMS, OPTION, query_of, read_link
 from bias_core.ui.model_menu import (
-    CONDITION_HINT,
     EMPTY_ROW,
-    HINT,
-    JUDGE_HINT,
     attribute_rows,
     build_table,
-    condition_choices,
-    encoder_choices,
-    force_box,
-    judge_choices,
-    model_choices,
     model_hint,
     rates_note,
     read_table,
     without_rates_of_others,
     words_for,
 )
-from bias_core.ui.study.form import ARMS_INPUT, ArmsForm, by_name, split_first_arm
+from bias_core.ui.study.fields import read_field
+from bias_core.ui.study.form import ARMS_INPUT, CLASSIFIER, PLAIN, ArmsForm, by_name, plain_groups, split_first_arm
 from bias_core.ui.study.own_pictures import DRAWN, OWN, chosen_pictures
-from bias_core.ui.study.parts import ChipsPart
+from bias_core.ui.study.parts import ChipsPart, get_chip
 from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor, run_queued, then_run
@@ -172,11 +164,11 @@ def _is_of(report: StudyReport, settings: StudySettings) -> bool:
     return (own.concept, own.template) == (of_form.concept, of_form.template) and of_model
 
 
+TYPED = ("template", "attribute_a", "attribute_b")  # fields that a set of attributes fills in
 FIELDS = (
-    "concept", "template", "attributes", "model", "condition", "encoder", "n_images", "num_inference_steps",
-    "guidance_scale", "negative_prompt", "seed", "attribute_a", "attribute_b", "n_attribute_images",
-    "n_clusters", "confidence", "force", "rewrite", "rewriter", "judge", "size", "sampler", "further_encoders",
-    "stop_within", "stop_when_clear", *ADDED,
+    "concept", "attributes", *TYPED, "model", "condition", "encoder", "judge", "force", "n_images", "negative",
+    "rewrite", "rewriter", "seed", "steps", "guidance", "size", "sampler", "stop_within", "stop_when_clear",
+    "further_encoders", "confidence", "n_clusters", "n_attribute_images", *ADDED,
 )  # fmt: skip
 """Names of the form's settings."""
 FIRST_SET = "doctor"
@@ -186,8 +178,12 @@ EXAMPLES = (
 )  # fmt: skip
 DEFAULTS = explore_settings()
 OPTIONS = ExploreOptions()
-_DECLARED = {**settings_of(StudySettings), **settings_of(ExploreOptions)}
-_OF_DRAWING = ("Prompt", "Sampling", "Stopping", "Your own prompts")  # groups of options that own pictures do not need
+_DECLARED = {one.key: one for one in (*settings_of(StudySettings).values(), *settings_of(ExploreOptions).values())}
+_PLAIN = plain_groups({
+    "Prompt": [*ADDED.values()],
+    "Sampling": [_DECLARED["n_attribute_images"]],
+    "Classifier": [_DECLARED["n_clusters"]],
+})  # fmt: skip
 TABLE_NOTE = (
     "A picture has an attribute if it is more similar to the positive than to the negative sentence. **P\\*** is the "
     "real-world rate to compare with: 0.56, 56 % or empty. Give its source, or say that you chose it."
@@ -196,20 +192,11 @@ TABLE_NOTE = (
 
 def read_form(values: Mapping[str, Any]) -> StudySettings:
     """Return the settings of the form's values; InvalidInput quotes a wrong number or attribute row."""
-    form = {name: values[name] for name in FIELDS}
-    attributes = read_table(form.pop("attributes") or [])
-    form["n_clusters"] = form["n_clusters"] or 0
-    within = _DECLARED["stop_within"].read_shown(form.pop("stop_within"))
-    given = {name: _DECLARED[name].read(value) for name, value in form.items()} | {"stop_within": within}
-    given["confidence"] /= 100
-    given["num_inference_steps"] = given["num_inference_steps"] or None
+    attributes = read_table(values["attributes"] or [])
+    declared = {name: _DECLARED[name] for name in FIELDS if name != "attributes"}
+    given = {one.name: read_field(one, values.get(name)) for name, one in declared.items()}
     arms = compared_concept(tuple(values[ARMS_INPUT] or ()), given["concept"], str(values["other"] or ""))
     return explore_settings(**given, attributes=attributes, arms=arms)
-
-
-def _shown(value: Any) -> Any:
-    """Return a value for its component."""
-    return list(value) if isinstance(value, tuple) else value
 
 
 class ExploreForm(StudyTab):
@@ -228,19 +215,14 @@ class ExploreForm(StudyTab):
         with self.form_fold("More options", "options", "more") as self.reading_fold:
             with self._group("Attributes"):
                 self._build_attributes()
-            with self._group("Prompt"):
-                self._build_prompt()
-            with self._group("Sampling"):
-                self._build_sampling()
-            with self._group("Classifier"):
-                self._build_readers()
-            with self._group("Stopping"):
-                self._build_stop_rule()
-            with self._group("Association words"), gr.Row():
-                for name in ("attribute_a", "attribute_b"):
-                    self._add(name, gr.Textbox, min_width=150, max_lines=1)
-                self._add("n_attribute_images", gr.Number, precision=0, min_width=150)
-            with self._group("Your own prompts"):
+            with gr.Row():
+                for name in TYPED:
+                    self._add(name, gr.Textbox, min_width=150, max_lines=2)
+            with gr.Row():
+                self.form |= {name: self.build_menu(name) for name in CLASSIFIER}
+            self.plain.build(_PLAIN, {})
+            with self._group("Your own prompts") as prompts:
+                self.drawing_parts.append(prompts)
                 self.form["pack"] = gr.File(
                     label="File of prompts (CSV or JSONL), instead of the concept", file_types=list(ENDINGS),
                     height=130, elem_id="prompts-file",
@@ -252,13 +234,11 @@ class ExploreForm(StudyTab):
                 self.arms = ArmsForm(self.key, self.services, box, partial(self.chips.build, presets, ()))
 
     @contextmanager
-    def _group(self, title: str) -> Iterator[None]:
+    def _group(self, title: str) -> Iterator[Any]:
         """Build a part of *More options* under its heading."""
         with gr.Column(elem_classes="option-group") as group:
             gr.HTML(messages.heading_html(title))
-            yield
-        if title in _OF_DRAWING:
-            self.drawing_parts.append(group)
+            yield group
 
     def _build_question(self) -> None:
         parts = self.parts
@@ -276,9 +256,8 @@ class ExploreForm(StudyTab):
         with gr.Row(equal_height=True, elem_classes="line second-line"):
             self.own_pictures.build_choice()
             with gr.Column(scale=8, min_width=240) as drawn, gr.Row(equal_height=True):
-                models, conditions = model_choices(self.services), condition_choices(self.services, DEFAULTS.model)
-                self._add("model", gr.Dropdown, models, info=HINT, allow_custom_value=True, scale=5, min_width=220)
-                self._add("condition", gr.Dropdown, conditions, info=CONDITION_HINT, scale=4, min_width=150)
+                self.form["model"] = self.build_menu("model", scale=5, min_width=220)
+                self.form["condition"] = self.build_menu("condition", scale=4)
                 self._add("n_images", gr.Number, precision=0, scale=1, min_width=110)
         self.own_pictures.build_upload()
         self.drawing_parts.append(drawn)
@@ -302,84 +281,21 @@ class ExploreForm(StudyTab):
         gr.Markdown(TABLE_NOTE, elem_classes="quiet")
         self.suggest.build()
 
-    def _build_prompt(self) -> None:
-        add, menus = self._add, dict[str, Any]()
-        with gr.Row():
-            add("template", gr.Textbox, max_lines=2)
-            add("negative_prompt", gr.Textbox, info="Things the pictures should not show; usually empty", max_lines=2)
-        with gr.Row():
-            info = "own: by the model itself; fair: towards fairness; or your instruction"
-            add("rewrite", gr.Textbox, info=info, max_lines=3)
-            add("rewriter", gr.Textbox, info="Language model that does it; empty: this server's endpoint", max_lines=1)
-        for extension in explore_extensions():
-            menus |= extension.menus()
-        with gr.Row():
-            for name, option in ADDED.items():
-                some = {"value": list(option.default), "multiselect": True} if option.kind is tuple else {}
-                add(name, gr.Dropdown, list(menus.get(name, option.choices)), min_width=150, **some)
-
-    def _build_sampling(self) -> None:
-        add, model = self._add, self.services.model_info(DEFAULTS.model)
-        with gr.Row():
-            add("seed", gr.Number, info="For picture 1; later ones use the next seeds", precision=0, min_width=130)
-            self.parts["dice"] = gr.Button("New seed", size="sm", elem_id="dice", scale=0, min_width=110)
-            add(
-                "num_inference_steps", gr.Number, model.default_steps, label="Denoising steps",
-                info="Default: the model's", precision=0, elem_id="steps", min_width=130,
-            )  # fmt: skip
-            add(
-                "guidance_scale", gr.Number, model.default_guidance, label="Guidance", min_width=200,
-                elem_id="guidance", info="Strength of the prompt; above 1 the built-in model exaggerates its bias",
-            )  # fmt: skip
-            add("size", gr.Textbox, info="Such as 512x512; empty: the model's default", max_lines=1, min_width=130)
-            samplers = [(name or "default", name) for name in _DECLARED["sampler"].choices]
-            add("sampler", gr.Dropdown, samplers, info="For diffusion models only", min_width=130)
-
-    def _build_stop_rule(self) -> None:
-        one = _DECLARED["stop_within"]
-        self._add(
-            "stop_within", gr.Textbox, value=one.shown(one.default), label=f"{one.label}, points", max_lines=1,
-            info="10: stop once every interval is at most 20 points wide (±10); empty: draw all pictures",
-        )  # fmt: skip
-        info = "Stop once every share is that precise, or clearly differs from its real-world rate"
-        self._add("stop_when_clear", gr.Checkbox, info=info)
-
-    def _build_readers(self) -> None:
-        add = self._add
-        with gr.Row():
-            add(
-                "encoder", gr.Dropdown, encoder_choices(self.services), scale=2, min_width=240,
-                info="The classifier: it decides what a picture shows", allow_custom_value=True,
-            )  # fmt: skip
-            add(
-                "judge", gr.Dropdown, judge_choices(self.services), scale=2, min_width=240, info=JUDGE_HINT,
-                allow_custom_value=True,
-            )  # fmt: skip
-        add(
-            "further_encoders", gr.Dropdown, encoder_choices(self.services)[1:], value=[], multiselect=True,
-            allow_custom_value=True,
-        )  # fmt: skip
-        self.form["force"] = force_box(self.key)  # next to a menu it would be too narrow on a phone
-        with gr.Row():
-            add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
-            add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
-
-    def _add(self, name: str, kind: Any, *first: Any, **own: Any) -> None:
-        """Return the component of a setting, with the setting's default, label and sentence unless given."""
-        declared = _DECLARED[name]
-        more = {"label": declared.label, "info": declared.sentence, "elem_id": name.replace("_", "-")}
-        if not (first and kind is gr.Number):
-            more["value"] = getattr(OPTIONS if hasattr(OPTIONS, name) else DEFAULTS, name)
-        self.form[name] = kind(*first, **more | own)
+    def _add(self, name: str, kind: Any, **own: Any) -> None:
+        """Build the component of a setting, with the setting's default, label and sentence."""
+        one = _DECLARED[name]
+        look = {"value": getattr(OPTIONS, name), "label": one.label, "info": one.sentence}
+        self.form[name] = kind(elem_id=self.element(name), **look | own)
 
     def inputs(self) -> dict[str, Any]:
         """Return the form's components by name, with the arms, own pictures and the shown report."""
         others = {ARMS_INPUT: self.arms.chosen, "images": self.own_pictures.images, "report": self.parts["report"]}
-        return {name: self.form[name] for name in (*FIELDS, "other", "pack")} | others
+        form = {name: self.form[name] for name in (*FIELDS, "other", "pack") if name in self.form}
+        return form | {PLAIN: self.plain.values} | others
 
     def form_outputs(self) -> list[Any]:
         """Return all components that :meth:`form_of` changes."""
-        return [*super().form_outputs(), self.parts["decided"], self.parts["emptied"]]
+        return [*super().form_outputs(), *self.plain.outputs(), self.parts["decided"], self.parts["emptied"]]
 
     def without_notes(self) -> Updates:
         """Return the form's components without the note on its model."""
@@ -408,13 +324,12 @@ class ExploreForm(StudyTab):
         gr.on(typed, self.on_typed_concept, self.press_inputs(), changed, **LATEST, queue=False)
         changed += [form[name] for name in ("concept", "template")]
         self.examples_part.html.select(self.on_concept_button, None, changed, **EACH)
-        depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
+        depends = [form["condition"], form["model_note"]]
         form["model"].input(self.on_model, [form["model"], form["condition"]], depends, **LATEST)
         told = [form["concept"].blur, form["template"].blur]
         gr.on(told, self.on_prompt, [form["concept"], form["template"], form["model"]], form["model_note"], **LATEST)
         form["pack"].change(self.on_pack, form["pack"], form["pack_note"], **QUIET)
         self.own_pictures.source.change(None, self.own_pictures.source, parts["run"], js=_RUN_TEXT_JS, **QUIET)
-        parts["dice"].click(lambda: secrets.randbelow(2**31), None, form["seed"], **QUIET)
         parts["add"].click(lambda rows: [*rows, EMPTY_ROW], form["attributes"], form["attributes"], **QUIET)
         form["attributes"].select(self.on_choose_row, None, parts["row"], **EACH)
         table = [form["attributes"], parts["row"]]
@@ -472,7 +387,7 @@ class ExploreForm(StudyTab):
 
     def on_press(self, visitor: Visitor, event: gr.EventData, *values: Any) -> Updates:
         """Start a run, after the rates of a concept that was just typed are filled in."""
-        typed = {} if hasattr(event, "chip") else self.on_typed_concept(*values)
+        typed = {} if get_chip(event) else self.on_typed_concept(*values)
         return typed | super().on_press(visitor, event)
 
     def run_triggers(self) -> list[Any]:
@@ -481,7 +396,7 @@ class ExploreForm(StudyTab):
 
     def on_concept_button(self, event: gr.EventData) -> Updates:
         """Return the form for the concept of a pressed button."""
-        key = str(event.chip)
+        key = get_chip(event)
         return self.on_concept(self.sets[key].concept_hint, key) if key in self.sets else gr.skip()
 
     def on_concept(self, concept: str, key: str) -> Updates:
@@ -520,11 +435,13 @@ class ExploreForm(StudyTab):
         values |= {k: v for k, v in link.items() if k in (*self.remembered, "seed")}
         with messages.user_errors():
             model = self._model_updates(str(values.get("model", DEFAULTS.model)), values.pop("condition", None))
-            updates = {form[k]: v for k, v in values.items()} | model
+            updates, plain = {form[k]: v for k, v in values.items() if k in form} | model, {**link}
             if concept := str(link.get("concept", "")):
                 updates |= self.on_concept(concept, self._suits(concept))
             options = link.get("options", {})
-            updates |= {form[name]: _shown(options[name]) for name in ("n_images", *ADDED) if options.get(name)}
+            updates |= {form["n_images"]: options["n_images"]} if options.get("n_images") else {}
+            plain |= {name: ADDED[name].shown(options[name]) for name in ADDED if options.get(name)}
+            updates |= self.plain.show(_PLAIN, plain)
             if arms := link.get("arms", ()):  # the form above shows the first arm's model and condition
                 shown, others = split_first_arm(explore_settings(arms=tuple(arms)))
                 updates |= self._model_updates(shown.model, shown.condition)
@@ -557,12 +474,14 @@ class ExploreForm(StudyTab):
             split_first_arm(replace(settings, arms=()) if added_arms(settings) else settings),
         )
         options = explore_options(shown)
-        values = {name: _shown(getattr(options if hasattr(options, name) else shown, name)) for name in FIELDS}
-        values |= {"attributes": attribute_rows(options.scored), "confidence": round(100 * shown.confidence)}
-        values["stop_within"] = _DECLARED["stop_within"].shown(shown.stop_within)
-        del values["condition"]
-        values["set"] = next((key for key, one in self.sets.items() if one.attributes == options.scored), None)
-        filled = {form[name]: value for name, value in values.items()} | {self.parts["decided"]: options.concept}
+        held = {**vars(shown), **vars(options)}
+        values = {name: _DECLARED[name].shown(held[_DECLARED[name].name]) for name in FIELDS if name != "attributes"}
+        filled = {
+            form[name]: values[name] for name in FIELDS if name in form and name in values and name != "condition"
+        }
+        filled |= self.plain.show(_PLAIN, values) | {form["attributes"]: attribute_rows(options.scored)}
+        filled[form["set"]] = next((key for key, one in self.sets.items() if one.attributes == options.scored), None)
+        filled[self.parts["decided"]] = options.concept
         shown_parts = self.show_source(DRAWN) | self._show_arms(arms, options.concept)
         return self._model_updates(shown.model, shown.condition) | filled | shown_parts
 
@@ -611,9 +530,4 @@ class ExploreForm(StudyTab):
         licence = f"Licence: {info.licence}." if info.licence else ""
         hint = "" if info.embedded else model_hint(self.services, name)
         note = "" if name == DEFAULTS.model else " ".join(filter(None, (hint, info.note, licence)))
-        return {
-            form["condition"]: self._conditions(name, condition or ""),
-            form["num_inference_steps"]: info.default_steps,
-            form["guidance_scale"]: info.default_guidance,
-            form["model_note"]: escape(note),
-        }
+        return {form["condition"]: self._conditions(name, condition or ""), form["model_note"]: escape(note)}

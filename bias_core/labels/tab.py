@@ -325,7 +325,9 @@ class LabelScores(StudyTab):
         """Let a judge answer the task, and show how far people agree with it."""
         with messages.user_errors() as problem:
             start = partial(self._judged, visitor, owner_of(key, profile), as_text(judge))
-            yield from self.following(visitor, run_queued(self.services, visitor, start), self.key, show=self._judge_shown)
+            yield from self.following(
+                visitor, run_queued(self.services, visitor, start), self.key, show=self._judge_shown
+            )
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
 

@@ -23,7 +23,19 @@ from bias_core.study.study import Settled, Study
 from bias_core.study.types import MOST_ARMS, Arm, Design, StudySettings
 from bias_core.types import ModelInfo
 from bias_core.ui import messages
-from bias_core.ui.model_menu import CONDITION_HINT, HINT, JUDGE_HINT, condition_choices, model_choices, model_hint
+from bias_core.ui.links import OPTION
+from bias_core.ui.model_menu import (
+    CONDITION_HINT,
+    HINT,
+    JUDGE_HINT,
+    condition_choices,
+    encoder_choices,
+    force_box,
+    judge_choices,
+    model_choices,
+    model_hint,
+)
+from bias_core.ui.study.fields import Field, Groups, PlainFields, read_field, read_plain
 from bias_core.ui.study.own_pictures import OWN, Arrived, OwnPictures, images_of
 from bias_core.ui.study.paper import HasStudies
 from bias_core.ui.study.shown_report import build_shown_report
@@ -84,10 +96,8 @@ class ArmsForm:
         conditions = [(line, name) for name, line in self._conditions()[""].items()]
         menus = {"model": model_choices(self.services), "condition": conditions}
         fields = [
-            {
-                "name": name, "label": one.label, "hint": _HINTS.get(name, _AS_ABOVE), "menu": menus.get(name),
-                "choices": () if name in menus else list(filter(None, one.choices)), "wide": name in _WIDE,
-            }
+            Field(name=name, setting=one, hint=_HINTS.get(name, _AS_ABOVE), menu=menus.get(name, ()),
+                  is_wide=name in _WIDE)
             for name, one in _FIELDS.items() if name not in OF_PICTURES
         ]  # fmt: skip
         return render("arm_fields", key=key, fields=fields)
@@ -201,51 +211,77 @@ FORM: Mapping[str, Setting] = {
 FIELDS = ("study", *FORM)
 """Names of the form's components; besides them it has the options of the study, the arms, and the fields of the
 visitor's own words, named :data:`OWN_INPUT` plus their paper and name."""
-OWN_INPUT, ARMS_INPUT, USE_OWN = "own.", "arms", "use_own"
-READING = ("seed", "confidence", "encoder", "further_encoders", "judge", "force")
+OWN_INPUT, ARMS_INPUT, USE_OWN, PLAIN = "own.", "arms", "use_own", "plain"
+CLASSIFIER = ("encoder", "judge", "force")
 FILES = ("images", "labels")
 OF_PICTURES = ("images", "prompts_from", "drawn_with")
 """Settings of an arm of own pictures."""
-SAMPLING = tuple(key for key in FORM if key not in {"percent", "model", "condition", *READING, *FILES})
+MENUS = ("percent", "model", "condition", *CLASSIFIER, *FILES)  # of Gradio; the others are plain fields
 REMEMBERED = ("model", "condition", "encoder")
 _SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret
-LOOKS: Mapping[str, Mapping[str, Any]] = {
+_LOOKS: Mapping[str, Mapping[str, Any]] = {
     "model": {"info": HINT, "allow_custom_value": True, "scale": 4, "min_width": 240},
     "condition": {"info": CONDITION_HINT, "scale": 3, "min_width": 150},
     "encoder": {"allow_custom_value": True, "min_width": 220},
     "judge": {"allow_custom_value": True, "min_width": 220, "info": JUDGE_HINT},
     "percent": {
-        "label": "% of the full size",
-        "minimum": 1,
-        "maximum": 100,
-        "step": 1,
-        "info": None,
-        "scale": 3,
+        "label": "% of the full size", "minimum": 1, "maximum": 100, "step": 1, "info": None, "scale": 3,
         "min_width": 200,
     },
-}
+}  # fmt: skip
 """Component arguments that differ from the setting's declaration."""
+_PLAIN_FIELDS: Mapping[str, Sequence[str]] = {
+    "Prompt": ("negative", "rewrite", "rewriter"),
+    "Sampling": ("seed", "steps", "guidance", "size", "sampler"),
+    "Stopping": ("stop_within", "stop_when_clear"),
+    "Classifier": ("further_encoders", "confidence"),
+}
+"""Plain fields of every study, by their heading."""
+_DRAWING = ("Prompt", "Sampling", "Stopping")  # headings of those that pictures of one's own do not need
 
 
-def read_settings(form: Mapping[str, Any], design: Design, typed: Mapping[str, Any]) -> StudySettings:
-    """Return the settings of the form, with the design's options as typed; InvalidInput quotes an invalid value."""
+_PLAIN_HINTS = {"stop_within": "10: stop once every interval is at most 20 points wide (±10); empty: draw all pictures"}
+
+
+def plain_groups(more: Mapping[str, Sequence[Setting]] | None = None) -> Groups:
+    """Return the plain fields of every study, with ``more`` settings, by their heading."""
+    more = more or {}
+    groups = {
+        title: [*(FORM[name] for name in _PLAIN_FIELDS.get(title, ())), *more.get(title, ())]
+        for title in dict.fromkeys((*_PLAIN_FIELDS, *more))
+    }
+    return {
+        title: [
+            Field(name=one.key, setting=one, hint=_PLAIN_HINTS.get(one.key, ""), draws=title in _DRAWING)
+            for one in settings
+        ]
+        for title, settings in groups.items()
+    }
+
+
+def read_settings(form: Mapping[str, Any], design: Design) -> StudySettings:
+    """Return the settings of the form, with the design's options; InvalidInput quotes an invalid value."""
     given = {
-        one.name: value for key, one in FORM.items() if (value := one.read_shown(form[key])) != one.default
+        one.name: value for key, one in FORM.items() if (value := read_field(one, form.get(key))) != one.default
     }  # unchanged fields leave the study its own default
     options = {
-        name: one.read_shown(typed[name])
+        name: read_field(one, form[OPTION + name])
         for name, one in option_settings(design).items()
-        if not is_nothing(typed.get(name))
+        if not is_nothing(form.get(OPTION + name))
     }
     return StudySettings(**given, options=options)
 
 
 def by_name(components: Mapping[str, Any], handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a handler whose last arguments, the values of these components, ``handler`` gets as one mapping."""
+    """Return a handler whose last arguments, the values of these components, ``handler`` gets as one mapping.
+
+    The plain fields are in it with their own names; none can stand for a component.
+    """
 
     def split(given: Sequence[Any]) -> list[Any]:
         n_before = len(given) - len(components)
-        return [*given[:n_before], dict(zip(components, given[n_before:], strict=True))]
+        named = dict(zip(components, given[n_before:], strict=True))
+        return [*given[:n_before], read_plain(named.pop(PLAIN, "")) | named]
 
     def steps(*given: Any) -> Iterator[Any]:
         yield from handler(*split(given))
@@ -282,6 +318,7 @@ class StudyForm(HasStudies):
         self.services = services
         self.designs = {name: find_design(name) for name in self.studies}
         self.form: dict[str, Any] = {}
+        self.plain = PlainFields(self.key)
         self.parts: dict[str, Any] = {}
         self.form_folds: list[Any] = []  # closed when a run starts; their values stay
         self.own_pictures = OwnPictures(self.key, services)
@@ -306,6 +343,24 @@ class StudyForm(HasStudies):
 
     def wire_form(self) -> None:
         """Wire the events that change the form."""
+
+    def element(self, name: str) -> str:
+        """Return the element id of a part of the page."""
+        return f"{self.key}-{name}"
+
+    def build_menu(self, name: str, model: str = "", **own: Any) -> Any:
+        """Build one of :data:`MENUS`, with the conditions of ``model``; other arguments are the component's."""
+        one, services, model = FORM[name], self.services, model or StudySettings().model
+        if name == "force":
+            return force_box(self.key)
+        value = model if name == "model" else one.shown(one.default)
+        look = {"value": value, "label": one.label, "info": one.info, "elem_id": self.element(name)}
+        look |= {**_LOOKS[name], **own}
+        if name == "percent":
+            return gr.Slider(**look)
+        menus = {"model": model_choices, "encoder": encoder_choices, "judge": judge_choices}
+        choices = condition_choices(services, model) if name == "condition" else menus[name](services)
+        return gr.Dropdown(choices, **look)
 
     def form_fold(self, title: str, elem_id: str, elem_classes: str = "more") -> gr.Accordion:
         """A part of the form that is closed at first and when a run starts."""

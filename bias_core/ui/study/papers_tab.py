@@ -4,7 +4,6 @@ Each paper has an address and a tab of its own, which holds its question. What w
 showed last, are kept while another is looked at. Which paper a form or a report belongs to is read from its study.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -18,30 +17,24 @@ from bias_core.study.design import option_settings, study_of
 from bias_core.study.plan import settle
 from bias_core.study.types import Design, StudyFigure, StudyReport, StudySettings
 from bias_core.ui import messages
-from bias_core.ui.links import Link, address_of
+from bias_core.ui.links import OPTION, Link, address_of
 from bias_core.ui.messages import EACH, LATEST, QUIET
-from bias_core.ui.model_menu import (
-    HINT,
-    condition_choices,
-    encoder_choices,
-    force_box,
-    judge_choices,
-    model_choices,
-    model_hint as describe_model,
-)
+from bias_core.ui.model_menu import HINT, model_hint as describe_model
+from bias_core.ui.study.fields import Field, Groups, read_plain
 from bias_core.ui.study.form import (
     ARMS_INPUT,
+    CLASSIFIER,
     FIELDS,
     FILES,
     FORM,
-    LOOKS,
+    MENUS,
     OWN_INPUT,
-    READING,
+    PLAIN,
     REMEMBERED,
-    SAMPLING,
     USE_OWN,
     ArmsForm,
     by_name,
+    plain_groups,
     read_settings,
     split_first_arm,
 )
@@ -51,11 +44,10 @@ from bias_core.ui.study.parts import Chip, why_html
 from bias_core.ui.study.result_page import CHOOSE_JS
 from bias_core.ui.study.shown_report import name_of, report_of
 from bias_core.ui.study.study_tab import LARGEST, StudyTab
-from bias_core.ui.templates import render, script
+from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
-from bias_core.values import Setting, option_values
+from bias_core.values import option_values
 
-_OPTIONS = "options"  # name of the form's options, as JSON
 _CLOSER = ("closer", "words", "behind", "opened")
 _ASKED_JS = "(...values) => [window.openKey() ?? '', ...values.slice(1)]"
 
@@ -129,7 +121,7 @@ class PapersTab(StudyTab):
         self._build_run()
 
     def _build_study(self) -> None:
-        pictures = self.own_pictures
+        pictures, model = self.own_pictures, self._model_of(self._first.studies[0])
         self.form["images"] = pictures.images
         with gr.Row(equal_height=True, elem_classes="line"):
             self.form["study"] = gr.Dropdown(
@@ -137,11 +129,11 @@ class PapersTab(StudyTab):
                 info="The experiment to run", elem_id="paper-study", scale=4, min_width=240,
             )  # fmt: skip
             with gr.Column(scale=3, min_width=200) as size:
-                self.form["percent"] = self._component("percent", FORM["percent"])
+                self.form["percent"] = self.build_menu("percent", value=self.first_percent)
         with gr.Row(equal_height=True, elem_classes="line"):
             pictures.build_choice()
             with gr.Column(scale=7, min_width=240) as drawn, gr.Row(equal_height=True):
-                self.form |= {name: self._component(name, FORM[name]) for name in ("model", "condition")}
+                self.form |= {name: self.build_menu(name, model=model) for name in ("model", "condition")}
         pictures.build_upload()
         self.drawing_parts += [size, drawn]
 
@@ -155,48 +147,15 @@ class PapersTab(StudyTab):
 
     def _build_settings(self) -> None:
         with self.form_fold("Sampling, classifier, options", "paper-more") as self.reading_fold:
-            with gr.Row() as sampling:
-                self.form |= {name: self._component(name, FORM[name]) for name in SAMPLING}
             with gr.Row():
-                self.form |= {name: self._component(name, FORM[name]) for name in READING}
-            first = self._first.studies[0]
-            html, values = self._options_as(first, self._options_at_first(first))
-            self.parts[_OPTIONS] = gr.HTML(html, js_on_load=script("options"), elem_id="paper-options")
-            self.form[_OPTIONS] = gr.Textbox(values, visible="hidden", elem_id="paper-option-values")
-            self.form["labels"] = self._component("labels", FORM["labels"])
+                self.form |= {name: self.build_menu(name) for name in CLASSIFIER}
+                self.form["judge"].visible = self._is_judged(self._first)
+            first = self._values_at_first(self._first)
+            self.plain.build(self._fields_of(first["study"]), first)
+            label = f"{FORM['labels'].label} ({', '.join(ending[1:] for ending in ENDINGS)})"
+            look: dict[str, Any] = {"file_types": list(ENDINGS), "height": 110, "min_width": 240}
+            self.form["labels"] = gr.File(label=label, elem_id="paper-labels", **look)
             self.parts["labels_look"] = gr.HTML(elem_id="paper-labels-look", elem_classes="notes")
-        self.drawing_parts.append(sampling)
-
-    def _component(self, name: str, one: Setting) -> Any:
-        services, elem_id = self.services, f"paper-{name}"
-        if name == "force":
-            return force_box(self.key)
-        if name == "labels":
-            label = f"{one.label} ({', '.join(ending[1:] for ending in ENDINGS)})"
-            return gr.File(label=label, file_types=list(ENDINGS), height=110, elem_id=elem_id, min_width=240)
-        more = {
-            "value": self._values_at_first(self._first)[name], "label": f"{one.label}, %" if one.percent else one.label,
-            "info": one.info, "elem_id": elem_id, "min_width": 160, **LOOKS.get(name, {}),
-        }  # fmt: skip
-        menus = {
-            "model": model_choices,
-            "condition": lambda services: condition_choices(services, self._model_of(self._first.studies[0])),
-            "encoder": encoder_choices,
-            "judge": judge_choices,
-        }
-        if name == "judge":
-            more["visible"] = self._is_judged(self._first)
-        if name in menus or one.choices:
-            choices = [(str(choice) or "default", choice) for choice in one.choices]
-            return gr.Dropdown(menus[name](services) if name in menus else choices, **more)
-        if name == "percent":
-            return gr.Slider(**more)
-        if one.kind is bool:
-            return gr.Checkbox(**more)
-        if one.kind in (int, float) and not one.may_be_left_out:
-            return gr.Number(precision=0 if one.kind is int and not one.percent else None, **more)
-        # An empty gr.Number shows 0 in the browser, so optional numbers are text fields.
-        return gr.Textbox(max_lines=3, placeholder="default" if one.may_be_left_out else None, **more)
 
     def _chips_of(self, paper: Paper) -> list[Chip]:
         presets = self.chip_presets.items()
@@ -211,45 +170,45 @@ class PapersTab(StudyTab):
     def _model_of(self, study: str) -> str:
         return str(self.designs[study].settings.get("model", StudySettings().model))
 
-    def _options_at_first(self, study: str, chosen: Any = None) -> dict[str, Any]:
-        """Return the options of a study as the form shows them; values in ``chosen`` override its defaults."""
+    def _fields_of(self, study: str) -> Groups:
+        """Return the plain fields of the form with the options of a study."""
+        options = option_settings(self.designs[study]).items()
+        fields = [Field(name=OPTION + name, setting=one, is_wide=one.kind is tuple) for name, one in options]
+        return {**plain_groups(), "Options of this study": fields}
+
+    def _options_as(self, study: str, chosen: Any = None) -> dict[str, Any]:
+        """Return the options of a study as its form shows them; values in ``chosen`` override its defaults."""
         given = option_values(chosen or {})
         options = option_settings(self.designs[study]).items()
-        return {name: one.shown(one.read(given.get(name, one.default))) for name, one in options}
-
-    def _options_as(self, study: str, values: Mapping[str, Any]) -> tuple[str, str]:
-        """Return the fields of a study's options as HTML, and their values as JSON."""
-        options = option_settings(self.designs[study])
-        boxes = [name for name, option in options.items() if option.kind is bool]
-        lists = [name for name, option in options.items() if option.kind is tuple]
-        html = render("options", options=options, values=values, boxes=boxes, lists=lists)
-        return html, json.dumps(dict(values))
+        return {OPTION + name: one.shown(one.read(given.get(name, one.default))) for name, one in options}
 
     def _values_at_first(self, paper: Paper) -> dict[str, Any]:
         """Return the form of a paper that nobody has touched."""
         study = paper.studies[0]
         values = {key: one.shown(one.default) for key, one in FORM.items()}
-        options = self._options_at_first(study, paper.shown_options(study))
         values |= {"study": study, "percent": self.first_percent, "model": self._model_of(study)}
-        return values | {_OPTIONS: json.dumps(options), ARMS_INPUT: (), USE_OWN: False, "images": None, "labels": None}
+        values |= {ARMS_INPUT: (), USE_OWN: False, "images": None, "labels": None}
+        return values | self._options_as(study, paper.shown_options(study))
 
     def inputs(self) -> dict[str, Any]:
         """Return the form's components by name, with the arms and the fields of own words."""
         own = {
             f"{OWN_INPUT}{paper.key}.{name}": part for paper in self.papers.values() for name, part in paper.own.items()
         }
-        form = {name: self.form[name] for name in (*FIELDS, _OPTIONS)}
-        return form | {ARMS_INPUT: self.arms.chosen, USE_OWN: self.parts[USE_OWN]} | own
+        form = {name: self.form[name] for name in ("study", *MENUS)}
+        return form | {PLAIN: self.plain.values, ARMS_INPUT: self.arms.chosen, USE_OWN: self.parts[USE_OWN]} | own
 
     def values(self) -> dict[str, Any]:
         """Return the first values of these components."""
-        return {name: part.value for name, part in self.inputs().items()}
+        values = {name: part.value for name, part in self.inputs().items()}
+        return read_plain(values.pop(PLAIN)) | values
 
     def form_outputs(self) -> list[Any]:
         """Return everything that :meth:`form_of` changes."""
-        parts = [self.parts[name] for name in (USE_OWN, "count", "labels_look", _OPTIONS, "own_words")]
+        parts = [self.parts[name] for name in (USE_OWN, "count", "labels_look", "own_words")]
         parts += [self.parts[f"own {key}"] for key in self.papers]
-        parts += [*self.form.values(), self.chips.html, *self.arms.outputs(), *self.source_outputs()]
+        parts += [*self.form.values(), *self.plain.outputs(), self.chips.html]
+        parts += [*self.arms.outputs(), *self.source_outputs()]
         return list(dict.fromkeys(parts))
 
     def design_and_settings(self, values: Mapping[str, Any]) -> tuple[Design, StudySettings]:
@@ -257,7 +216,7 @@ class PapersTab(StudyTab):
         if values["study"] not in self.designs:
             raise InvalidInput("choose a study")
         design, choice = self.designs[values["study"]], chosen_pictures(values["images"])
-        settings = read_settings({**values, "images": ""}, design, _read_options(values[_OPTIONS]))
+        settings = read_settings({**values, "images": ""}, design)
         settings = replace(settings, arms=tuple(values[ARMS_INPUT] or ()))
         settings = choice.apply(settings) if choice else settings
         paper = self._of_study[design.name]
@@ -270,23 +229,21 @@ class PapersTab(StudyTab):
         """Return the form for these settings of a shipped design; files are not restored."""
         above, arms = split_first_arm(settings)
         values = {key: option.shown(getattr(above, option.name)) for key, option in FORM.items() if key not in FILES}
-        options = json.dumps(self._options_at_first(design.name, above.options))
-        values |= {"study": design.name, _OPTIONS: options, ARMS_INPUT: arms, USE_OWN: False, "images": None}
+        values |= self._options_as(design.name, above.options)
+        values |= {"study": design.name, ARMS_INPUT: arms, USE_OWN: False, "images": None}
         count = self.count_of(settle(design, settings))  # no listener sees arms in a closed fold
         return self.show_source(DRAWN) | self.show_values(values) | {self.parts["count"]: count}
 
     def show_values(self, values: Mapping[str, Any]) -> Updates:
         """Return the form with these values, which may be wrong, and the words of their paper."""
         parts, form, study = self.parts, self.form, str(values["study"])
-        paper, typed = self._of_study[study], _read_options(values[_OPTIONS])
-        html, options = self._options_as(study, self._options_at_first(study) | dict(typed))
-        filled = {form[key]: values[key] for key in FORM if key not in (*FILES, "condition")}
+        paper, filled = self._of_study[study], {form[key]: values[key] for key in MENUS if key not in FILES}
+        filled |= self.plain.show(self._fields_of(study), values)
         return filled | self.arms.show(values[ARMS_INPUT] or ()) | {
             form["study"]: gr.update(choices=self._studies_of(paper), value=study),
             form["condition"]: self._conditions(str(values["model"]), str(values["condition"] or "")),
             form["model"]: gr.update(value=values["model"], info=HINT),
             form["judge"]: gr.update(value=values["judge"], visible=self._is_judged(paper)),
-            form[_OPTIONS]: options, parts[_OPTIONS]: html,
             form["labels"]: None, parts["labels_look"]: "",
             parts[USE_OWN]: bool(values[USE_OWN]),
             parts["own_words"]: gr.update(visible=bool(paper.own)),
@@ -299,9 +256,8 @@ class PapersTab(StudyTab):
         parts, form, named = self.parts, self.form, self.inputs()
         count = by_name(named, self.on_count), [parts["visitor"], *named.values()], parts["count"]
         studied = form["study"].input(
-            self.on_study, [form["study"], form["model"]],
-            [form[_OPTIONS], parts[_OPTIONS], *(form[name] for name in ("steps", "guidance", "model", "condition")),
-             parts["status"], parts[USE_OWN]], **LATEST,
+            by_name(named, self.on_study), [*named.values()],
+            [*self.plain.outputs(), form["model"], form["condition"], parts["status"], parts[USE_OWN]], **LATEST,
         )  # fmt: skip
         chosen = [form["condition"], form["model"], parts["status"]]
         form["model"].input(self.on_model, [form["model"], form["condition"]], chosen, **LATEST)
@@ -314,13 +270,13 @@ class PapersTab(StudyTab):
         typed = [part.change if isinstance(part, gr.Textbox) else part.input for part in own]
         gr.on(typed, None, None, parts[USE_OWN], js="() => true", **QUIET)
 
-    def on_study(self, study: str, model: str) -> Updates:
+    def on_study(self, values: Mapping[str, Any]) -> Updates:
         """Show another study's options, with a model that it can use, and clear the status."""
+        study = str(values["study"])
         paper = self._of_study[study]
-        html, values = self._options_as(study, self._options_at_first(study, paper.shown_options(study)))
-        changed = {self.form[_OPTIONS]: values, self.parts[_OPTIONS]: html, self.parts["status"]: ""}
-        changed |= {self.form["steps"]: None, self.form["guidance"]: None, self.parts[USE_OWN]: False}
-        return changed | paper.on_study(study, model)
+        shown = {**values, "steps": None, "guidance": None, **self._options_as(study, paper.shown_options(study))}
+        changed = self.plain.show(self._fields_of(study), shown) | {self.parts[USE_OWN]: False}
+        return changed | {self.parts["status"]: ""} | paper.on_study(study, str(values["model"]))
 
     def on_model(self, name: str, condition: str | None) -> Updates:
         """Show another model's conditions, and a note on it."""
@@ -363,8 +319,7 @@ class PapersTab(StudyTab):
         if link.tab == key and link.values:
             filled |= {name: value for name, value in link.values.items() if name in FIELDS}
             if "study" in link.values or "options" in link.values:
-                options = self._options_at_first(filled["study"], link.values.get("options"))
-                filled[_OPTIONS] = json.dumps(options)
+                filled |= self._options_as(filled["study"], link.values.get("options"))
             filled[ARMS_INPUT] = link.values.get("arms", ())
             filled["condition"] = link.values.get("condition", "published")
         return self.show_values(filled) | {self.parts["count"]: self.count_in({**self.values(), **filled})}
@@ -515,15 +470,3 @@ class PapersTab(StudyTab):
         }
         shown = {self.extra[name]: gr.update(value=html, visible=bool(html)) for name, html in parts.items()}
         return {**shown, self.extra["opened"]: ""}
-
-
-def _read_options(text: Any) -> Mapping[str, Any]:
-    """Return the options that the page sends; InvalidInput if they are not as it writes them."""
-    try:
-        values = json.loads(str(text or "{}"))
-    except ValueError as error:
-        raise InvalidInput(f"the options cannot be read: {error}") from error
-    kinds = str | int | float | bool | None
-    if not isinstance(values, dict) or not all(isinstance(value, kinds) for value in values.values()):
-        raise InvalidInput("the options cannot be read: each is a text, a number, or yes or no")
-    return values

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,13 @@ class ChipsPart:
     def render(self, chips: Sequence[Chip], examples: Sequence[Example]) -> str:
         """Return them as HTML."""
         return render("chips", key=self.key, chips=chips, examples=examples, few=FEW_CHIPS)
+
+
+def get_chip(event: gr.EventData) -> str:
+    """Return the key of the chip that was pressed; "" for an event of another component, which has no data."""
+    with suppress(AttributeError, TypeError):  # Gradio's event of a button has nothing to look in
+        return str(event.chip)
+    return ""
 
 
 class ExamplesPart:

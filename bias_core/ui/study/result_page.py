@@ -271,10 +271,6 @@ class ResultPage(StudyForm):
                 parts["notes"] = gr.HTML()
             parts.update(build_take(key))
 
-    def element(self, name: str) -> str:
-        """The element id of a part of the page."""
-        return f"{self.key}-{name}"
-
     def build_pictures(self) -> Pictures:
         """Build the pictures and their surroundings."""
         return Pictures(self.key, self.services)

@@ -24,8 +24,9 @@ from bias_core.study.types import Design, Progress, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.model_menu import NoClassifierPart, model_choices
 from bias_core.ui.study import result_page as study_html
-from bias_core.ui.study.form import by_name, split_first_arm
-from bias_core.ui.study.parts import ChipsPart, DrawingPart, ExamplesPart, build_looked_at, when
+from bias_core.ui.study.fields import read_field, read_plain
+from bias_core.ui.study.form import FORM, by_name, split_first_arm
+from bias_core.ui.study.parts import ChipsPart, DrawingPart, ExamplesPart, build_looked_at, get_chip, when
 from bias_core.ui.study.result_page import ResultPage
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, check_no_other_run, run_queued, then_run
@@ -147,25 +148,26 @@ class StudyTab(ResultPage):
         """Update it when the visitor is known, when the model changes, and after a run."""
         if "gpu_time" not in self.parts:
             return
-        steps = self.form.get("steps", self.form.get("num_inference_steps"))
-        how = (self.on_gpu_time, [self.parts["visitor"], self.form["model"], steps], self.parts["gpu_time"])
+        inputs = [self.parts["visitor"], self.form["model"], self.plain.values]
+        how = self.on_gpu_time, inputs, self.parts["gpu_time"]
         arrived.then(*how, **QUIET)
         for changed in (self.form["model"].change, self.parts["report"].change):
             changed(*how, **QUIET)
 
-    def on_gpu_time(self, visitor: Visitor, model: str, steps: Any = None) -> str:
+    def on_gpu_time(self, visitor: Visitor, model: str, plain: str = "") -> str:
         """The number of pictures left today, in words; "" if unknown or the model needs no GPU."""
         with messages.user_errors():
+            steps = read_field(FORM["steps"], read_plain(plain).get("steps"))
             n = self.pictures_left(visitor, str(model), steps)
             return "" if n is None else messages.pictures_today(n)
         return ""
 
-    def pictures_left(self, visitor: Visitor, model: str, steps: Any) -> int | None:
+    def pictures_left(self, visitor: Visitor, model: str, steps: int | None) -> int | None:
         """Pictures of this model in the visitor's GPU time today; None if unknown or it needs no GPU."""
         if (seconds := visitor.gpu_seconds_left(self.services)) is None:
             return None
         generator = self.services.text_to_image(model)
-        n_steps = int(float(steps)) if steps else self.services.model_info(model).default_steps
+        n_steps = steps or self.services.model_info(model).default_steps
         return generator.pictures_in(seconds, n_steps) if isinstance(generator, OnLentGpu) else None
 
     def outputs(self) -> list[Any]:
@@ -240,7 +242,7 @@ class StudyTab(ResultPage):
 
     def on_press(self, visitor: Visitor, event: gr.EventData, *values: Any) -> Updates:
         """Enter the queue; a pressed preset fills the form first."""
-        preset, filled = self.chip_presets.get(str(getattr(event, "chip", ""))), Updates()
+        preset, filled = self.chip_presets.get(get_chip(event)), Updates()
         if preset is not None:
             filled = self.form_of(self.designs[preset.study], StudySettings(**preset.settings))
         notes = {part: note for part, note in self.without_notes().items() if part is not self.parts.get("count")}
