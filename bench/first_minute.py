@@ -28,25 +28,26 @@ SETTLE_SECONDS = float(os.environ.get("BENCH_SETTLE_SECONDS", "15"))  # after th
 READY = "document.querySelector('#generate')?.offsetParent && localStorage.getItem('t2i-bias-visitor')"
 DRAWING = "document.querySelector('#explore-drawing .forming img')"
 DONE = "document.querySelector('#status')?.innerText.startsWith('Done') && document.querySelector('#header h2')"
-SHOWS = "(key) => [...document.querySelectorAll(`#${key}-header h2`)].some(e => e.offsetParent)"
+SHOWN = "() => [...document.querySelectorAll('#paper-header, #calibration-header')].find(e => e.offsetParent)?.innerText"
+SHOWS = f"([key, before]) => window.openKey() === key && ({SHOWN})() && ({SHOWN})() !== before"
 WITH_EXAMPLE = ("association", "paired", "objects", "internal", "origins", "calibration")
 
 
 @contextmanager
-def app(folder):
-    """Start the app as its users do; yield its address and process id."""
+def app(folder, root=ROOT):
+    """Start the app of a checkout as its users do; yield its address and process id."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     own = {
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(root),
         "BIAS_DATA_DIR": str(folder / "data"),
         "BIAS_PORT": str(port),
         "GRADIO_TEMP_DIR": str(folder / "cache"),
     }
     with (folder / "log").open("wb") as log:
-        command = [sys.executable, str(ROOT / "app.py")]
-        process = subprocess.Popen(command, cwd=ROOT, env=os.environ | own, stdout=log, stderr=subprocess.STDOUT)
+        command = [sys.executable, str(root / "app.py")]
+        process = subprocess.Popen(command, cwd=root, env=os.environ | own, stdout=log, stderr=subprocess.STDOUT)
         try:
             while True:
                 try:
@@ -114,9 +115,9 @@ def measure(browser, folder):
         again.wait_for_timeout(1500)
         times[CACHED] = generate(again, Watch(pid), forming=False)[1]
         for key in WITH_EXAMPLE:
-            watch = Watch(pid)
+            before, watch = again.evaluate(SHOWN), Watch(pid)
             again.evaluate("(key) => window.openTab(key)", key)
-            again.wait_for_function(SHOWS, arg=key)
+            again.wait_for_function(SHOWS, arg=[key, before])
             times[f"tab {key}"] = watch.read()
         times[TAB] = max(times[f"tab {key}"] for key in WITH_EXAMPLE)
         for one in (page, again):
