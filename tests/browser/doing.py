@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+PAPERS = ("association", "paired", "objects", "internal", "origins")  # they share a form and a result
 # From the click until the tab's panel is there and painted.
 SWITCH_JS = """async (key) => {
   const started = performance.now();
@@ -37,9 +39,23 @@ FOLLOW_JS = """([status, run, stop]) => {
 }"""
 
 
+def prefix_of(key: str) -> str:
+    """Return how the element ids of a tab's form and result begin."""
+    return "paper" if key in PAPERS else key
+
+
 def switch(page: Any, key: str) -> float:
-    """Open a tab and its group; return how many milliseconds it took."""
-    return float(page.evaluate(SWITCH_JS, key))
+    """Open a tab and its group; return how many milliseconds it took until its panel was there."""
+    took = float(page.evaluate(SWITCH_JS, key))
+    if key in PAPERS:
+        wait_for_paper(page, key)
+    return took
+
+
+def wait_for_paper(page: Any, key: str) -> None:
+    """Wait until the form that the papers share is that of this one."""
+    page.wait_for_selector(f"#paper-chips [data-chip^='{key}-']")
+    settle(page)
 
 
 def settle(page: Any) -> None:
@@ -59,13 +75,17 @@ def open_accordion(page: Any, name: str) -> None:
     settle(page)
 
 
+def follow_run(page: Any, key: str) -> None:
+    """Let the page note when a run of this tab that is begun from now on has ended: ``runIsOver()``."""
+    own = (f"{prefix_of(key)}-{part}" for part in ("status", "run", "stop"))
+    parts = ("status", "generate", "stop") if key == "explore" else own
+    page.evaluate(FOLLOW_JS, [f"#{part}" for part in parts])
+
+
 @contextmanager
 def a_run(page: Any, key: str) -> Iterator[None]:
     """Inside, a run of this tab is begun; it has ended after. What an earlier run left on the page does not count."""
-    parts = (
-        ("status", "generate", "stop") if key == "explore" else (f"{key}-{part}" for part in ("status", "run", "stop"))
-    )
-    page.evaluate(FOLLOW_JS, [f"#{part}" for part in parts])
+    follow_run(page, key)
     yield
     page.wait_for_function("window.runIsOver()")
 
@@ -85,24 +105,29 @@ def explore(page: Any, concept: str = "doctor") -> None:
 def unfold(page: Any, key: str, *names: str) -> None:
     """Open folds of a result page, each before what is in the one above has come, and wait for what is in them."""
     settle(page)  # a new report closes them
-    for name in names:
-        if not page.locator(f"#{key}-fold-{name} > button.open").count():
-            page.locator(f"#{key}-fold-{name} > button").first.click()
-    filled = "([key, name]) => document.querySelector(`#${key}-fold-${name}`).innerText.length > 40"
-    for name in names:
-        page.wait_for_function(filled, arg=[key, name])
+    folds = [f"#{prefix_of(key)}-fold-{name}" for name in names]
+    for fold in folds:
+        if not page.locator(f"{fold} > button.open").count():
+            page.locator(f"{fold} > button").first.click()
+    for fold in folds:
+        page.wait_for_function("(fold) => document.querySelector(fold).innerText.length > 40", arg=fold)
+
+
+def press_chip(page: Any, part: str, name: str) -> None:
+    """Press a preset or an example of :class:`ChipsPart`, which may be folded away."""
+    chip = page.locator(f"#{part}-chips button").filter(has_text=re.compile(f"^{re.escape(name)}$"))
+    if not chip.is_visible():
+        page.click(f"#{part}-chips summary")
+    chip.click()
 
 
 def run_preset(page: Any, key: str, name: str, *folds: str) -> None:
     """Press a preset of a tab, and open these folds of its result."""
     switch(page, key)
-    page.wait_for_selector(f"#{key}-run")
-    preset = page.get_by_role("button", name=name, exact=True)
-    if not preset.count():
-        open_accordion(page, f"{key}-more-examples")
+    page.wait_for_selector(f"#{prefix_of(key)}-run")
     with a_run(page, key):
-        preset.click()
-    page.wait_for_selector(f"#{key}-header h2")
+        press_chip(page, prefix_of(key), name)
+    page.wait_for_selector(f"#{prefix_of(key)}-header h2")
     unfold(page, key, *folds)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from bias_core.app.build import TABS
 from tests.browser.conftest import DEVICES, PATIENCE_MS
-from tests.browser.doing import explore, open_accordion, run_preset, serious, settle, switch, unfold
+from tests.browser.doing import PAPERS, explore, open_accordion, prefix_of, run_preset, serious, settle, switch, unfold
 from tests.browser.timing import slowdown
 
 pytestmark = pytest.mark.browser
@@ -20,7 +20,7 @@ OPEN_JS = """() => document.querySelectorAll('[role=tabpanel]').forEach(
   (panel) => panel.toggleAttribute('data-open', Boolean(panel.offsetParent)))"""
 TALLEST = {"desk": 2200, "phone": 4200}  # on a phone with eight rows of two pictures, each half as wide as the page
 FOLDS = ("The numbers", "By attribute", "Details", "Download and reuse")
-RESULTS = ("association", "paired", "objects", "internal", "origins", "runs", "calibration")
+RESULTS = (*PAPERS, "runs", "calibration")
 TITLES_JS = """(results) => [...document.querySelectorAll(`${results} .fold > button`)]
   .filter((one) => one.offsetParent).map((one) => one.innerText.split('\\n')[0].trim())"""
 # What lies wholly within the window, once the headline was brought to its top.
@@ -50,14 +50,14 @@ class Walk:
     def result(self, key, header, results):
         page = self.page
         page.wait_for_selector(f"{header} h2")
-        page.wait_for_selector(f"#{key}-plot :is(svg, .arms-chart):visible, .film-plot svg:visible")
+        page.wait_for_selector(f"#{prefix_of(key)}-plot :is(svg, .arms-chart):visible, .film-plot svg:visible")
         settle(page)
         name = key if key not in self.heights else f"{key}, a run"
         self.heights[name] = page.evaluate("document.documentElement.scrollHeight")
         titles = page.evaluate(TITLES_JS, results)
         if titles != [title for title in FOLDS if title in titles] or FOLDS[0] not in titles:
             self.wrong[name] = titles
-        headline, n_pictures, n_plots = page.evaluate(SEEN_JS, [header, f"#{key}-lead"])
+        headline, n_pictures, n_plots = page.evaluate(SEEN_JS, [header, f"#{prefix_of(key)}-lead"])
         if self.device == "desk" and not (headline and n_plots and (n_pictures >= 8 or key == "calibration")):
             self.wrong[f"{name}: seen at once"] = (headline, n_pictures, n_plots)
 
@@ -83,9 +83,9 @@ def test_every_tab_is_accessible_fits_the_window_and_has_its_result_in_one_order
         opened = time.monotonic()
         switch(page, key)
         if key in RESULTS:
-            page.wait_for_selector(f"#{key}-header .example-note:visible")
+            page.wait_for_selector(f"#{prefix_of(key)}-header .example-note:visible")
             assert time.monotonic() - opened < 3 * slowdown()
-            walk.result(key, f"#{key}-header", f"#{key}-results")
+            walk.result(key, f"#{prefix_of(key)}-header", f"#{prefix_of(key)}-results")
         if key == "association":
             unfold(page, key, "numbers", "by-attribute", "details")
         if key == "label":
@@ -128,14 +128,14 @@ def test_a_new_visitor_sees_nobody_elses_work_and_a_reload_keeps_what_was_chosen
     page.wait_for_selector("#runs-list .quiet")
     assert "No runs yet" in page.inner_text("#runs-list")
     switch(page, "association")
-    page.wait_for_selector("#association-run")
-    page.wait_for_selector("#association-header .example-note")  # of whoever has no run there
-    page.locator("#association-condition input").click()
+    page.wait_for_selector("#paper-run")
+    page.wait_for_selector("#paper-header .example-note")  # of whoever has no run there
+    page.locator("#paper-condition input").click()
     page.get_by_role("option", name="extreme: ").click()
     page.wait_for_timeout(1000)
 
     page.reload()
-    page.wait_for_function("document.querySelector('#association-condition input')?.value.startsWith('extreme: ')")
+    page.wait_for_function("document.querySelector('#paper-condition input')?.value.startsWith('extreme: ')")
     assert not page.is_visible(".content-note")
     switch(page, "explore")
     page.wait_for_function("document.querySelector('#condition input').value.startsWith('extreme: ')")
@@ -148,11 +148,11 @@ def test_a_new_visitor_sees_nobody_elses_work_and_a_reload_keeps_what_was_chosen
     desk.wait_for_selector("#explore-picture article[aria-label='Picture 2']")
     assert "nurse" in desk.inner_text("#explore-picture")
     switch(desk, "association")
-    assert desk.input_value("#association-condition input").startswith("published: ")
-    assert desk.is_visible("#association-results table")
+    assert desk.input_value("#paper-condition input").startswith("published: ")
+    assert desk.is_visible("#paper-results table")
 
 
-WALKED = ("association", "paired", "objects", "internal", "origins", "label", "runs", "calibration")
+WALKED = (*PAPERS, "label", "runs", "calibration")
 # Numbers what can be pressed in the open tab, and brings the focus before it; how much that is.
 BEGIN_JS = """() => {
   const panel = [...document.querySelectorAll('[role=tabpanel]')].findLast((one) => one.offsetParent);
@@ -183,7 +183,7 @@ def test_every_control_of_every_tab_is_reached_by_the_tab_key_and_shows_it(visit
     wrong = {}
     for key in WALKED:
         switch(page, key)
-        page.wait_for_selector("#label-origin input" if key == "label" else f"#{key}-header h2")
+        page.wait_for_selector("#label-origin input" if key == "label" else f"#{prefix_of(key)}-header h2")
         settle(page)
         n, reached = page.evaluate(BEGIN_JS), []
         for _ in range(n + 15):  # there are the other tabs before it

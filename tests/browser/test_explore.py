@@ -109,8 +109,8 @@ def test_a_picture_opens_with_its_prompt_seed_and_similarities_and_the_downloads
 def test_a_group_and_the_map_choose_pictures(desk):
     switch(desk, "explore")
     open_accordion(desk, "options")
-    desk.fill("#clusters input", "3")
-    desk.press("#clusters input", "Tab")
+    desk.fill("#explore-n-clusters input", "3")
+    desk.press("#explore-n-clusters input", "Tab")
     explore(desk)
     desk.locator("#groups .group").nth(1).click()
     desk.wait_for_selector("#groups .group:nth-child(2)[aria-pressed=true]")

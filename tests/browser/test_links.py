@@ -18,12 +18,12 @@ def chosen(page):
 
 def test_a_link_fills_the_form_runs_nothing_and_leaves_with_its_tab(visit):
     page = visit(query=LINK)
-    page.wait_for_selector("#association-run")
-    page.wait_for_function("document.querySelector('#association-condition input').value.startsWith('extreme: ')")
-    assert page.input_value("#association-study input") == "Occupations and gender"
-    assert page.input_value("#association-percent input[type=number]") == "20"
-    assert page.input_value("#association-model input") == "Calibration world, renderer"
-    assert not page.is_visible("#association-results")
+    page.wait_for_selector("#paper-run")
+    page.wait_for_function("document.querySelector('#paper-condition input').value.startsWith('extreme: ')")
+    assert page.input_value("#paper-study input") == "Occupations and gender"
+    assert page.input_value("#paper-percent input[type=number]") == "20"
+    assert page.input_value("#paper-model input") == "Calibration world, renderer"
+    assert not page.is_visible("#paper-results")
     assert page.url.endswith(LINK)
     assert chosen(page) == ["Paper tests", "Association: which concepts look alike"]
     page.get_by_role("tab", name="Trust", exact=True).click()
@@ -55,7 +55,7 @@ def test_measures_are_searched_in_the_page_and_opened_by_a_link(visit):
     assert not [url for url in asked if "heartbeat" not in url]
     page.locator(".measure:visible summary").first.click()
     page.locator(".measure:visible button", has_text="Association").first.click()
-    page.wait_for_selector("#association-run")
+    page.wait_for_selector("#paper-run")
 
 
 def unfold_verdicts(page):
@@ -84,12 +84,12 @@ def test_calibration_opens_with_a_shipped_report_and_gives_way_to_another(desk):
 
 def test_a_result_of_a_paper_leads_to_the_published_numbers_and_to_the_verdict_on_one_measure(desk):
     switch(desk, "association")
-    desk.wait_for_selector("#association-header h2")
-    desk.click("#association-next .published-link")
+    desk.wait_for_selector("#paper-header h2")
+    desk.click("#paper-next .published-link")
     desk.wait_for_selector("#published-numbers table:visible")
     switch(desk, "association")
-    desk.click("#association-next .trust summary")
-    desk.click("#association-next .trust a")
+    desk.click("#paper-next .trust summary")
+    desk.click("#paper-next .trust a")
     desk.wait_for_selector("#calibration-verdicts .one-measure:visible")
     assert desk.locator("#calibration-verdicts tr[data-measure]:visible").count() < 5
 
@@ -159,9 +159,9 @@ def test_an_example_whose_answer_the_page_lost_is_asked_for_again(browser, serve
 def test_a_run_comes_into_view_and_a_page_that_opens_with_it_stays_at_its_top(visit, served):
     page = visit(query="?tab=association")
     run_preset(page, "association", "Science and arts, male and female")
-    place = "document.querySelector('#association-header').getBoundingClientRect().top"
+    place = "document.querySelector('#paper-header').getBoundingClientRect().top"
     page.wait_for_function(f"{place} >= -1 && {place} <= 0.12 * innerHeight && scrollY > 0")
     page.goto(f"{served.url}?tab=association")
-    page.wait_for_function("document.querySelector('#association-status')?.innerText.startsWith('Opened: a run')")
+    page.wait_for_function("document.querySelector('#paper-status')?.innerText.startsWith('Opened: a run')")
     settle(page)
     assert page.evaluate("scrollY") == 0

@@ -20,32 +20,32 @@ def act(page, name):
 
 def test_arms_come_back_after_a_reload_and_their_run_is_listed_and_opens_in_its_tab(visit):
     page = visit(query="?tab=objects&study=tbyb-general&condition=fair&percent=1")
-    open_accordion(page, "objects-arms")
+    open_accordion(page, "paper-arms")
     for n, condition in enumerate(("published", "extreme"), start=2):
-        page.fill("#objects-arm-condition input", condition)
-        page.press("#objects-arm-condition input", "Enter")
-        page.click("#objects-add-arm")
-        page.wait_for_selector(f"#objects-arms-list li:nth-child({n})")
-    page.wait_for_selector("#objects-count:has-text('in 3 arms')")
-    page.click("#objects-run")
-    page.wait_for_selector("#objects-header h2")
+        page.fill("#paper-arm-condition input", condition)
+        page.press("#paper-arm-condition input", "Enter")
+        page.click("#paper-add-arm")
+        page.wait_for_selector(f"#paper-arms-list li:nth-child({n})")
+    page.wait_for_selector("#paper-count:has-text('in 3 arms')")
+    page.click("#paper-run")
+    page.wait_for_selector("#paper-header h2")
     unfold(page, "objects", "numbers")
-    page.wait_for_selector("#objects-findings h3:has-text('Ranks of the arms')")
-    assert "fair, published, extreme" in page.inner_text("#objects-header")
-    headline = page.inner_text("#objects-header h2")
+    page.wait_for_selector("#paper-findings h3:has-text('Ranks of the arms')")
+    assert "fair, published, extreme" in page.inner_text("#paper-header")
+    headline = page.inner_text("#paper-header h2")
     page.reload()
-    page.wait_for_selector("#objects-header h2")  # the tab that the address names
-    page.wait_for_selector("#objects-count:has-text('in 3 arms')")
+    page.wait_for_selector("#paper-header h2")  # the tab that the address names
+    page.wait_for_selector("#paper-count:has-text('in 3 arms')")
     switch(page, "runs")
     page.wait_for_selector("#runs-list .lab-book")
     act(page, "Open: Objects in general")
-    page.wait_for_selector("#objects-status:has-text('Opened: a run of')")
-    assert page.inner_text("#objects-header h2") == headline
-    assert "Opened: a run of" in page.inner_text("#objects-status")
-    open_accordion(page, "objects-arms")
-    page.wait_for_selector("#objects-arms-list li:nth-child(3)")
-    page.locator("#objects-arms-list [data-remove='2']").click()
-    page.wait_for_selector("#objects-count:has-text('in 2 arms')")
+    page.wait_for_selector("#paper-status:has-text('Opened: a run of')")
+    assert page.inner_text("#paper-header h2") == headline
+    assert "Opened: a run of" in page.inner_text("#paper-status")
+    open_accordion(page, "paper-arms")
+    page.wait_for_selector("#paper-arms-list li:nth-child(3)")
+    page.locator("#paper-arms-list [data-remove='2']").click()
+    page.wait_for_selector("#paper-count:has-text('in 2 arms')")
 
 
 def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(desk):

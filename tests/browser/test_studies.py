@@ -13,31 +13,31 @@ PRESET = "Science and arts, male and female"
 
 def test_an_association_preset_runs_to_its_words_prompts_and_pictures(desk, tmp_path):
     run_preset(desk, "association", PRESET, "by-attribute")
-    assert "96 of 96 pictures" in desk.inner_text("#association-header")
-    words = desk.inner_text("#association-words")
+    assert "96 of 96 pictures" in desk.inner_text("#paper-header")
+    words = desk.inner_text("#paper-words")
     assert "of 1,000 such runs" in words
     assert "S without one prompt" in words
-    assert desk.locator("#association-behind button").count() == 16
-    desk.locator("#association-behind button").last.click()
-    desk.wait_for_selector("#association-opened article:has-text('a person studying')")
+    assert desk.locator("#paper-behind button").count() == 16
+    desk.locator("#paper-behind button").last.click()
+    desk.wait_for_selector("#paper-opened article:has-text('a person studying')")
     with desk.expect_download() as download:
-        desk.locator("#association-words summary", has_text="files").click()
-        desk.locator("#association-words [data-take$=':csv']").click()
+        desk.locator("#paper-words summary", has_text="files").click()
+        desk.locator("#paper-words [data-take$=':csv']").click()
     download.value.save_as(tmp_path / "influence.csv")
     assert (tmp_path / "influence.csv").read_text().startswith("name,start,end")
 
 
 def test_the_internal_preset_flows_from_text_to_picture_on_a_phone(phone):
     run_preset(phone, "internal", "Four occupations", "by-attribute")
-    phone.wait_for_selector("#internal-words .score")
-    assert phone.locator("#internal-words .score").count() == 4
-    assert "CEO, from text to picture" in phone.inner_text("#internal-words")
-    phone.locator("#internal-closer input").click()
+    phone.wait_for_selector("#paper-words .score")
+    assert phone.locator("#paper-words .score").count() == 4
+    assert "CEO, from text to picture" in phone.inner_text("#paper-words")
+    phone.locator("#paper-closer input").click()
     phone.get_by_role("option", name="Nurse").click()
-    phone.wait_for_function("document.querySelector('#internal-words h3').innerText.startsWith('Nurse')")
-    phone.locator("#internal-behind button").first.press("Enter")
+    phone.wait_for_function("document.querySelector('#paper-words h3').innerText.startsWith('Nurse')")
+    phone.locator("#paper-behind button").first.press("Enter")
     phone.wait_for_function(
-        "document.querySelector('#internal-opened article')?.innerText.includes('treating a patient')"
+        "document.querySelector('#paper-opened article')?.innerText.includes('treating a patient')"
     )
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
 
@@ -45,15 +45,15 @@ def test_the_internal_preset_flows_from_text_to_picture_on_a_phone(phone):
 def test_a_preset_of_objects_compares_conditions_and_an_object_finds_its_pictures(desk):
     page = desk
     run_preset(page, "objects", "A planted object, three conditions", "by-attribute")
-    assert "Against fair, on the same prompts" in page.inner_text("#objects-header")
+    assert "Against fair, on the same prompts" in page.inner_text("#paper-header")
     page.wait_for_selector("#objects-space svg.plot")
     assert page.locator("#objects-curve svg.plot").is_visible()
     assert "vocabulary" in page.inner_text("#objects-curve")
     page.locator("#objects-top [data-object=cup]").first.click()
-    page.wait_for_selector("#objects-grid .chosen:has-text('objects: cup')")
-    page.locator("#objects-grid .thumbnail-item").first.click()
-    page.wait_for_selector("#objects-picture article")
-    assert "cup" in page.inner_text("#objects-picture")
+    page.wait_for_selector("#paper-grid .chosen:has-text('objects: cup')")
+    page.locator("#paper-grid .thumbnail-item").first.click()
+    page.wait_for_selector("#paper-picture article")
+    assert "cup" in page.inner_text("#paper-picture")
 
 
 def at(page, share):
@@ -100,7 +100,7 @@ def test_a_step_shows_its_predicted_pictures_and_what_it_does(desk, axe, tmp_pat
         page.locator(".film [data-take^='figure:gain'][data-take$=':csv']").click()
     download.value.save_as(tmp_path / "spi.csv")
     assert (tmp_path / "spi.csv").read_text().startswith("group,x,value")
-    assert not serious(page, axe, "#origins-results")
+    assert not serious(page, axe, "#paper-results")
 
 
 def test_a_text_is_chosen_drawn_and_compared_with_its_cluster(phone):
@@ -119,7 +119,7 @@ def test_a_text_is_chosen_drawn_and_compared_with_its_cluster(phone):
 
 
 def score(page):
-    found = re.search(r"stereotype test score ([+−][\d.]+)", page.inner_text("#paired-header"))
+    found = re.search(r"stereotype test score ([+−][\d.]+)", page.inner_text("#paper-header"))
     assert found
     return float(found.group(1).replace("−", "-"))
 
@@ -127,7 +127,7 @@ def score(page):
 def test_a_preset_gives_labels_that_can_be_corrected_undone_and_taken_along(desk, tmp_path):
     page = desk
     run_preset(page, "paired", "Eight occupations, in pairs and alone", "numbers", "by-attribute")
-    assert "match the stereotype" in page.inner_text("#paired-header")
+    assert "match the stereotype" in page.inner_text("#paper-header")
     assert "0 of 32" in page.inner_text("#paired-summary")
     menus = page.locator("#paired-labels figure select:first-of-type")
     before, first = score(page), menus.first.input_value()
@@ -151,22 +151,22 @@ def test_a_preset_gives_labels_that_can_be_corrected_undone_and_taken_along(desk
 def test_two_identities_of_ones_own_are_run_in_both_orders(phone):
     page = phone
     switch(page, "paired")
-    open_accordion(page, "paired-own")
+    open_accordion(page, "paper-own")
     page.locator("#paired-first input, #paired-first textarea").fill("pilot")
-    page.wait_for_selector("#paired-count:has-text('36 pictures')")  # 2 x 6 plain, 2 x 6 fair, 2 x 6 alone
+    page.wait_for_selector("#paper-count:has-text('36 pictures')")  # 2 x 6 plain, 2 x 6 fair, 2 x 6 alone
     with a_run(page, "paired"):
-        page.click("#paired-run")
-    page.wait_for_selector("#paired-header h2")
+        page.click("#paper-run")
+    page.wait_for_selector("#paper-header h2")
     for fold in ("numbers", "details"):
         unfold(page, "paired", fold)
-    page.wait_for_selector("#paired-tables summary")
-    assert "pilot and assistant" in page.inner_text("#paired-header")
-    assert "asked to be fair" in page.inner_text("#paired-results")
+    page.wait_for_selector("#paper-tables summary")
+    assert "pilot and assistant" in page.inner_text("#paper-header")
+    assert "asked to be fair" in page.inner_text("#paper-results")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    open_accordion(page, "paired-own")  # which the run has folded
+    open_accordion(page, "paper-own")  # which the run has folded
     page.locator("#paired-first input, #paired-first textarea").fill("assistant")
     with a_run(page, "paired"):
-        page.click("#paired-run")
-    page.wait_for_selector("#paired-status [role=alert]")
-    assert "two different identities" in page.inner_text("#paired-status")
-    assert page.is_visible("#paired-results table")
+        page.click("#paper-run")
+    page.wait_for_selector("#paper-status [role=alert]")
+    assert "two different identities" in page.inner_text("#paper-status")
+    assert page.is_visible("#paper-results table")

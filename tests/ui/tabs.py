@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
+from bias_core.ui.study.form import OWN_INPUT, PLAIN
+from bias_core.ui.study.paper import Paper
+from bias_core.ui.study.papers_tab import PapersTab
 from bias_core.ui.study.result_page import LATER
 from bias_core.ui.visitor import Visitor
 
@@ -18,20 +22,27 @@ if TYPE_CHECKING:
     from bias_core.study.types import StudyReport
     from bias_core.ui.study.study_tab import StudyTab
 
-    T = TypeVar("T", bound=StudyTab)
 
+def built(kind: type[StudyTab | Paper], services: Services, *others: type[Paper]) -> Any:
+    """The tab, laid out and wired; for a paper, the page of it and the ``others``.
 
-def built(kind: type[T], services: Services) -> T:
-    """The tab, laid out and wired; inside of a loop, for Gradio would else make some that nobody closes."""
+    Inside of a loop, for Gradio would else make some that nobody closes.
+    """
 
-    async def lay_out() -> T:
-        tab = kind(services)
+    async def lay_out() -> Any:
+        tab = PapersTab(services, [kind, *others]) if issubclass(kind, Paper) else kind(services)
         with gr.Blocks(analytics_enabled=False) as demo:
             tab.build_memory()
             tab.build(demo, gr.State(Visitor()))
         return tab
 
     return asyncio.run(lay_out())
+
+
+def paper_of(page: PapersTab) -> Any:
+    """The only paper of a page."""
+    (paper,) = page.papers.values()
+    return paper
 
 
 def opened_folds(tab: StudyTab, shown: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -49,6 +60,18 @@ def changed(report: StudyReport, key: str, **values: Any) -> StudyReport:
 
 def form_values(tab: StudyTab, form: Mapping[str, Any] | None = None, **own: Any) -> dict[str, Any]:
     """The form as it is at first, but for ``form``; with words of one's own, these are the ones to run."""
-    return (
-        tab.values() | dict(form or {}) | {f"own.{name}": value for name, value in own.items()} | {"use_own": bool(own)}
-    )
+    values = tab.values() | dict(form or {}) | {"use_own": bool(own)}
+    key = tab.key_of_study(values["study"]) if isinstance(tab, PapersTab) else ""
+    return values | {f"{OWN_INPUT}{key}.{name}": value for name, value in own.items()}
+
+
+def sent(tab: StudyTab, values: Mapping[str, Any]) -> list[Any]:
+    """These values of a form as the page sends them: one for each component, the plain fields in one text."""
+    named = tab.inputs()
+    plain = json.dumps({name: value for name, value in values.items() if name not in named})
+    return [plain if name == PLAIN else values[name] for name in named]
+
+
+def plain_of(tab: StudyTab, updates: Mapping[Any, Any]) -> dict[str, Any]:
+    """What the plain fields hold after these updates, by name."""
+    return dict(json.loads(updates[tab.plain.values]))

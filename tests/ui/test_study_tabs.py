@@ -14,17 +14,17 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.propagation import predicted_gain
 from bias_core.number_text import format_interval, format_number
 from bias_core.papers.mcas.study import own_targets
-from bias_core.papers.mcas.tab import InternalTab
+from bias_core.papers.mcas.tab import Internal
 from bias_core.papers.oasis import study_spi as spi
 from bias_core.papers.oasis.cells import own_concepts
-from bias_core.papers.oasis.tab import OriginsTab, clusters_html, films, films_html
+from bias_core.papers.oasis.tab import Origins, clusters_html, films, films_html
 from bias_core.papers.pst.report import family_of
 from bias_core.papers.pst.study import design_of_two
-from bias_core.papers.pst.tab import PER_PAGE, Labelling, PairedTab, labels_html, summary_html
+from bias_core.papers.pst.tab import PER_PAGE, Labelling, Paired, labels_html, summary_html
 from bias_core.papers.t2iat.study_tests import own_association
-from bias_core.papers.t2iat.tab import AssociationTab
+from bias_core.papers.t2iat.tab import Association
 from bias_core.papers.tbyb.study import design_of_prompts, settings_for_prompts
-from bias_core.papers.tbyb.tab import APART, ObjectsTab, curve_html, examples_html, odds_html, space_html, top_html
+from bias_core.papers.tbyb.tab import APART, Objects, curve_html, examples_html, odds_html, space_html, top_html
 from bias_core.settings import ASSETS
 from bias_core.study.claims import decide_claims, decide_findings
 from bias_core.study.design import find_design
@@ -34,13 +34,14 @@ from bias_core.study.run import complete, run_study
 from bias_core.study.saved import list_examples, open_example, open_report
 from bias_core.study.types import StudySettings
 from bias_core.types import Attribute, Estimate
+from bias_core.ui.study.paper import extremes_html, opened_html
+from bias_core.ui.study.papers_tab import PapersTab
 from bias_core.ui.study.pictures import Look, which_choices
 from bias_core.ui.study.result_page import header_html
-from bias_core.ui.study.study_tab import extremes_html, opened_html
 from bias_core.ui.visitor import Visitor
 from tests import shared
 from tests.ui.fakes import FewWords
-from tests.ui.tabs import built, changed, form_values, opened_folds
+from tests.ui.tabs import built, changed, form_values, opened_folds, paper_of, plain_of
 
 services = shared.fake_services
 
@@ -58,12 +59,17 @@ def report(services):
 
 
 @pytest.fixture(scope="module")
-def tab(services):
-    return built(AssociationTab, services)
+def page(services):
+    return built(Association, services)
 
 
-def test_every_number_is_said_in_words_with_its_sign_and_whether_it_rests_on_one_prompt(report, tab):
-    html = tab.closer_html(report, "own")
+@pytest.fixture(scope="module")
+def association(page):
+    return paper_of(page)
+
+
+def test_every_number_is_said_in_words_with_its_sign_and_whether_it_rests_on_one_prompt(report, association):
+    html = association.closer_html(report, "own")
     row = table_of(report, "table1").frame.loc[0]
     ends = row["low"], row["high"]
     assert f"S = {format_number(row['S'], *ends)}<small>{format_interval(*ends)}" in html
@@ -75,17 +81,17 @@ def test_every_number_is_said_in_words_with_its_sign_and_whether_it_rests_on_one
     assert 'data-take="figure:influence_own:csv"' in html
     turned = changed(report, "influence", **{"S changes its sign": [True] + [False] * 5})
     first = table_of(report, "influence").frame.loc[0, "left out"]
-    assert f"without {first} its sign would change" in tab.closer_html(turned, "own")
+    assert f"without {first} its sign would change" in association.closer_html(turned, "own")
     firm = changed(report, "influence", **{"S changes its sign": [False] * 6})
-    assert "stays on the same side of 0" in tab.closer_html(firm, "own")
+    assert "stays on the same side of 0" in association.closer_html(firm, "own")
     cold = changed(report, "table1", X=["-5 degrees"], S=[-0.25], low=[-0.31], high=[-0.19])
-    html = tab.closer_html(cold, "own")
+    html = association.closer_html(cold, "own")
     assert "S = −0.250<small>[−0.310, −0.190]" in html
     assert "−5 degrees" not in html
     assert "-5 degrees" in html
 
 
-def test_a_headline_says_the_side_and_never_that_nothing_is_there(report, tab):
+def test_a_headline_says_the_side_and_never_that_nothing_is_there(report):
     few = headline(report)
     assert few.startswith(f"Too few prompts to tell whether pictures of {EVIL} or of Arts are closer to “man”: ")
     assert "3 against 3 prompts can give is 0.10; 4 against 4 are enough. Measured: S = " in few
@@ -129,40 +135,40 @@ def test_the_extremes_are_the_lowest_and_highest_pictures_once_each_and_only_tho
         ("t2iat-human", {"scale": 0.001}, "τ ="),
     ],
 )
-def test_every_study_has_a_headline_a_menu_and_pictures_behind_it(services, tab, study, settings, says):
+def test_every_study_has_a_headline_a_menu_and_pictures_behind_it(services, association, study, settings, says):
     found = complete(run_study(find_design(study), StudySettings(**settings), services))
     assert says in headline(found).replace("none of 8", "of 8")
-    looks = tab.closer_looks(found)
+    looks = association.closer_looks(found)
     assert len(looks) == (4 if study == "t2iat-human" else 8)
-    assert tab.behind_html(found, looks[0][1]).count("data-image") >= 2
-    assert bool(tab.closer_html(found, looks[0][1])) == (study == "t2iat-tests")
+    assert association.behind_html(found, looks[0][1]).count("data-image") >= 2
+    assert bool(association.closer_html(found, looks[0][1])) == (study == "t2iat-tests")
 
 
-def test_own_words_are_run_whole_whatever_study_size_and_options_stand_above(tab):
+def test_own_words_are_run_whole_whatever_study_size_and_options_stand_above(page):
     form = {"study": "t2iat-human", "condition": "fair", "percent": 1, "option.tests": "science_arts",
             "option.n_images": 5, "option.crossing": "full"}  # fmt: skip
-    design, settings = tab.design_and_settings(form_values(tab, form, x="A: rose, tulip, lily", n=2))
+    design, settings = page.design_and_settings(form_values(page, form, x="A: rose, tulip, lily", n=2))
     assert design.name == "own-association"
     assert settings.scale == 1.0
     assert settings.options == {"crossing": "full"}
-    assert tab.design_and_settings(form_values(tab))[0] == tab.designs["t2iat-tests"]
+    assert page.design_and_settings(form_values(page))[0] == page.designs["t2iat-tests"]
 
 
-def test_a_run_shows_its_words_another_test_is_a_choice_away_and_words_that_make_no_test_are_said(tab, tmp_path):
-    *_, last = tab.on_run(Visitor(), form_values(tab, x="a: math, logic", y="b: art, music", n=2))
-    shown = last[tab.parts["report"]]
-    assert not last[tab.parts["by_attribute"]]["open"]
-    last = opened_folds(tab, last)
-    assert "In words" in last[tab.extra["words"]]["value"]
-    assert not last[tab.extra["closer"]]["visible"]
-    assert "influence_own" not in last[tab.parts["figures"]]
-    assert tab.on_closer(None, "own") == gr.skip()
-    assert tab.extra["words"] in tab.on_closer(shown, "own")
+def test_a_run_shows_its_words_another_test_is_a_choice_away_and_words_that_make_no_test_are_said(page):
+    *_, last = page.on_run(Visitor(), form_values(page, x="a: math, logic", y="b: art, music", n=2))
+    shown = last[page.parts["report"]]
+    assert not last[page.parts["by_attribute"]]["open"]
+    last = opened_folds(page, last)
+    assert "In words" in last[page.extra["words"]]["value"]
+    assert not last[page.extra["closer"]]["visible"]
+    assert "influence_own" not in last[page.parts["figures"]]
+    assert page.on_closer(None, "own") == gr.skip()
+    assert page.extra["words"] in page.on_closer(shown, "own")
     image_id = shown.pictures["image_id"].iloc[0]
-    assert "<article" in tab.on_open(shown, SimpleNamespace(image=image_id))
-    *_, last = tab.on_run(Visitor(), form_values(tab, x="rose"))
-    assert "concept X needs 2 to 100 words" in last[tab.parts["status"]]
-    assert tab.parts["report"] not in last
+    assert "<article" in page.on_open(shown, SimpleNamespace(image=image_id))
+    *_, last = page.on_run(Visitor(), form_values(page, x="rose"))
+    assert "concept X needs 2 to 100 words" in last[page.parts["status"]]
+    assert page.parts["report"] not in last
 
 
 def test_the_menu_of_pictures_says_nothing_twice_and_no_names_of_the_programs_own():
@@ -185,8 +191,13 @@ def flow(services):
 
 
 @pytest.fixture(scope="module")
-def internal(services):
-    return built(InternalTab, services)
+def internal_page(services):
+    return built(Internal, services)
+
+
+@pytest.fixture(scope="module")
+def internal(internal_page):
+    return paper_of(internal_page)
 
 
 def test_the_flow_goes_from_the_words_to_the_pictures_on_one_scale(flow, internal):
@@ -235,22 +246,22 @@ def test_six_pictures_are_too_few_and_where_there_is_no_alpha_its_reason_stands(
     assert "times the association of the words alone (TT = " in internal.closer_html(flow, "man")
 
 
-def test_own_targets_are_drawn_whole_one_after_the_other_or_refused_in_place(internal):
-    asked = form_values(internal, targets="judge\nman | a photo of a man", n=3, n_attribute=2)
-    design, settings = internal.design_and_settings(asked)
+def test_own_targets_are_drawn_whole_one_after_the_other_or_refused_in_place(internal_page):
+    asked = form_values(internal_page, targets="judge\nman | a photo of a man", n=3, n_attribute=2)
+    design, settings = internal_page.design_and_settings(asked)
     assert (design.name, settings.scale) == ("own-targets", 1.0)
-    *_, last = internal.on_run(Visitor(), asked)
-    shown, last = last[internal.parts["report"]], opened_folds(internal, last)
+    *_, last = internal_page.on_run(Visitor(), asked)
+    shown, last = last[internal_page.parts["report"]], opened_folds(internal_page, last)
     assert shown.n_images == 2 * (3 + 2 * 2) + 8 * 2
-    assert last[internal.extra["closer"]]["choices"] == [("judge", "judge"), ("man", "man")]
-    assert "judge, from text to picture" in last[internal.extra["words"]]["value"]
-    other = internal.on_closer(shown, "man")
-    assert "man, from text to picture" in other[internal.extra["words"]]["value"]
-    assert internal.on_closer(None, "man") == gr.skip()
+    assert last[internal_page.extra["closer"]]["choices"] == [("judge", "judge"), ("man", "man")]
+    assert "judge, from text to picture" in last[internal_page.extra["words"]]["value"]
+    other = internal_page.on_closer(shown, "man")
+    assert "man, from text to picture" in other[internal_page.extra["words"]]["value"]
+    assert internal_page.on_closer(None, "man") == gr.skip()
     image_id = shown.pictures["image_id"].iloc[0]
-    assert "<article" in internal.on_open(shown, SimpleNamespace(image=image_id))
-    *_, last = internal.on_run(Visitor(), form_values(internal, targets="judge | a judge | neither"))
-    assert "write a target as" in last[internal.parts["status"]]
+    assert "<article" in internal_page.on_open(shown, SimpleNamespace(image=image_id))
+    *_, last = internal_page.on_run(Visitor(), form_values(internal_page, targets="judge | a judge | neither"))
+    assert "write a target as" in last[internal_page.parts["status"]]
 
 
 PROMPTS = ("a doctor in a kitchen", "a nurse with a book")
@@ -325,7 +336,7 @@ def test_examples_show_what_was_asked_and_seen_and_nothing_is_shown_twice(object
     assert "Furthest from their prompts" in text
     assert PROMPTS[0] in text or PROMPTS[1] in text
     assert any(sentence in text for sentence in FewWords.SENTENCES)
-    shown = {figure.key for figure in ObjectsTab(services).figures(objects)}
+    shown = {figure.key for figure in PapersTab(services, [Objects]).figures(objects)}
     assert {"rates", "genders"} <= shown
     assert not shown & set(APART)
 
@@ -348,23 +359,23 @@ def test_prompts_that_cannot_be_used_are_refused_and_a_single_one_needs_a_senten
 
 def test_a_single_run_shows_its_objects_first_and_its_place_among_the_released_models_below(services):
     report = complete(run_study(find_design("tbyb-general"), StudySettings(scale=0.02), services))
-    assert ObjectsTab(services).plot(report).key == "top_objects"
+    assert PapersTab(services, [Objects]).plot(report).key == "top_objects"
     shown = space_html(report)
     assert "runwayml/stable-diffusion-v1-5" in shown
     assert ">rank" in shown
 
 
 def test_own_prompts_are_run_whole(services):
-    tab = ObjectsTab(services)
+    paper = paper_of(PapersTab(services, [Objects]))
     objects = {"prompts": "a doctor\n\n a  nurse \na doctor", "n": 5}
-    design = tab.own_design(tab.designs["tbyb-dataset"], objects)
+    design = paper.own_design(paper.designs["tbyb-dataset"], objects)
     assert design.data["prompts"] == ["a doctor", "a nurse"]
-    settings = tab.own_settings(StudySettings(scale=0.04, options={"triggers": ["burger"], "exclude_prompt": True}))
+    settings = paper.own_settings(StudySettings(scale=0.04, options={"triggers": ["burger"], "exclude_prompt": True}))
     assert settings == StudySettings(options={"exclude_prompt": True})
-    written, says = tab.on_write("pizza", "calibration-renderer", "", Visitor())
+    written, says = paper.on_write("pizza", "calibration-renderer", "", Visitor())
     assert all("pizza" in line for line in written.splitlines())
     assert "edit them, then run" in says
-    assert tab.on_write(" ", "calibration-renderer", "a doctor", Visitor())[0] == "a doctor"
+    assert paper.on_write(" ", "calibration-renderer", "a doctor", Visitor())[0] == "a doctor"
 
 
 ATTRIBUTES = tuple(
@@ -403,8 +414,13 @@ def clustered(services):
 
 
 @pytest.fixture(scope="module")
-def origins(services):
-    return built(OriginsTab, services)
+def origins_page(services):
+    return built(Origins, services)
+
+
+@pytest.fixture(scope="module")
+def origins(origins_page):
+    return paper_of(origins_page)
 
 
 def test_every_step_has_its_picture_its_reading_and_its_words(traced):
@@ -457,7 +473,7 @@ def test_steps_without_a_picture_show_the_one_before_and_one_seed_promises_nothi
 
 def test_a_report_shows_what_belongs_to_its_study(origins, traced, clustered):
     assert origins.show_at_once(traced)[origins.at_once["film"]]["visible"]
-    assert origins.plot(traced) is None  # the film has its curves
+    assert origins.page.plot(traced) is None  # the film has its curves
     assert not origins.has_extra(traced)
     assert not origins.show_at_once(clustered)[origins.at_once["film"]]["visible"]
     shown = origins.show_extra(clustered)
@@ -491,40 +507,48 @@ def test_a_mistake_keeps_what_was_compared_and_stopping_ends_the_drawing(origins
 
 
 def test_the_steps_get_a_model_that_has_some(origins):
-    changed = origins.on_suit("oasis-spi", "calibration-renderer")
-    assert changed[origins.form["model"]] == "calibration-diffusion"
-    assert "has none" in changed[origins.parts["status"]]
-    assert origins.on_suit("oasis-spi", "calibration-diffusion") == gr.skip()
-    assert origins.on_suit("oasis-stop", "calibration-renderer") == gr.skip()
-    assert origins.on_suit("oasis-spi", "no such model") == gr.skip()
-    shown = origins.on_study("oasis-spi")
-    assert shown[origins.form["option.n_samples"]]["value"] == 3
-    assert shown[origins.form["option.n_predicted"]]["value"] > 100
-    assert shown[origins.form["option.n_tokens"]] == {"visible": False, "__type__": "update"}
+    page = origins.page
+    for study, model, chosen in (
+        ("oasis-spi", "calibration-renderer", "calibration-diffusion"),
+        ("oasis-spi", "calibration-diffusion", None),
+        ("oasis-stop", "calibration-renderer", None),
+        ("oasis-stop", "calibration-diffusion", "calibration-renderer"),  # which the steps had brought
+        ("oasis-spi", "no such model", None),
+    ):
+        shown = page.on_study(form_values(page, {"study": study, "model": model}))
+        assert shown.get(page.form["model"]) == chosen, (study, model)
+        assert ("has none" in shown[page.parts["status"]]) == (chosen == "calibration-diffusion")
+    fields = plain_of(page, page.on_study(form_values(page, {"study": "oasis-spi"})))
+    assert fields["option.n_samples"] == 3
+    assert fields["option.n_predicted"] > 100
+    assert "option.n_tokens" not in fields
 
 
-def test_each_form_opens_with_the_study_and_the_model_of_the_first_example(services, origins):
-    for tab in (origins, built(ObjectsTab, services), built(InternalTab, services)):
-        (first, *_) = list_examples(tab.key, ASSETS / "examples")
+def test_each_form_opens_with_the_study_and_the_model_of_the_first_example(services, origins_page):
+    for kind in (Origins, Objects, Internal):
+        page = built(kind, services)
+        (first, *_) = list_examples(kind.key, ASSETS / "examples")
         report = open_example(first, ASSETS / "examples").report
-        assert (tab.form["study"].value, tab.form["model"].value) == (report.design.name, report.settings.model)
-    shown = origins.on_study("oasis-spi")[origins.form["option.n_predicted"]]
-    assert origins.form["option.n_predicted"].value == shown["value"]
+        assert (page.form["study"].value, page.form["model"].value) == (report.design.name, report.settings.model)
+    values = origins_page.values()
+    shown = plain_of(origins_page, origins_page.on_study(values))["option.n_predicted"]
+    assert values["option.n_predicted"] == shown
 
 
-def test_own_words_go_with_the_chosen_study(origins):
+def test_own_words_go_with_the_chosen_study(origins_page):
+    page = origins_page
     rows = [["beard", "beard", "without a beard", "20 %", "a choice"]]
-    values = form_values(origins, {"study": "oasis-nationalities"}, concepts="nurse, judge", n=7, attributes=rows)
-    design, settings = origins.design_and_settings(values)
+    values = form_values(page, {"study": "oasis-nationalities"}, concepts="nurse, judge", n=7, attributes=rows)
+    design, settings = page.design_and_settings(values)
     assert design.name == "own-oasis-nationalities"
     assert list(design.data["nationalities"]) == ["nurse", "judge"]
     assert settings.scale == 1.0
-    assert "14 pictures of 2 prompts" in origins.on_count(values)
+    assert "14 pictures of 2 prompts" in page.count_in(values)
     values["study"] = "oasis-internet-users"
-    assert origins.on_count(values) == ""  # how many users there are is an option
+    assert page.count_in(values) == ""  # how many users there are is an option
     values["study"] = "oasis-doctors"
-    *_, last = origins.on_run(Visitor(), values)
-    assert "takes no other words" in last[origins.parts["status"]]
+    *_, last = page.on_run(Visitor(), values)
+    assert "takes no other words" in last[page.parts["status"]]
 
 
 def test_every_study_is_said_in_a_sentence(services):
@@ -559,9 +583,10 @@ class Named(dict):
 
 @pytest.fixture
 def paired(services):
-    paired = PairedTab(services)
-    paired.parts, paired.extra, paired.at_once = Named(), Named(), Named()
-    paired.pictures = SimpleNamespace(look="look")
+    page = PapersTab(services, [Paired])
+    page.parts, page.pictures = Named(), SimpleNamespace(look="look")
+    paired = paper_of(page)
+    paired.extra, paired.at_once = Named(), Named()
     return paired
 
 
@@ -620,10 +645,10 @@ def test_failures_and_agreement_stand_beside_the_score_every_person_has_a_menu_a
     assert not set(pictures) & set(second.pictures())
 
 
-def test_words_of_the_visitor_are_never_markup(services, report, tab, flow, internal, traced, clustered, two):
+def test_words_of_the_visitor_are_never_markup(services, report, association, flow, internal, traced, clustered, two):
     design = design_of_prompts(find_design("tbyb-general"), [f"{EVIL} a doctor", "a nurse with a book"], 2)
     prompted = complete(run_study(design, settings_for_prompts(StudySettings()), services))
-    named = (tab.closer_html(report, "own"), tab.behind_html(report, "own"), header_html(report, headline(report)))
+    named = (association.closer_html(report, "own"), association.behind_html(report, "own"), header_html(report, headline(report)))
     told = [internal.closer_html(flow, EVIL), internal.behind_html(flow, EVIL)]
     told += [films_html(traced), clusters_html(clustered)]
     unnamed = (examples_html(prompted), top_html(prompted), curve_html(prompted), labels_html(Labelling(drawn=two)))
