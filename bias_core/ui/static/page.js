@@ -109,8 +109,8 @@ document.addEventListener('click', ({target}) => {
   else node?.querySelector('input, textarea')?.focus();
 });
 
-// The address names the tab that was chosen; the settings of a link go when its tab is left. Gradio also says
-// "chosen" of the tab that a page opens with, so nothing is done before the link is read.
+// The address names the tab that was chosen, so that Back and Forward go through the tabs; the settings of a link go when
+// its tab is left. Gradio also says "chosen" of the tab that a page opens with: nothing is done before the link is read.
 window.nameTab = () => setTimeout(() => {
   const address = new URL(location.href), key = window.openKey();
   const tab = key && tabOf(key), strip = tab?.closest('.tab-wrapper');  // it scrolls sideways on a phone
@@ -119,8 +119,9 @@ window.nameTab = () => setTimeout(() => {
   for (const name of [...address.searchParams.keys()])
     if (linkNames.includes(name) || name.startsWith(optionPrefix)) address.searchParams.delete(name);
   address.searchParams.set('tab', key);
-  history.replaceState(history.state, '', address);
+  history.pushState(history.state, '', address);
 }, 50);
+addEventListener('popstate', () => window.openTab(new URL(location.href).searchParams.get('tab') || 'explore'));
 
 // The skip link leads to the result of the open tab, or to the tab where it has none yet.
 element.querySelector('.skip').addEventListener('click', (event) => {
