@@ -17,7 +17,10 @@ PREFIX = "/gradio_api"
 
 
 class PageVisitor:
-    """One open page; ``values`` by element id take the place of what the form has at first."""
+    """One open page, which holds what it was shown last; given values, by element id, take its place.
+
+    A plain field is a value too: ``paper_seed``, ``paper_option_tests``.
+    """
 
     def __init__(self, url: str, *, patience: float = 60) -> None:
         self.client = httpx.Client(base_url=url, timeout=patience, verify=False)  # it would read certificates
@@ -26,7 +29,8 @@ class PageVisitor:
         self.config: dict[str, Any] = {}
         self.key = ""
         self.shown: dict[str, Any] = {}
-        self.reports: dict[int, Any] = {}  # names of the reports that the page shows, by component
+        self.held: dict[int, Any] = {}  # what the page holds where it was told otherwise, by component
+        self.open_tab = "explore"  # its key
         self.on_step: Callable[[str], object] = lambda _output: None
 
     def open(self) -> float:
@@ -34,13 +38,22 @@ class PageVisitor:
 
         What the page then shows is in ``shown``, by element id.
         """
-        begun, self.session, self.shown, self.reports = time.monotonic(), secrets.token_hex(6), {}, {}
+        begun, self.session, self.shown, self.held = time.monotonic(), secrets.token_hex(6), {}, {}
         self.client.get("/").raise_for_status()
         self.config = self.client.get("/config").raise_for_status().json()
         loads = [d["id"] for d in self.config["dependencies"] if any(t[1] == "load" for t in d["targets"])]
-        to_come = [fn for fn in loads if self._dependency(fn)["backend_fn"]]
-        while to_come:
-            events, to_come = {self._join(fn): fn for fn in to_come}, []
+        self._finish({self._join(fn): fn for fn in loads if self._dependency(fn)["backend_fn"]})
+        return time.monotonic() - begun
+
+    def choose(self, paper: str) -> None:
+        """Open the tab of a paper, and wait for what the page then shows, also of a run at work there."""
+        self.open_tab, fn = paper, self._event("paper-looked-at", "select")
+        self._finish({self._join(fn): fn})
+
+    def _finish(self, events: dict[str, int]) -> None:
+        """Wait for these events and for what the page does after them; what they show is in ``shown``."""
+        while events:
+            to_come: list[int] = []
             for message in self._messages():
                 if message["msg"] == "process_generating" and message["event_id"] in events:
                     self.on_step(str(message["output"]))
@@ -52,7 +65,7 @@ class PageVisitor:
                     to_come += self._followers(fn, message["output"])
                 if not events:
                     break
-        return time.monotonic() - begun
+            events = {self._join(fn): fn for fn in to_come}
 
     def _followers(self, fn: int, output: dict[str, Any]) -> list[int]:
         """Listeners that the page calls by itself: after an event that went well, and for changed states."""
@@ -65,28 +78,28 @@ class PageVisitor:
             and (d["trigger_after"] == fn or any(t in changed for t in d["targets"]))
         ]
 
-    def _keep_reports(self, fn: int, output: dict[str, Any]) -> None:
+    def _told(self, fn: int, output: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Any]]:
+        """The components that have a new value after an event, each with the value."""
         by_id = {c["id"]: c for c in self.config["components"]}
         for number, value in zip(self._dependency(fn)["outputs"], output.get("data", ()), strict=False):
-            is_name = isinstance(value, str) or value is None
-            if is_name and str(by_id[number]["props"].get("elem_id")).endswith("-report"):
-                self.reports[number] = value
-
-    def _show(self, fn: int, output: dict[str, Any]) -> None:
-        by_id = {c["id"]: c for c in self.config["components"]}
-        for number, value in zip(self._dependency(fn)["outputs"], output["data"], strict=True):
-            component = by_id[number]
-            if component["type"] == "browserstate" and component["props"]["storage_key"] == "t2i-bias-visitor":
-                self.key = value
             is_update = isinstance(value, dict) and value.get("__type__") == "update"
             if not is_update or "value" in value:
-                name = component["props"].get("elem_id") or str(number)
-                self.shown[name] = value["value"] if is_update else value
+                yield by_id[number], value["value"] if is_update else value
 
-    def press(self, button: str, **values: Any) -> Iterator[Any]:
-        """Press a button and what follows it; yields the messages of the run."""
-        clicked = self.button(button)
-        self._immediately(clicked)
+    def _hold(self, fn: int, output: dict[str, Any]) -> None:
+        for component, value in self._told(fn, output):
+            self.held[component["id"]] = value
+
+    def _show(self, fn: int, output: dict[str, Any]) -> None:
+        for component, value in self._told(fn, output):
+            if component["type"] == "browserstate" and component["props"]["storage_key"] == "t2i-bias-visitor":
+                self.key = value
+            self.shown[component["props"].get("elem_id") or str(component["id"])] = value
+
+    def press(self, button: str, *, chip: str = "", **values: Any) -> Iterator[Any]:
+        """Press a button, or a chip among others, and what follows; yields the messages of the run."""
+        clicked = self._event(button, "select") if chip else self.button(button)
+        self._immediately(clicked, {"chip": chip} if chip else None)
         run = next(d["id"] for d in self.config["dependencies"] if d["trigger_after"] == clicked)
         event = self._join(run, values)
         for message in self._messages():
@@ -95,12 +108,12 @@ class PageVisitor:
                 if message["msg"] == "process_completed":
                     return
 
-    def select(self, component: str, **chosen: str) -> None:
+    def select(self, component: str, event: str = "select", **chosen: str) -> None:
         """Choose something inside of a component, and wait for what the page then shows."""
-        fn = self._event(component, "select")
-        event = self._join(fn, chosen=chosen)
+        fn = self._event(component, event)
+        joined = self._join(fn, chosen=chosen)
         for message in self._messages():
-            if message.get("event_id") == event and message["msg"] == "process_completed":
+            if message.get("event_id") == joined and message["msg"] == "process_completed":
                 assert message["success"], message
                 self._show(fn, message["output"])
                 return
@@ -134,16 +147,20 @@ class PageVisitor:
         """The event of a press."""
         return self._event(button, "click")
 
-    def _event(self, component: str, name: str) -> int:
+    def number(self, component: str) -> int:
+        """The number of a component by its element id."""
         (number,) = (c["id"] for c in self.config["components"] if c["props"].get("elem_id") == component)
-        events = self.config["dependencies"]
+        return int(number)
+
+    def _event(self, component: str, name: str) -> int:
+        number, events = self.number(component), self.config["dependencies"]
         pressed = {event["id"] for event in events if [number, name] in event["targets"]}
         asks = (d for d in events if d["backend_fn"] and {d["id"], d["trigger_after"]} & pressed)  # or follows a script
         return int(next(asks)["id"])
 
-    def _immediately(self, fn: int) -> None:
-        body = self._body(fn, {})
-        self._keep_reports(fn, self.client.post(f"{PREFIX}/run/predict", json=body).raise_for_status().json())
+    def _immediately(self, fn: int, chosen: dict[str, str] | None = None) -> None:
+        body = self._body(fn, {}) | {"event_data": chosen}
+        self._hold(fn, self.client.post(f"{PREFIX}/run/predict", json=body).raise_for_status().json())
 
     def _join(self, fn: int, values: dict[str, Any] | None = None, chosen: dict[str, str] | None = None) -> str:
         body = self._body(fn, values or {}) | {"event_data": chosen}
@@ -158,8 +175,14 @@ class PageVisitor:
         for number in self._dependency(fn)["inputs"]:
             props = by_id[number]["props"]
             name = (props.get("elem_id") or "").replace("-", "_")
-            is_key = props.get("storage_key") == "t2i-bias-visitor"
-            data.append(self.key if is_key else values.get(name, self.reports.get(number, props.get("value"))))
+            value = values.get(name, self.held.get(number, props.get("value")))
+            if props.get("storage_key") == "t2i-bias-visitor":
+                value = self.key
+            elif name == "paper_asked":
+                value = self.open_tab
+            elif name in ("explore_values", "paper_values") and name not in values:
+                value = _filled(value, name.removesuffix("values"), values)
+            data.append(value)
         return {"data": data, "fn_index": fn, "session_hash": self.session, "event_data": None}
 
     def _dependency(self, fn: int) -> dict[str, Any]:
@@ -175,7 +198,7 @@ class PageVisitor:
                     data = [apply_diff(value, changes) for value, changes in zip(steps[event], data, strict=True)]
                 steps[event] = message["output"]["data"] = data
             if message.get("success") and message["event_id"] in self.events:
-                self._keep_reports(self.events[message["event_id"]], message["output"])
+                self._hold(self.events[message["event_id"]], message["output"])
             yield message
 
     def _lines(self) -> Iterator[dict[str, Any]]:
@@ -186,3 +209,10 @@ class PageVisitor:
                         break
                     if line.startswith("data:"):
                         yield json.loads(line[5:])
+
+
+def _filled(text: str, key: str, values: dict[str, Any]) -> str:
+    """The text of a form's plain fields with those of these values that are named as one of them."""
+    fields = json.loads(text)
+    names = {key + name.replace(".", "_"): name for name in fields}
+    return json.dumps(fields | {names[name]: value for name, value in values.items() if name in names})

@@ -56,7 +56,7 @@ def test_runs_that_hold_all_places_make_room_and_lose_nothing(small, n_addresses
     shown = [[] for _ in greedy]
 
     def work(i):
-        for message in greedy[i].press("generate", concept=f"slow greedy doctor {i} of {n_addresses}", steps=8):
+        for message in greedy[i].press("generate", concept=f"slow greedy doctor {i} of {n_addresses}", explore_steps=8):
             shown[i].append(str(message["output"]) if "output" in message else "")
         return message["success"]
 

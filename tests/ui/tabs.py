@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
+from bias_core.ui.study.fields import read_plain
 from bias_core.ui.study.form import OWN_INPUT, PLAIN
 from bias_core.ui.study.paper import Paper
 from bias_core.ui.study.papers_tab import PapersTab
@@ -60,7 +61,8 @@ def changed(report: StudyReport, key: str, **values: Any) -> StudyReport:
 
 def form_values(tab: StudyTab, form: Mapping[str, Any] | None = None, **own: Any) -> dict[str, Any]:
     """The form as it is at first, but for ``form``; with words of one's own, these are the ones to run."""
-    values = tab.values() | dict(form or {}) | {"use_own": bool(own)}
+    named = {name: part.value for name, part in tab.inputs().items()}
+    values = read_plain(named.pop(PLAIN)) | named | dict(form or {}) | {"use_own": bool(own)}
     key = tab.key_of_study(values["study"]) if isinstance(tab, PapersTab) else ""
     return values | {f"{OWN_INPUT}{key}.{name}": value for name, value in own.items()}
 

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import inspect
+import json
 import secrets
 import threading
 import time
@@ -21,7 +22,8 @@ from bias_core.app.build import ComingBack
 from bias_core.app.gradio_faults import MendedBlocks
 from bias_core.errors import Cancelled
 from bias_core.explore.options import explore_settings
-from bias_core.papers.t2iat.tab import AssociationTab
+from bias_core.explore.tab import ExploreTab
+from bias_core.papers.t2iat.tab import Association
 from bias_core.study.design import find_design
 from bias_core.study.run import complete, run_study
 from bias_core.study.run_queue import Requester, RunQueue
@@ -54,9 +56,10 @@ def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile
     page.open()
     *_, done = page.press("generate", concept="surgeon", n_images=4, model="calibration-renderer")
     assert done["success"]
+    page.choose("association")
     *_, done = page.press(
-        "association-run", association_model="calibration-renderer", association_percent=2,
-        association_seed=11, association_option_tests="science_arts",
+        "paper-run", paper_model="calibration-renderer", paper_percent=2, paper_seed=11,
+        paper_option_tests="science_arts",
     )  # fmt: skip
     assert done["success"]
     others_come(page, 210)
@@ -67,10 +70,13 @@ def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile
     assert "Opened: a run of" in page.shown["status"]
     assert page.shown["concept"] == "surgeon"
     assert page.shown["model"] == "calibration-renderer"
-    assert "Opened: a run of" in page.shown["association-status"]
-    assert page.shown["association-header"]
-    assert page.shown["association-percent"] == 2
-    assert "paired-header" not in page.shown
+    assert "Opened: a run of" in page.shown["paper-status"]  # of the paper whose tab was open
+    assert "Science" in page.shown["paper-header"]
+    assert page.shown["paper-percent"] == 2
+    fields = json.loads(page.shown["paper-values"])
+    assert (int(fields["seed"]), fields["option.tests"]) == (11, "science_arts")
+    page.choose("paired")
+    assert "example-note" in page.shown["paper-header"]  # no run of this paper
     stranger.open()
     assert "example-note" in stranger.shown["header"]  # nobody's run
     assert "surgeon" not in stranger.shown["header"]
@@ -87,58 +93,81 @@ def test_a_tab_opens_with_its_example_which_leaves_the_form_alone_and_goes_for_a
     assert "Example: a doctor, with and without planted bias." in page.shown["header"]
     # Of the form, which does not have its settings, only the concept is compared with it.
     assert 'data-form="{&#34;concept&#34;: &#34;doctor&#34;}" data-example hidden' in page.shown["header"]
-    for key in ("association", "paired", "objects", "internal", "origins", "calibration"):
-        page.select(f"{key}-looked-at")
-        assert "example-note" in page.shown[f"{key}-header"], key
-        assert page.shown[f"{key}-findings"], key
-        assert f"{key}-percent" not in page.shown, key  # nor anything else of its form
+    page.select("calibration-looked-at")
+    assert "example-note" in page.shown["calibration-header"]
+    headers = set()
+    for key in ("association", "paired", "objects", "internal", "origins"):
+        page.choose(key)
+        assert "example-note" in page.shown["paper-header"], key
+        assert page.shown["paper-findings"], key
+        assert page.shown.get("paper-percent", 10) == 10, key  # the paper's form, not the settings of its example
+        headers.add(page.shown["paper-header"])
+    assert len(headers) == 5
     page.shown.clear()
+    page.choose("origins")
+    assert "paper-header" not in page.shown
     for again, is_shown in (("", False), ("yes", True)):  # the page lost what it was told, and says so
-        for key, header in (("paired", "paired-header"), ("explore", "header")):
-            page.select(f"{key}-looked-at", again=again)
-            assert (header in page.shown) == is_shown, key
+        page.select("explore-looked-at", again=again)
+        assert ("header" in page.shown) == is_shown
+    page.choose("association")
     *_, done = page.press(
-        "association-run", association_model="calibration-renderer", association_percent=2,
-        association_option_tests="science_arts",
-    )  # fmt: skip
+        "paper-run", paper_model="calibration-renderer", paper_percent=2, paper_option_tests="science_arts"
+    )
     assert "example-note" not in str(done["output"])
     page.open()
-    own = page.shown["association-header"]
+    own = page.shown["paper-header"]
     page.shown.clear()
-    page.select("association-looked-at")
-    assert "association-header" not in page.shown
+    page.choose("association")
+    assert "paper-header" not in page.shown
     assert "example-note" not in own
-    assert "association-condition&#34;: &#34;published" in own  # the page marks it where the form differs
+    assert "paper-condition&#34;: &#34;published" in own  # the page marks it where the form differs
+    page.client.close()
+
+
+def test_a_preset_of_a_paper_and_an_example_are_a_press_away(served):
+    page = PageVisitor(served.url)
+    page.open()
+    page.choose("association")
+    messages = page.press("paper-chips", chip="association-0")
+    shown = [str(message["output"]) for message in messages if "output" in message]
+    assert any("Done in" in output for output in shown)
+    preset = Association.presets[0]
+    assert page.held[page.number("paper-study")] == preset.study
+    assert page.held[page.number("paper-values")] != ""
+    page.choose("paired")
+    page.select("paper-chips", "submit", example="science-and-arts")  # of any paper
+    assert "Opened: an example" in page.shown["paper-status"]
+    page.select("paper-chips", "submit", example="../../etc/passwd")
+    assert "there is no example" in page.shown["paper-status"]
     page.client.close()
 
 
 def test_a_tab_shows_no_example_to_whom_has_a_run_there_asks_for_one_or_is_not_known_yet(fakes, monkeypatch):
-    tab, visitor = built(AssociationTab, fakes), Visitor()
+    tab, visitor = built(ExploreTab, fakes), Visitor()
     coming = ComingBack(fakes, built(RunsTab, fakes), [tab])
-    at = SimpleNamespace(query_params={"tab": "association", "percent": "7"})
+    at = SimpleNamespace(query_params={"tab": "explore", "concept": "nurse"})
     header = tab.parts["header"]
-    assert header not in coming.on_look("association", visitor, None)  # the page was opened just now
+    assert header not in coming.on_look("explore", visitor, None)  # the page was opened just now
     visitor.key = "a" * 32
-    assert "<strong>Example" in coming.on_look("association", visitor, None)[header]
-    assert header not in coming.on_look("association", visitor, None, at)
-    settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
-    report = complete(run_study(find_design("t2iat-tests"), settings, fakes, session=visitor.key))
-    assert header not in coming.on_look("association", visitor, report)
+    assert "<strong>Example" in coming.on_look("explore", visitor, None)[header]
+    assert header not in coming.on_look("explore", visitor, None, at)
+    report = explored(fakes, session=visitor.key)
+    assert header not in coming.on_look("explore", visitor, report)
     stopped = Visitor()  # who began a run here and stopped it before it had a report: its last word stays
     stopped.key = "f" * 32
     tab.on_click(stopped)
-    assert header not in coming.on_look("association", stopped, None)
+    assert header not in coming.on_look("explore", stopped, None)
     hurried = Visitor()
     hurried.key = "e" * 32
-    monkeypatch.setattr(tab, "first_view", lambda visitor: visitor.start(fakes, "association") or {header: "Example"})
-    assert header not in coming.on_look("association", hurried, None)  # a run began while the example was made
-    assert header not in coming.on_look("association", visitor, None)
+    monkeypatch.setattr(tab, "first_view", lambda visitor: visitor.start(fakes, "explore") or {header: "Example"})
+    assert header not in coming.on_look("explore", hurried, None)  # a run began while the example was made
+    assert header not in coming.on_look("explore", visitor, None)
 
 
 def test_a_run_at_work_is_followed_after_a_reload_and_can_be_stopped(served):
     page = PageVisitor(served.url)
     page.open()
-    messages = page.press("generate", concept="slow judge", n_images=200, seed=5)
+    messages = page.press("generate", concept="slow judge", n_images=200, explore_seed=5)
     while "process_generating" not in next(messages)["msg"]:
         pass
     messages.close()
@@ -161,7 +190,7 @@ def test_a_run_at_work_is_followed_after_a_reload_and_can_be_stopped(served):
 
 
 def test_a_run_that_the_page_does_not_show_is_named_and_no_press_elsewhere_stops_it(fakes):
-    tab, runs, visitor = built(AssociationTab, fakes), built(RunsTab, fakes), Visitor()
+    tab, runs, visitor = built(Association, fakes), built(RunsTab, fakes), Visitor()
     visitor.key, coming, go_on = "b" * 32, ComingBack(fakes, runs, [tab]), threading.Event()
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
     report = complete(run_study(find_design("t2iat-tests"), settings, fakes, session=visitor.key))
@@ -179,7 +208,7 @@ def test_a_run_that_the_page_does_not_show_is_named_and_no_press_elsewhere_stops
         assert 'data-act="watch"' in html
         assert 'data-act="stop"' in html
     assert 'data-act="again"' not in listed
-    assert last == [report.run_id, "at work"]
+    assert last == ["at work"]  # a paper's last run is shown once the paper is chosen
     refused = tab.on_click(visitor)
     assert "your run in Runs is still running" in refused[tab.parts["status"]]
     *_, refused = tab.on_run(visitor, form_values(tab))
@@ -244,7 +273,7 @@ def test_a_page_that_opens_knows_its_counts_and_asks_for_none(served):
     config = served.demo.get_config_file()
     components = {one["id"]: one for one in config["components"]}
     counts = [one for one in components.values() if (one["props"].get("elem_id") or "").endswith("-count")]
-    assert len([one for one in counts if "pictures of" in str(one["props"].get("value"))]) == 5
+    assert len([one for one in counts if "pictures of" in str(one["props"].get("value"))]) == 1
     events = config["dependencies"]
     loads = [one for one in events if any(name == "load" for _, name in one["targets"])]
     back = {number for one in loads for number in one["outputs"] if components[number]["type"] == "state"}
@@ -264,11 +293,11 @@ def test_a_server_at_rest_looks_for_events_a_few_dozen_times_a_second(served, mo
     assert 5 < looks[0] < 100  # Gradio's own pace is a thousand
 
 
-def explored(services):
+def explored(services, session="me"):
     settings = explore_settings(
         concept="nurse", model="calibration-renderer", n_images=3, n_attribute_images=1, attributes=("man",)
     )
-    return complete(run_study(find_design("explore"), settings, services, session="me"))
+    return complete(run_study(find_design("explore"), settings, services, session=session))
 
 
 def test_a_page_keeps_the_name_of_a_report_and_the_server_nothing(fakes):
@@ -319,7 +348,7 @@ services = shared.fake_services
 
 @pytest.fixture(scope="module")
 def tab(services):
-    return built(AssociationTab, services)
+    return built(Association, services)
 
 
 def occupied(line, name):
@@ -371,7 +400,7 @@ def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_
     assert refused[tab.parts["run"]]["visible"]
     assert refused[tab.parts["count"]]["value"] == ""  # the same is not said twice, nor by the note on the model
     assert refused[tab.form["model"]]["info"] == HINT
-    said = tab.on_count(values)
+    said = tab.count_in(values)
     assert "at most 20 here" in said
     assert "ask for" in said  # and how to stay under it
     for other in others:
@@ -403,11 +432,11 @@ def test_a_run_that_is_stopped_leaves_its_finished_pictures_and_shares_and_the_n
         yield Progress(message="", drawing=rows, total=5, done=2, images=images)
         raise Cancelled("stopped; what was finished is kept")
 
-    last = list(tab.following(Visitor(), stopped()))[-1]
+    last = list(tab.following(Visitor(), stopped(), "association"))[-1]
     assert "2 of 5 pictures finished" in last[tab.drawing.html]
     assert "what was finished is kept" in last[tab.parts["status"]]
     assert last[tab.parts["run"]]["visible"]
-    assert tab.on_example(tab.examples.listed[0])[tab.drawing.html] == ""
+    assert tab.on_example(SimpleNamespace(example="science-and-arts"))[tab.drawing.html] == ""
 
 
 def test_after_an_error_of_the_program_every_run_says_so_and_gives_its_buttons_back(served):

@@ -15,8 +15,8 @@ from bias_core.labels.rating import give_answer, join, next_item
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.tab_make import FIELDS, READY
 from bias_core.labels.task_owner import OwnerKey, owned_task
-from bias_core.papers.pst.tab import PairedTab
-from bias_core.papers.t2iat.tab import AssociationTab
+from bias_core.papers.pst.tab import Paired
+from bias_core.papers.t2iat.tab import Association
 from bias_core.study.design import find_design
 from bias_core.study.history import delete_run, open_run
 from bias_core.study.run import complete, run_study
@@ -319,7 +319,7 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
 
 
 def test_of_a_paired_test_people_alone_are_asked_about_too(tab, services, visitor, run):
-    shown, report = built(PairedTab, services), open_run(services, visitor.key, run).report
+    shown, report = built(Paired, services), open_run(services, visitor.key, run).report
     tab.places = SimpleNamespace(open=lambda key: {"tabs": {"selected": key}})
     choices = [value for _, value in shown.finished(report)[shown.people.by]["choices"]]
     assert choices == ["", "people", "setting=single"]
@@ -336,7 +336,7 @@ def test_of_a_paired_test_people_alone_are_asked_about_too(tab, services, visito
 def test_the_button_names_the_number_of_pictures_of_its_task(tab, services, visitor):
     settings = StudySettings(scale=1e-6, options={"finder": "halves"})
     report = complete(run_study(find_design("pst-occupations"), settings, services, session=visitor.key))
-    shown = built(PairedTab, services)
+    shown = built(Paired, services)
     tab.places = SimpleNamespace(open=lambda key: {"tabs": {"selected": key}})
     rows = services.manifests.get(report.run_id).rows
     press, pairs = tab.label_handler(shown), [row for row in rows if row.group != "single"]
@@ -358,7 +358,7 @@ def test_button_texts_say_which_pictures():
 def test_reports_that_people_cannot_correct_have_no_button(services, visitor):
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 50})
     report = complete(run_study(find_design("t2iat-tests"), settings, services, session=visitor.key))
-    shown = built(AssociationTab, services)
+    shown = built(Association, services)
     updates = shown.finished(report)
     assert not updates[shown.people.box]["visible"]
     assert not updates[shown.people.corrected]["visible"]

@@ -368,11 +368,11 @@ def test_tabs_stand_in_five_groups_and_open_with_their_group():
         "Runs": ["Runs"],
         "Trust": ["Calibration", "Methods"],
     }
-    places = Places()
+    places, below = Places(), []
 
     async def laid_out():  # Gradio's queue wants a running loop
         with gr.Blocks() as page:
-            places.build(TABS, lambda tab: gr.HTML(tab.title))
+            places.build(TABS, lambda tab: gr.HTML(tab.title), {"Paper tests": lambda: below.append(gr.HTML("form"))})
         return page
 
     page = asyncio.run(laid_out())
@@ -382,6 +382,8 @@ def test_tabs_stand_in_five_groups_and_open_with_their_group():
         "People", "Runs", "Trust", "Calibration", "Methods",
     ]  # fmt: skip
     outer, papers, trust = places.outputs()
+    (form,) = below  # all papers have one
+    assert form.parent is papers.parent
     chosen = {key: {part: one["selected"] for part, one in places.open(key).items()} for key in places.shown}
     assert chosen["label"] == {outer: "label"}
     assert chosen["paired"] == {outer: "Paper tests", papers: "paired"}

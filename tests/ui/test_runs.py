@@ -30,6 +30,7 @@ from bias_core.world.scene import draw_scene
 from tests import shared
 from tests.explored import explore
 from tests.ui.fakes import _portrait
+from tests.ui.tabs import form_values
 
 services = shared.fake_services
 
@@ -79,7 +80,7 @@ def associated(services, visitor):
 
 def of(tab, key):
     """A tab of the app by its key."""
-    return next(other for other in tab.others if other.key == key)
+    return next(other for other in tab.others if key in other.keys)
 
 
 def zipped(path, prompts):
@@ -214,7 +215,7 @@ def test_pictures_without_prompts_are_shown_and_get_one_prompt_or_those_of_a_tab
 def test_a_form_with_own_pictures_runs_them_and_not_the_model(tab, visitor, tmp_path):
     explorer = of(tab, "explore")
     own, path = explorer.own_pictures, zipped(tmp_path / "mine.zip", {"a photo of a nurse": 5})
-    values = explorer.values() | {"attributes": [], "images": explorer.on_source("own", None)[own.images]}
+    values = form_values(explorer) | {"attributes": [], "images": explorer.on_source("own", None)[own.images]}
     with pytest.raises(InvalidInput, match="choose your pictures first"):
         explorer.design_and_settings(values)
     values["images"] = last(own.on_upload(visitor, str(path)))[own.images]
@@ -281,8 +282,9 @@ def test_every_report_of_a_shipped_study_has_a_tab(tab):
     homeless = [d.name for d in list_designs() if not any(t.claims(d) for t in (*tab.others, tab))]
     assert homeless == []
     own = {"paired": "paired_two", "objects": "prompted_object_bias", "explore": "prompt_pack"}
-    homes = {kind: next(t.key for t in tab.others if kind in t.also) for kind in own.values()}
-    assert homes == {kind: key for key, kind in own.items()}
+    designs = {key: SimpleNamespace(kind=kind, name="own") for key, kind in own.items()}
+    homes = [next(t for t in tab.others if t.claims(one)).key_of(one) for one in designs.values()]
+    assert homes == [*designs]
     assert all(isinstance(part, gr.Tabs) for part in tab.places.outputs())
 
 
