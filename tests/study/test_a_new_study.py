@@ -75,13 +75,13 @@ class Caps(Study):
         return Results(findings=(Finding(key="caps", title="Caps", metric="attribute_prevalence", estimate=share),))
 '''
 TAB = '''
-"""The tab of hats."""
+"""Hats on the page."""
 from typing import ClassVar
 
-from bias_core.ui.study.study_tab import StudyTab
+from bias_core.ui.study.paper import Paper
 
 
-class HatsTab(StudyTab):
+class Hats(Paper):
     """Hats."""
 
     key: ClassVar = "hats"
@@ -136,6 +136,7 @@ print(json.dumps({
     "command": to_command(design, settings),
     "python": to_python(design, settings),
     "tabs": [[tab.key, tab.title, list(tab.studies)] for tab in TABS if getattr(tab, "studies", ())],
+    "fields": next(one["props"]["value"] for one in page["components"] if one["props"].get("elem_id") == "paper-fields"),
     "page": [one["props"].get("label") for one in page["components"] if one["type"] == "tabitem"],
 }))
 """
@@ -206,6 +207,7 @@ def test_a_setting_that_is_added_in_one_place_is_found_at_every_door(doors):
     assert "strength: float | None = None" in doors["signature"]
     assert "strength: Strength. How strong it is. Range: 0 to 2." in doors["sentence"]
     assert "strength" in doors["form"][0]
+    assert 'name="strength"' in doors["fields"]
     assert doors["form"][1] == "How strong it is. 0 to 2"
     assert "strength" in doors["links"]
     assert doors["command"].endswith("--strength 1.5")

@@ -15,7 +15,7 @@ from bias_core.models.model_sources import ModelFit
 from bias_core.papers.mcas.study import own_targets
 from bias_core.papers.oasis.cells import own_concepts
 from bias_core.papers.t2iat.study_tests import own_association
-from bias_core.papers.t2iat.tab import AssociationTab
+from bias_core.papers.t2iat.tab import Association
 from bias_core.store.export import Export, ExportedImage, write_zip
 from bias_core.study.design import (
     STUDY_DATA,
@@ -45,7 +45,7 @@ from tests.every import every
 from tests.explored import explored
 from tests.prompts_of_papers import all_prompts
 from tests.ui.fakes import FakeServices
-from tests.ui.tabs import built
+from tests.ui.tabs import built, form_values, plain_of
 
 YAML_FILES = ("attribute_sets", "internal_bias", "oasis", "pst", "t2iat", "tbyb")
 KEYS = ("wang2023t2iat", "wan2024pst", "vice2023tbyb", "mandal2024internal", "dehdashtian2025oasis", "bls2024")
@@ -582,7 +582,7 @@ def test_words_of_ones_own_follow_no_paper_and_a_written_design_keeps_its_protoc
 @pytest.fixture
 def replicating(tmp_path):
     services = FakeServices(tmp_path)
-    yield services, built(AssociationTab, services)
+    yield services, built(Association, services)
     services.close()
 
 
@@ -601,8 +601,9 @@ def test_replicating_runs_the_papers_design_on_the_chosen_model_as_far_as_the_li
     first, last = pressed(tab, "replicate")
     for shown in (first, last):
         filled = {name: shown[component] for name, component in tab.form.items() if component in shown}
+        filled |= plain_of(tab, shown) | {"model": filled["model"]["value"]}
         # The paper's sampling and its readers, "auto" for those that the calibration world has in their place.
-        assert [filled[name] for name in ("model", "steps", "guidance", "size", "encoder")] == [
+        assert [str(filled[name]) for name in ("model", "steps", "guidance", "size", "encoder")] == [
             "calibration-renderer", "50", "7.5", "512x512", "auto",
         ]  # fmt: skip
         assert filled["condition"]["value"] == "fair"
@@ -625,7 +626,7 @@ def a_bit_more(report):
 
 def test_what_is_refused_as_too_large_is_run_by_a_button_at_the_largest_share_that_fits(replicating):
     services, tab = replicating
-    values = tab.values() | {"study": "t2iat-human", "percent": 100}
+    values = form_values(tab, {"study": "t2iat-human", "percent": 100})
     largest, limits = tab.parts["largest"], services.settings
     services.settings = limits.model_copy(update={"max_images": 200})
     *_, refused = tab.on_run(Visitor(), values)
@@ -682,6 +683,6 @@ def test_the_papers_model_runs_or_says_why_not_in_one_place_that_names_no_variab
     report = last[tab.parts["report"]]
     assert (report.settings.model, report.settings.num_inference_steps) == ("stable-diffusion-2-1", 50)
     assert "BIAS_" not in str(last)
-    assert tab.on_study("t2iat-tests")[tab.parts["status"]] == ""  # a refusal goes with its study
+    assert tab.on_study(form_values(tab))[tab.parts["status"]] == ""  # a refusal goes with its study
     with pytest.raises(InvalidInput, match="names no model"):
         papers_settings(find_design("tbyb-dataset"), services)

@@ -34,6 +34,9 @@ tools = Tools(services)
 print(json.dumps({
     "studies": [design.name for design in list_designs()],
     "ids": [one["props"].get("elem_id") for one in page["components"]],
+    "fields": [*json.loads(next(
+        one["props"]["value"] for one in page["components"] if one["props"].get("elem_id") == "explore-values"
+    ))],
     "presets": [preset.name for tab in TABS for preset in getattr(tab, "presets", ())],
     "explored": tools.explore(**asked, n_attribute_images=2, model="calibration-renderer"),
     "compared": tools.compare(**asked, arms=["condition=fair", "condition=extreme"], attribute_a="", attribute_b=""),
@@ -61,8 +64,9 @@ def test_every_other_study_is_there_with_its_page_and_its_presets(without):
     assert without["loaded"] == []
     assert "causes" not in without["studies"]
     assert {"explore", "oasis-spi", "pst-swapped", "t2iat-tests"} <= set(without["studies"])
-    assert {"concept", "generate", "origins-study"} <= set(without["ids"])
-    assert not {"crossed", "languages"} & set(without["ids"])
+    assert {"concept", "generate", "paper-study"} <= set(without["ids"])
+    assert "seed" in without["fields"]
+    assert not {"crossed", "languages"} & set(without["fields"])
     assert "Doctor, with and without a planted bias" in without["presets"]
     assert "Doctor in seven languages" not in without["presets"]
 

@@ -1,5 +1,6 @@
 """Forms: what becomes of what is typed, chosen, suggested or linked; their menus, counts and arms."""
 
+import json
 import math
 import threading
 from contextvars import copy_context
@@ -18,10 +19,9 @@ from bias_core.explore.tab import ExploreTab
 from bias_core.explore.tab_form import FIELDS, SuggestPart, read_form
 from bias_core.models import model_sources
 from bias_core.models.model_sources import Machine
-from bias_core.papers.mcas.tab import InternalTab
-from bias_core.papers.oasis.tab import OriginsTab
-from bias_core.papers.pst.tab import PairedTab
-from bias_core.papers.tbyb.tab import ObjectsTab
+from bias_core.papers.mcas.tab import Internal
+from bias_core.papers.pst.tab import Paired
+from bias_core.papers.tbyb.tab import Objects
 from bias_core.settings import Settings
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design, option_settings
@@ -39,18 +39,17 @@ from bias_core.ui.study.form import (
     PRESETS,
     added,
     arms_html,
-    option_updates,
     read_settings,
     suited_to,
 )
+from bias_core.ui.study.paper import Paper
 from bias_core.ui.study.pictures import MOST_SHOWN, Look
-from bias_core.ui.study.study_tab import StudyTab
 from bias_core.ui.visitor import Visitor
 from bias_core.values import settings_of
 from tests import shared
 from tests.ui.fakes import FakeServices
 from tests.ui.signed_in import event
-from tests.ui.tabs import built, form_values, opened_folds
+from tests.ui.tabs import built, form_values, opened_folds, paper_of, plain_of
 
 services = shared.fake_services
 
@@ -60,8 +59,8 @@ MAN = ["man", "a photo of a man", "a photo of a woman", "0.562", "a source"]
 def form(**changes):
     values = {
         "concept": " doctor ", "template": "a photo of a {}", "attributes": [MAN], "model": "calibration-renderer",
-        "condition": "fair", "encoder": "calibration-clip", "n_images": 16, "num_inference_steps": 20,
-        "guidance_scale": 1, "negative_prompt": "", "seed": 7, "attribute_a": "male", "attribute_b": "female",
+        "condition": "fair", "encoder": "calibration-clip", "n_images": 16, "steps": 20, "guidance": 1,
+        "negative": "", "seed": 7, "attribute_a": "male", "attribute_b": "female",
         "n_attribute_images": 8, "n_clusters": 0, "confidence": 95, "force": False, "rewrite": "", "rewriter": "",
         "judge": "", "size": "", "sampler": "", "stop_within": "", "further_encoders": [], "stop_when_clear": False,
         "crossed": "none", "languages": [],
@@ -80,18 +79,22 @@ def test_the_form_becomes_settings_and_what_is_empty_the_models_choice():
     )  # fmt: skip
     assert settings == expected
     assert settings.options.scored[0].reference == 0.562
-    for none in (None, 0):
-        settings = read_form(form(num_inference_steps=none, guidance_scale=math.nan, n_clusters=None))
+    for none in (None, "", math.nan):
+        settings = read_form(form(steps=none, guidance=none, n_clusters=none))
         assert (settings.num_inference_steps, settings.guidance_scale) == (None, None)
         assert settings.options.n_clusters == 0
 
 
 def test_counts_that_cannot_be_are_refused_and_huge_ones_reach_the_limit_of_a_run():
-    for value in (None, "", math.nan, 3.5):
+    for value in (None, "", math.nan):
+        assert read_form(form(n_images=value, seed=value)) == read_form(form(seed=0))  # the defaults
+    for value in (3.5, "many", math.inf):
         with pytest.raises(InvalidInput, match="“Pictures” must be a whole number"):
             read_form(form(n_images=value))
     with pytest.raises(InvalidInput, match="“Pictures” must be at least 1; got -3"):
         read_form(form(n_images=-3))
+    with pytest.raises(InvalidInput, match="“Number of denoising steps” must be at least 1; got 0"):
+        read_form(form(steps="0"))
     assert read_form(form(n_images=10**6)).options.n_images == 10**6
 
 
@@ -187,7 +190,7 @@ def test_models_are_in_the_menu_with_what_they_and_readers_mean_here(on_a_laptop
     assert shown[large.id] == f"{large.name} · {large.download_gb:g} GB"
 
 
-@pytest.mark.parametrize("kind", [PairedTab, ExploreTab])
+@pytest.mark.parametrize("kind", [Paired, ExploreTab])
 def test_another_model_keeps_the_condition_and_one_chosen_meanwhile(services, kind):
     tab, lines = built(kind, services), services.catalogue.conditions
     assert lines["fair"] == "No planted bias: the same rates for every concept"
@@ -221,25 +224,35 @@ def test_every_preset_of_a_study_is_within_the_limits_of_a_space(fakes, tmp_path
 
 
 def test_an_untouched_form_asks_for_the_defaults_and_holds_every_option(fakes):
-    for kind in [tab for tab in TABS if issubclass(tab, StudyTab) and tab.studies and tab is not ExploreTab]:
-        tab = built(kind, fakes)
-        for design in tab.designs.values():
-            form = {name: tab.form[name].value for name in tab.fields()} | {"study": design.name}
-            form |= {name: update["value"] for name, update in option_updates(design).items()}
-            if isinstance(tab, OriginsTab) and (suited := tab.on_suit(design.name, form["model"])) != gr.skip():
-                form["model"] = suited[tab.form["model"]]  # the page does so when the study is chosen
-            asked = settle(design, read_settings(form, design))
-            usual = settle(design, StudySettings(scale=tab.first_percent / 100))
-            assert asked.settings == usual.settings, (kind, design.name)
-            if design.name == kind.studies[0]:  # what a visitor finds there fits into one run
-                check_number(asked, Settings())
+    kinds = [tab for tab in TABS if issubclass(tab, Paper)]
+    page = built(kinds[0], fakes, *kinds[1:])
+    for paper in page.papers.values():
+        for design in paper.designs.values():
+            # The page shows more of some studies; these options are set otherwise than the study sets them.
+            shown = page.values() | page._options_as(design.name) | {"study": design.name}
+            form = shown | suited_by(page, page.on_study(shown))
+            settled = settle(*page.design_and_settings(form | page._options_as(design.name)))
+            usual = settle(design, StudySettings(scale=page.first_percent / 100))
+            assert settled.settings == usual.settings, (paper.key, design.name)
+            if design.name == paper.studies[0]:  # what a visitor finds there fits into one run
+                check_number(settled, Settings())
+            fields = plain_of(page, page.on_study(shown))
+            assert {f"option.{name}" for name in option_settings(design)} <= set(fields), design.name
+            html = page.on_study(shown)[page.plain.html]
             for name, one in option_settings(design).items():
-                held = tab.form[f"option.{name}"]
-                is_number = one.kind in (int, float) and not one.may_be_left_out
-                assert isinstance(held, gr.Number) == is_number, (kind, design.name, name)
-                assert getattr(held, "choices", None) in (None, [(c or "default", c) for c in one.choices])
-        # In the browser an empty gr.Number says 0, which is no "left out".
-        assert all(c.value is not None for c in tab.form.values() if isinstance(c, gr.Number))
+                assert ("<select" in field_of(html, f"option.{name}")) == bool(one.choices), (design.name, name)
+    # In the browser an empty gr.Number says 0, which is no "left out".
+    assert all(c.value is not None for c in page.form.values() if isinstance(c, gr.Number))
+
+
+def suited_by(page, shown):
+    """The model that the page chooses with a study."""
+    return {"model": shown[page.form["model"]]} if page.form["model"] in shown else {}
+
+
+def field_of(html, name):
+    """The label around a plain field."""
+    return next(label for label in html.split("<label")[1:] if f'name="{name}"' in label)
 
 
 def test_on_the_page_ticked_suggestions_become_rows_that_are_not_there_yet(tmp_path):
@@ -382,10 +395,8 @@ def test_it_is_said_of_the_chosen_model_to_who_has_signed_in(lent_tab, asked):
     visitor = Visitor()
     with event(token="hf_mine"):
         assert lent_tab.on_gpu_time(visitor, "sd-turbo") == "About 32 more pictures today"
-    assert lent_tab.on_gpu_time(visitor, "stable-diffusion-v1-5", 20) == "About 3 more pictures today"
-    assert (
-        lent_tab.on_gpu_time(visitor, "stable-diffusion-v1-5", "65") == "No GPU time is left today for one more picture"
-    )
+    for steps, says in ((20, "About 3 more pictures today"), ("65", "No GPU time is left today for one more picture")):
+        assert lent_tab.on_gpu_time(visitor, "stable-diffusion-v1-5", json.dumps({"steps": steps})) == says
     assert lent_tab.on_gpu_time(visitor, "calibration-renderer") == ""  # needs none of it
     assert lent_tab.on_gpu_time(visitor, "no such model") == ""
     assert asked == ["", "hf_mine"]
@@ -405,8 +416,8 @@ def test_tabs_that_ask_at_once_ask_the_hub_once(lent, asked):
 
 def test_it_has_a_place_on_such_a_space_alone(lent, lent_tab, fakes):
     assert "gpu_time" in lent_tab.parts
-    assert "gpu_time" in built(PairedTab, lent).parts
-    assert "gpu_time" not in built(PairedTab, fakes).parts
+    assert "gpu_time" in built(Paired, lent).parts
+    assert "gpu_time" not in built(Paired, fakes).parts
 
 
 def test_another_concept_of_a_saved_run_or_of_a_link_stands_in_its_field_again(services):
@@ -432,7 +443,7 @@ THREE = PRESETS["The three conditions"]
 
 @pytest.fixture(scope="module")
 def objects(services):
-    return built(ObjectsTab, services)
+    return built(Objects, services)
 
 
 def values_of(objects, arms, **form):
@@ -491,21 +502,21 @@ def test_presets_suit_the_model_that_draws(services):
 
 def test_the_count_is_of_all_arms_and_says_the_limit(objects):
     def count(*arms):
-        return int(objects.on_count(values_of(objects, arms, percent=3)).split()[0].replace(",", ""))
+        return int(objects.count_in(values_of(objects, arms, percent=3)).split()[0].replace(",", ""))
 
     assert count(*THREE) == 3 * count()
     assert count(Arm(), Arm(images="old.zip")) == count()
     most = f"{objects.services.settings.max_images:,}"
-    assert f"in 3 arms; a run has at most {most} pictures in 8 arms" in objects.on_count(
+    assert f"in 3 arms; a run has at most {most} pictures in 8 arms" in objects.count_in(
         values_of(objects, THREE, percent=3)
     )
-    assert "in 2 arms, 1 of them with uploaded pictures" in objects.on_count(
+    assert "in 2 arms, 1 of them with uploaded pictures" in objects.count_in(
         values_of(objects, (Arm(), Arm(images="old.zip")), percent=3)
     )
 
 
 def test_the_look_at_a_file_of_answers_follows_the_form(services, tmp_path):
-    tab, path = built(PairedTab, services), tmp_path / "answers.csv"
+    tab, path = built(Paired, services), tmp_path / "answers.csv"
     values = {"study": "pst-occupations", "percent": 2, "option.labeller": "people"}
     plan = plan_study(find_design("pst-occupations"), StudySettings(scale=0.02), services)
     pair = next(row.id for row in plan.manifest.rows if row.group != "single")
@@ -542,17 +553,17 @@ def test_a_comparison_shows_arms_and_ranks_before_differences_in_markdown_too(ob
 def test_the_link_and_the_form_have_the_arms_of_the_run(objects, compared):
     report = compared[objects.parts["report"]]
     query = dict(parse_qsl(compared[objects.parts["link"]]["value"][1:]))
-    link = read_link(query, {objects.key: objects.studies}, objects.services)
+    link = read_link(query, {"objects": objects.studies}, objects.services)
+    assert link.tab == "objects"
     assert link.values["arms"] == report.settings.arms
-    request = SimpleNamespace(query_params=query)
-    assert objects.on_load(None, request)[objects.arms.chosen] == report.settings.arms
+    assert objects.show_paper("objects", Visitor(), None, link)[objects.arms.chosen] == report.settings.arms
     opened = objects.show_saved(SavedReport(report=report, created=0.0))
     assert set(opened) <= set(objects.opened_outputs())
     again = values_of(objects, opened[objects.arms.chosen], condition="fair", percent=3)
     _, settings = objects.design_and_settings(again)
     assert [arm.condition for arm in settings.arms] == [None, "published", "extreme"]
-    plain = objects.preset_updates(0)
-    assert plain[objects.arms.chosen] == ()  # another preset leaves none of them behind
+    preset = objects.on_press(Visitor(), SimpleNamespace(chip="objects-0"))
+    assert preset[objects.arms.chosen] == ()  # another preset leaves none of them behind
 
 
 def test_own_pictures_of_an_arm_do_not_travel_in_an_address(compared, objects):
@@ -574,7 +585,7 @@ def test_pictures_are_grouped_by_arm_with_equally_many_of_each(objects, compared
 
 
 def test_words_of_ones_own_have_arms_too(services):
-    objects = built(InternalTab, services)
+    objects = built(Internal, services)
     values = form_values(objects, targets="judge\nman | a photo of a man", n=3, n_attribute=2)
     design, settings = objects.design_and_settings(values | {"arms": THREE})
     assert design.name == "own-targets"
@@ -586,7 +597,8 @@ def test_the_form_folds_once_a_run_goes_well_and_keeps_what_stands_in_it(objects
     wrong = objects.on_run(Visitor(), values_of(objects, THREE, **ASKED, model="no model!"))
     done, refused = ({key: value for part in parts for key, value in part.items()} for parts in (told, wrong))
     assert all(done[fold]["open"] is False for fold in objects.form_folds)
-    assert not set(done) & {*objects.form.values(), *objects.own.values(), objects.arms.chosen, objects.arms.fields}
+    own = paper_of(objects).own.values()
+    assert not set(done) & {*objects.form.values(), *own, *objects.plain.outputs(), *objects.arms.outputs()}
     assert set(done) <= set(objects.outputs())
     assert not set(refused) & set(objects.form_folds)  # what is to be mended stays open
 
@@ -596,8 +608,8 @@ def test_a_form_that_is_filled_in_says_what_its_folded_arms_ask_for(objects):
     filled = objects.form_of(design, StudySettings(scale=0.01, arms=THREE))
     assert "in 3 arms" in filled[objects.parts["count"]]
     assert set(filled) <= set(objects.form_outputs())
-    linked = objects.on_load(
-        {}, SimpleNamespace(query_params={"tab": "objects", "arms": "condition=fair||condition=extreme"})
-    )
+    query = {"tab": "objects", "arms": "condition=fair||condition=extreme"}
+    link = read_link(query, {"objects": objects.studies}, objects.services)
+    linked = objects.show_paper("objects", Visitor(), {}, link)
     assert "in 2 arms" in linked[objects.parts["count"]]
-    assert set(linked) <= set(objects.load_outputs())
+    assert set(linked) <= set(objects.form_outputs())
