@@ -124,6 +124,25 @@ def test_a_tab_opens_with_its_example_which_leaves_the_form_alone_and_goes_for_a
     page.client.close()
 
 
+def test_papers_are_chosen_and_keep_their_results_whoever_came_meanwhile(served):
+    page = PageVisitor(served.url)
+    page.open()
+    page.choose("association")
+    own = {"paper_model": "calibration-renderer", "paper_percent": 2, "paper_option_tests": "science_arts"}
+    *_, done = page.press("paper-run", **own)
+    assert done["success"]
+    others_come(page, 210)
+    page.shown.clear()
+    page.choose("paired")
+    assert page.shown["paper-study"] == "pst-occupations"
+    assert "example-note" in page.shown["paper-header"]
+    page.choose("association")
+    assert page.shown["paper-study"] == "t2iat-tests"
+    assert "Science" in page.shown["paper-header"]
+    assert "example-note" not in page.shown["paper-header"]
+    page.client.close()
+
+
 def test_a_preset_of_a_paper_and_an_example_are_a_press_away(served):
     page = PageVisitor(served.url)
     page.open()

@@ -33,15 +33,7 @@ from bias_core.study.types import Arm, StudySettings, check_arms
 from bias_core.types import Attribute
 from bias_core.ui.links import Link, address_of, notice_html, query_of, read_link
 from bias_core.ui.model_menu import HINT, attribute_rows, encoder_choices, model_choices, model_hint, read_table
-from bias_core.ui.study.form import (
-    FORM,
-    OF_PICTURES,
-    PRESETS,
-    added,
-    arms_html,
-    read_settings,
-    suited_to,
-)
+from bias_core.ui.study.form import FORM, OF_PICTURES, PRESETS, added, arms_html, read_settings, suited_to
 from bias_core.ui.study.paper import Paper
 from bias_core.ui.study.pictures import MOST_SHOWN, Look
 from bias_core.ui.visitor import Visitor

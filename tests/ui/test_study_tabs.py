@@ -648,7 +648,8 @@ def test_failures_and_agreement_stand_beside_the_score_every_person_has_a_menu_a
 def test_words_of_the_visitor_are_never_markup(services, report, association, flow, internal, traced, clustered, two):
     design = design_of_prompts(find_design("tbyb-general"), [f"{EVIL} a doctor", "a nurse with a book"], 2)
     prompted = complete(run_study(design, settings_for_prompts(StudySettings()), services))
-    named = (association.closer_html(report, "own"), association.behind_html(report, "own"), header_html(report, headline(report)))
+    named = [association.closer_html(report, "own"), association.behind_html(report, "own")]
+    named.append(header_html(report, headline(report)))
     told = [internal.closer_html(flow, EVIL), internal.behind_html(flow, EVIL)]
     told += [films_html(traced), clusters_html(clustered)]
     unnamed = (examples_html(prompted), top_html(prompted), curve_html(prompted), labels_html(Labelling(drawn=two)))
