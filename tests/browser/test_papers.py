@@ -20,6 +20,7 @@ from tests.browser.timing import slowdown
 
 pytestmark = pytest.mark.browser
 FIRST = "#paired-first :is(input, textarea)"
+PER_ORDER = "input[aria-label='Pictures per order']:visible"
 CONCEPT_X = "#association-own-x textarea"
 EXAMPLES = {
     "association": "science and arts",
@@ -43,18 +44,14 @@ def open_folds(page, *names):
         open_accordion(page, f"paper-{name}")
 
 
-def write_slow_pair(page, *, steps):
-    """Fill in two identities whose pictures of a step take 0.1 s."""
+def begin_slow_run(page, *, seconds):
+    """Begin a run in Paired which draws for at least so long, and return when its first pictures are finished."""
     switch(page, "paired")
-    open_folds(page, "own", "more")
+    open_folds(page, "own")
     page.fill(FIRST, "slow pilot")
-    page.fill("#paper-steps input", str(steps))
+    page.fill(PER_ORDER, str(10 * seconds))  # four pictures, which are drawn together in 0.1 s
+    page.locator(PER_ORDER).blur()
     page.wait_for_selector("#paper-use-own input:checked")
-
-
-def begin_slow_run(page, *, steps):
-    """Begin a run in Paired, and return when its first pictures are finished."""
-    write_slow_pair(page, steps=steps)
     follow_run(page, "paired")
     page.click("#paper-run")
     page.wait_for_selector("#paper-drawing .finished")
@@ -109,7 +106,7 @@ def test_what_was_typed_and_the_results_of_two_papers_are_kept_while_one_switche
 
 def test_a_run_is_seen_from_another_paper_which_offers_its_result_once_it_has_ended(visit):
     page = visit(query="?tab=paired")
-    begin_slow_run(page, steps=12)
+    begin_slow_run(page, seconds=8)
     switch(page, "association")
     page.wait_for_selector(f"#paper-header .example-note:has-text('{EXAMPLES['association']}')")
     page.wait_for_function("document.querySelector('#paper-status').innerText.trim().startsWith('Paired: ')")
@@ -124,14 +121,14 @@ def test_a_run_is_seen_from_another_paper_which_offers_its_result_once_it_has_en
     page.click("#paper-status a")
     wait_for_paper(page, "paired")
     wait_for_result(page, "slow pilot and assistant")
-    open_folds(page, "own", "more")
+    open_folds(page, "own")
     assert page.input_value(FIRST) == "slow pilot"
-    assert page.input_value("#paper-steps input") == "12"
+    assert page.input_value(PER_ORDER) == "80"
 
 
 def test_stop_pressed_from_another_paper_stops_the_run_and_keeps_what_was_finished(visit):
     page = visit(query="?tab=paired")
-    begin_slow_run(page, steps=30)
+    begin_slow_run(page, seconds=30)
     switch(page, "objects")
     page.click("#paper-stop")
     pressed = time.monotonic()
@@ -147,7 +144,7 @@ def test_stop_pressed_from_another_paper_stops_the_run_and_keeps_what_was_finish
 
 def test_a_reload_follows_a_run_on_its_own_paper_and_on_another(visit, served):
     page = visit(query="?tab=paired")
-    begin_slow_run(page, steps=20)
+    begin_slow_run(page, seconds=15)
     page.reload()
     page.wait_for_selector("#paper-stop:visible")
     page.wait_for_selector("#paper-drawing .finished")
@@ -216,7 +213,7 @@ def test_a_run_opened_from_the_list_or_by_its_link_has_its_own_paper_and_form(vi
 
 def test_two_visitors_at_two_papers_at_once_do_not_mix(visit):
     one, two = visit(query="?tab=paired"), visit(query="?tab=association")
-    begin_slow_run(one, steps=10)
+    begin_slow_run(one, seconds=10)
     run_preset(two, "association", QUICK["association"])
     assert "Paired" not in two.inner_text("#paper-status")
     headline = two.inner_text("#paper-header h2")

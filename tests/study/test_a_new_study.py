@@ -136,7 +136,7 @@ print(json.dumps({
     "command": to_command(design, settings),
     "python": to_python(design, settings),
     "tabs": [[tab.key, tab.title, list(tab.studies)] for tab in TABS if getattr(tab, "studies", ())],
-    "fields": next(one["props"]["value"] for one in page["components"] if one["props"].get("elem_id") == "paper-fields"),
+    "fields": {one["props"].get("elem_id"): one["props"].get("value") for one in page["components"]}["paper-fields"],
     "page": [one["props"].get("label") for one in page["components"] if one["type"] == "tabitem"],
 }))
 """

@@ -17,6 +17,7 @@ from bias_core.papers.t2iat.tab import Association
 from bias_core.study.design import option_settings
 from bias_core.study.run_queue import Requester
 from bias_core.study.types import Progress, StudySettings
+from bias_core.types import ImageRow, StoredImage
 from bias_core.ui.links import Link
 from bias_core.ui.runs.tab import RunsTab
 from bias_core.ui.study.fields import read_plain
@@ -239,6 +240,34 @@ def begun(services, visitor, place, go_on):
         raise Cancelled("stopped")
 
     services.run_queue.begin(steps, Requester(name=visitor.key), visitor.stop, place)
+
+
+def test_a_run_that_is_stopped_from_another_paper_leaves_no_pictures_there(page, visitor, tmp_path):
+    rows = tuple(ImageRow(prompt="p", seed=seed, model="m") for seed in range(3))
+    images = tuple(StoredImage(row=row, truth=None, path=tmp_path / f"{row.id}.png") for row in rows[:2])
+
+    def stopped():
+        yield Progress(message="", drawing=rows, total=3, done=2, images=images)
+        raise Cancelled("stopped")
+
+    for looked_at, is_left in (("association", True), ("paired", False)):
+        visitor.paper = looked_at
+        *_, last = page.following(visitor, stopped(), "association")
+        assert ("2 of 3 pictures finished" in last[page.drawing.html]) == is_left, looked_at
+
+
+def test_a_run_is_of_the_paper_whose_study_it_runs_also_if_another_was_chosen_just_after_the_press(
+    page, visitor, services
+):
+    visitor.paper = "paired"  # the press was in Association
+    steps = page.on_run(visitor, form_values(page, SMALL | {"seed": "77"}))
+    for _ in range(2):
+        next(steps)
+    at_work = services.run_queue.find(visitor.key)
+    assert at_work is not None
+    assert at_work.place == "association"
+    visitor.stop.set()
+    list(steps)
 
 
 def test_an_address_fills_the_form_of_its_paper_alone_and_its_example_does_not_take_the_word(coming, page, visitor):
