@@ -75,5 +75,5 @@ def sent(tab: StudyTab, values: Mapping[str, Any]) -> list[Any]:
 
 
 def plain_of(tab: StudyTab, updates: Mapping[Any, Any]) -> dict[str, Any]:
-    """What the plain fields hold after these updates, by name."""
+    """Values of the plain fields after these updates, by name."""
     return dict(json.loads(updates[tab.plain.values]))

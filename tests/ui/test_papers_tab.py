@@ -54,7 +54,7 @@ def visitor():
 
 
 class Opened:
-    """What one page shows while its papers are chosen: the form, and the result."""
+    """The form and the result of a page while its papers are chosen."""
 
     def __init__(self, coming, page, visitor, link=None):
         self.coming, self.page, self.visitor = coming, page, visitor
