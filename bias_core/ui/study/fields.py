@@ -77,7 +77,7 @@ def read_plain(text: object) -> dict[str, Any]:
     """Return what the fields hold, by name; {} for a text that no page has written."""
     try:
         values = json.loads(str(text or "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     is_read = isinstance(values, dict) and all(isinstance(value, _KINDS) for value in values.values())
     return values if is_read else {}

@@ -244,7 +244,7 @@ class PapersTab(StudyTab):
             form["condition"]: self._conditions(str(values["model"]), str(values["condition"] or "")),
             form["model"]: gr.update(value=values["model"], info=HINT),
             form["judge"]: gr.update(value=values["judge"], visible=self._is_judged(paper)),
-            form["labels"]: None, parts["labels_look"]: "",
+            form["labels"]: values.get("labels"), parts["labels_look"]: "",
             parts[USE_OWN]: bool(values[USE_OWN]),
             parts["own_words"]: gr.update(visible=bool(paper.own)),
             **{parts[f"own {key}"]: gr.update(visible=key == paper.key) for key in self.papers},
