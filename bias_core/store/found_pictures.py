@@ -7,15 +7,15 @@ import re
 import shutil
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from bias_core.errors import InvalidInput, StorageError, quoted
-from bias_core.store.copies import PossibleCopy, find_copies, get_thumbnail
+from bias_core.store.copies import PossibleCopy, describe_possible_copies, find_copies, get_thumbnail
 from bias_core.store.drawing_facts import LARGEST_SEED, PictureMetadata, different, number, one_line, whole
 from bias_core.store.images import DamagedRecord, decode_picture, is_animation, open_picture, read_record
 from bias_core.store.picture_files import ARCHIVES, DAMAGE, SHOWN, Files, check_name, open_files, stored_name
@@ -39,6 +39,8 @@ from bias_core.store.reader import TooMuch, count_picture, may_write, one_file
 from bias_core.store.tables import read_table, refuse
 from bias_core.types import IMPORTED, ImageRow, PictureRecord, is_blank
 from bias_core.values import MAX_TEXT, check_texts, normal_form
+
+T = TypeVar("T")
 
 AUTO, ONE_FOR_ALL = "auto", "one for all: "
 NO_PROMPT = "without a prompt"
@@ -316,7 +318,7 @@ class FoundPictures:
     name, counts, is_assumed : as in :class:`bias_core.store.imports.ImportedImages`.
     left_out : reasons for left-out pictures, by file; grows while pictures are read.
     problems : lines of tables, and files, that could not be used.
-    blanks, animations, alike : pictures that count as blanked, count by their first frame, or look like another.
+    blanks, animations : pictures that count as blanked, or count by their first frame.
     unread_metadata : reasons for ignored metadata, one line each; grows likewise.
     others : files that are neither pictures nor texts about them.
 
@@ -334,7 +336,7 @@ class FoundPictures:
         self.problems = [f"{name}: {reason}" for name, reason in rejected.items() if name not in self.left_out]
         self.left_out |= {name: "a hidden file" for name in self._files.hidden if _has_picture_ending(name)}
         self.unread_metadata, self.others = list[str](), list[str]()
-        self.alike, self.blanks, self.animations = list[str](), list[str](), list[str]()
+        self.blanks, self.animations = list[str](), list[str]()
         self._tables: dict[str, PictureMetadata] = {}  # of other tables, by file
         self._sidecars: dict[str, str] = {}  # names of these texts
         self._lines: dict[str, _Line] = {}  # of metadata files, by file
@@ -355,6 +357,8 @@ class FoundPictures:
         self._first_files: dict[str, tuple[str, str]] = {}  # prompt and name of the first file with this content
         self._pictures: dict[str, list[ImportedPicture]] = {}  # by key of their prompt
         self._ids: set[str] = set()  # of all rows
+        self._counted: list[PossibleCopy] = []  # pictures that count
+        self._alike: dict[int, list[str]] = {}  # remarks on those of them that may be copies, by their number
 
     def look(self) -> PictureLook:
         """Read every picture, and return what was understood; no picture of the result may count."""
@@ -392,8 +396,9 @@ class FoundPictures:
         parts = (
             ("picture is left out", "pictures are left out", left_out),
             ("line or file could not be used", "lines or files could not be used", self.problems),
-            ("picture counts though it looks like another, or repeats its seed and settings",
-             "pictures count though they look like another, or repeat its seed and settings", self.alike),
+            ("picture counts though it looks like another, repeats its seed and settings, or may show others",
+             "pictures count though they look like another, repeat its seed and settings, or may show others",
+             self._describe_possible_copies()),
             ("prompt has several spellings, which count as one", "prompts have several spellings, which count as one",
              [", ".join(f"“{text}”" for text in texts) for texts in self._spellings() if len(texts) > 1]),
             ("prompt is guessed from a name that hardly reads like one",
@@ -427,14 +432,14 @@ class FoundPictures:
             except InvalidInput as error:
                 self.left_out[name] = str(error)
         candidates = [candidate for candidate, _ in read]
-        copies, alike = self._find_copies(candidates) if self._source.copies == COUNT_ONCE else ({}, [])
+        copies = self._compare(find_copies, candidates, {})
         for candidate in candidates:
             if not (candidate.is_blank or candidate.own_id):
                 first_prompt, first = self._first_files.setdefault(candidate.content, (prompt_key, candidate.name))
                 if first_prompt != prompt_key and self._source.copies == COUNT_ONCE:
                     copies.setdefault(candidate.name, f"the same picture as {first}, which has another prompt")
         self.left_out |= copies
-        self.alike += [name for name in alike if name not in copies]
+        self._counted += [candidate for candidate in candidates if candidate.name not in copies]
         pictures = self._pictures[prompt_key] = list[ImportedPicture]()
         for candidate, picture in read:
             if picture.name in copies:
@@ -448,13 +453,23 @@ class FoundPictures:
             pictures.append(picture)
         return pictures
 
-    def _find_copies(self, candidates: Sequence[PossibleCopy]) -> tuple[dict[str, str], list[str]]:
+    def _describe_possible_copies(self) -> list[str]:
+        """Compare all pictures that count until now, once."""
+        n = len(self._counted)
+        if n not in self._alike:
+            self._alike = {n: self._compare(describe_possible_copies, self._counted, [])}
+        return self._alike[n]
+
+    def _compare(self, compare: Callable[[Sequence[PossibleCopy]], T], pictures: Sequence[PossibleCopy], none: T) -> T:
+        """Compare pictures if copies are of interest, within the limits of a reader."""
+        if self._source.copies != COUNT_ONCE:
+            return none
         try:
             with one_file(self.name, self._broken, times=_TABLE_TIMES):
-                return find_copies(candidates)
+                return compare(pictures)
         except TooMuch as error:
-            self.problems.append(f"copies among {len(candidates):,} pictures of one prompt are not found: {error}")
-            return {}, []
+            self.problems.append(f"copies among {len(pictures):,} pictures are not found: {error}")
+            return none
 
     def _read(self, name: str) -> tuple[PossibleCopy, ImportedPicture]:
         """Read a picture, for comparison with others and as it counts."""
@@ -470,6 +485,7 @@ class FoundPictures:
                 raise InvalidInput(f"drawn with {way}" if way else "how it was drawn is not known")
             candidate = PossibleCopy(
                 name=name,
+                prompt=key(self._found[name].text),
                 content=hashlib.sha256(data).hexdigest()[:20],
                 pixels=hashlib.sha256(image.tobytes()).hexdigest() + f"{image.size}",
                 own_id=record.row.id if record else "",
