@@ -347,6 +347,7 @@ class FoundPictures:
         if not self._found:
             reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()] + self.problems + self.others
             raise InvalidInput(f"{path.name} has no picture{f' ({chr(59).join(reasons[:3])})' if reasons else ''}")
+        self._checkpoints = self._find_checkpoints()
         self.is_assumed = bool(source.assumed_prompt) and not any(found.text for found in self._found.values())
         if self.is_assumed:
             self._found = dict.fromkeys(self._found, FoundPrompt(source.assumed_prompt, GIVEN))
@@ -432,7 +433,7 @@ class FoundPictures:
             except InvalidInput as error:
                 self.left_out[name] = str(error)
         candidates = [candidate for candidate, _ in read]
-        copies = self._compare(find_copies, candidates, {})
+        copies: dict[str, str] = self._compare(find_copies, candidates, {})
         for candidate in candidates:
             if not (candidate.is_blank or candidate.own_id):
                 first_prompt, first = self._first_files.setdefault(candidate.content, (prompt_key, candidate.name))
@@ -530,15 +531,26 @@ class FoundPictures:
         except StorageError as error:  # it has no intact record
             if isinstance(error, DamagedRecord):
                 self.unread_metadata.append(f"{name}: {error}")
-        known = self._tables.get(name, PictureMetadata()).merged_with(inside)
-        known = known.merged_with(self._beside[name]).merged_with(replace(facts_of_name(name), prompt=""))
-        if name not in self._lines:
-            return record, known
-        told = self._lines[name].drawing
-        for what, first, second in (("model", told.model, known.model), ("seed", told.seed, known.seed)):
-            if first not in (None, "") and second not in (None, "") and first != second:
+        drawing = self._merge_facts(name, inside)
+        for what, first, second in (("model", drawing.model, inside.model), ("seed", drawing.seed, inside.seed)):
+            if second not in (None, "") and first != second:
                 self.unread_metadata.append(f"{name}: its {what} is {second} by its own record, {first} by the table")
-        return record, told.merged_with(known)
+        if (drawing.model, drawing.model_hash) in self._checkpoints:
+            drawing = replace(drawing, model=f"{drawing.model} ({drawing.model_hash})")
+        return record, drawing
+
+    def _merge_facts(self, name: str, inside: PictureMetadata) -> PictureMetadata:
+        """Return the facts of a picture, each from the first source that has it."""
+        line = self._lines[name].drawing if name in self._lines else PictureMetadata()
+        known = line.merged_with(self._tables.get(name, PictureMetadata())).merged_with(inside)
+        return known.merged_with(self._beside[name]).merged_with(replace(facts_of_name(name), prompt=""))
+
+    def _find_checkpoints(self) -> set[tuple[str, str]]:
+        """Return the models that share their name with another one, with their hashes."""
+        facts = [self._merge_facts(name, self._inside[name]) for name in self._found]
+        named = {(each.model, each.model_hash) for each in facts if each.model and each.model_hash}
+        n_hashes = Counter(model for model, _ in named)
+        return {(model, model_hash) for model, model_hash in named if n_hashes[model] > 1}
 
     def _read_metadata(self, names: Sequence[str]) -> set[PurePosixPath]:
         """Read the lines of all metadata files; return the folders of their pictures."""

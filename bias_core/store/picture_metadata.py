@@ -362,7 +362,8 @@ def _of_json(text: str, name: str = "") -> PictureMetadata:
     if any(isinstance(node, dict) and "class_type" in node for node in table.values()):
         return _of_comfy({"prompt": text}, name)
     if isinstance(swarm := table.get("sui_image_params"), dict):
-        return _of_swarm(swarm)
+        hashes = [each.get("hash") for each in table.get("sui_models") or () if each.get("param") == "model"]
+        return _of_swarm({"model hash": hashes[:1], **swarm})
     if isinstance(table.get("c"), str) and "uc" in table:  # Draw Things
         more = {"refiner": (table.get("v2") or {}).get("refinerModel"), "prompt": table["c"]}
         facts = facts_of_table({**table, **more}, "Draw Things")
@@ -465,8 +466,9 @@ _DREAM = {"A": "sampler", "C": "cfg", "H": "height", "W": "width", "s": "steps",
 def _of_novel(texts: Mapping[str, str], _name: str) -> PictureMetadata:
     """Read NovelAI's metadata, in which the description is the prompt."""
     table, source = read_json(texts["Comment"]), short_name(texts["Source"])
-    model = re.sub("(.) [A-Z0-9]+$", r"\1", source)  # without its digest
-    return facts_of_table({**table, "prompt": texts["Description"], "model": model}, "NovelAI")
+    model, digest = re.fullmatch(r"(.+?)(?: ([A-Z0-9]+))?", source).groups()  # type: ignore[union-attr]
+    own = {"prompt": texts["Description"], "model": model, "model hash": digest}
+    return facts_of_table({**table, **own}, "NovelAI")
 
 
 _Read = Callable[[Mapping[str, str], str], PictureMetadata]

@@ -212,3 +212,29 @@ def test_hidden_pictures_are_named_and_spellings_are_told_in_a_run(tmp_path):
     seen = look(tmp_path, files)
     assert (seen.left_out, seen.counts) == ({".1.png": "a hidden file"}, {f"{COOK}!": 2})
     assert seen.notes[0] == ("prompt has several spellings, which count as one", (f"“{COOK}!”, “{COOK}”",))
+
+
+HASHES = {
+    "AUTOMATIC1111": lambda digits: {"parameters": f"{COOK}\nSteps: 2, Sampler: x, Seed: 1, Model: v, "
+                                     f"Model hash: {digits}"},
+    "Civitai": lambda digits: {"parameters": f"{COOK}\nSteps: 2, Sampler: x, Seed: 1, Model: v, "
+                               f'Hashes: {{"model": "{digits}"}}'},
+    "SwarmUI": lambda digits: {"parameters": json.dumps({
+        "sui_image_params": {"prompt": COOK, "model": "v", "seed": 1},
+        "sui_models": [{"name": "v", "param": "model", "hash": f"0x{digits}ffff"}]})},
+    "InvokeAI": lambda digits: {"invokeai_metadata": json.dumps({
+        "positive_prompt": COOK, "seed": 1, "model": {"name": "v", "hash": f"blake3:{digits}ffff"}})},
+    "Fooocus": lambda digits: {"parameters": json.dumps({
+        "prompt": COOK, "base_model": "v", "base_model_hash": digits, "version": "Fooocus 2", "seed": 1})},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("program", HASHES)
+def test_two_checkpoints_of_one_name_are_two_ways_of_drawing(program, tmp_path):
+    digits = ["0a1b2c3d4e", "f0e1d2c3b4", "f0e1d2c3b4"]
+    files = {f"{n}.png": picture(n, **HASHES[program](each)) for n, each in enumerate(digits)}
+    assert look(tmp_path, files).ways == {"v (0a1b2c3d4e)": 1, "v (f0e1d2c3b4)": 2}
+    alone = look(tmp_path, {}, drawn_with="v (f0e1d2c3b4)")
+    assert (alone.n, alone.left_out) == (2, {"0.png": "drawn with v (0a1b2c3d4e)"})
+    (tmp_path / "0.png").unlink()
+    assert look(tmp_path, {}).ways == {"v": 2}
