@@ -134,6 +134,17 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
     )
 
 
+def is_fact_name(name: str) -> bool:
+    """Return true if :func:`facts_of_table` reads values of this name.
+
+    >>> is_fact_name("CFG scale"), is_fact_name("rating")
+    (True, False)
+    """
+    plain = _plain(name)
+    is_known = any(plain in names for names in (*_COLUMNS.values(), _WEIGHTS))
+    return bool(is_known or _LORA.fullmatch(plain) or _BLANKED.search(plain))
+
+
 _BLANKED = re.compile("imagensfw|nsfwcontentdetected|hasnsfwconcept")  # DiffusionDB has 2 for a blurred picture
 _FURTHER = re.compile("prompt|caption", re.IGNORECASE)
 _NEVER_DRAWN = re.compile("^(prompt$|wildcard|original|template|raw|unprocessed|full_prompt)|parser", re.IGNORECASE)

@@ -25,7 +25,9 @@ from bias_core.store.picture_metadata import (
     facts_of_parquet,
     facts_of_part,
     facts_of_sidecar,
+    find_doubt,
     find_hidden_text,
+    is_used_column,
     metadata_of_line,
     metadata_of_record,
     model_folder,
@@ -36,7 +38,7 @@ from bias_core.store.picture_metadata import (
     wrapper_of,
 )
 from bias_core.store.reader import TooMuch, count_picture, may_write, one_file
-from bias_core.store.tables import read_table, refuse
+from bias_core.store.tables import describe_unused_columns, note_unused_columns, read_table, refuse
 from bias_core.types import IMPORTED, ImageRow, PictureRecord, is_blank
 from bias_core.values import MAX_TEXT, check_texts, normal_form
 
@@ -59,6 +61,7 @@ TEXTS = ("prompt", "text", "caption")  # columns for the prompt, in order of pre
 _FILE_COLUMNS = ("file_name", "image_file_name", "image_name", "filename")  # then any other "…_file_name"
 _NUMBERS = {"seed", "steps", "num_inference_steps", "guidance_scale", "cfg_scale", "cfg", "guidance"}
 _ROUNDED = re.compile(r"\d(?:[.,]\d+)?[eE]\+?\d+")
+_WHOLE_WITH_COMMA = re.compile(r"(\d+),0{1,2}")  # three zeros may be thousands
 _DECIMAL_COMMA = re.compile(r"\d+,\d+")
 WHOM = ("left", "middle", "right", "identity")
 """Optional columns for the people that a picture should show: two side by side, or one."""
@@ -76,6 +79,14 @@ _NO_PICTURES = frozenset((
     ".doc", ".docx", ".xlsx", ".mp4", ".webm", ".mov",
 ))  # fmt: skip
 _TABLE_TIMES = 5  # the time of a picture, for a table of many
+_ADVICE = (  # on files that are not read
+    ((".zip", *ARCHIVES), "unpack it, and add its pictures to the folder"),
+    ((".xlsx", ".xls", ".ods"), "if it has the prompts, save it as metadata.csv with the columns file_name and prompt"),
+    (
+        (".csv", ".tsv", ".jsonl"),
+        "if it has the prompts, name it metadata.csv, .tsv or .jsonl; it needs file_name and prompt",
+    ),
+)
 _LOSSLESS = ("PNG", "WEBP", "BMP", "TIFF")  # formats whose pixels can hide a text
 _HEADS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")  # of pictures
 
@@ -228,13 +239,18 @@ def _lines(name: str, files: Files, remarks: list[str]) -> Iterator[tuple[str, s
 
     A table of one line needs no name. Numbers that are not as they were written are told in ``remarks``.
     """
-    problems, places_without_file, place = list[str](), list[str](), ""
-    for place, row in read_table(name, files.read(name), needs=[TEXTS], further=WHOM):
+    problems, places_without_file, unused, place = list[str](), list[str](), dict[str, None](), ""
+    rows = read_table(name, files.read(name), needs=[TEXTS], further=WHOM)
+    for place, row in note_unused_columns(rows, is_used_column, unused):
         try:
-            text, has_file = _get_text(row), any(column in row for column in _FILE_COLUMNS)
+            text, has_file = _get_text(row), any(map(_is_file_column, row))
             remarks += [f"{name}, {place}: {remark}" for remark in _mend_numbers(row)]
             if not (file_name := _get_file_name(row)):
-                if has_file or not text or any(_has_picture_ending(str(cell)) for cell in row.values()):
+                if not has_file and (cell := next(filter(_has_picture_ending, map(str, row.values())), "")):
+                    problems = [f"needs the column file_name for names such as {quoted(cell)}, and one of "
+                                f"{', '.join(TEXTS)}; its columns are {quoted(', '.join(row))}"]  # fmt: skip
+                    break
+                if has_file or not text:
                     raise InvalidInput(f"needs file_name and one of {', '.join(TEXTS)}")
                 places_without_file.append(place)
             people = {column: people for column in WHOM if (people := one_line(row.get(column)))}
@@ -244,6 +260,7 @@ def _lines(name: str, files: Files, remarks: list[str]) -> Iterator[tuple[str, s
             problems.append(f"{place}: {error}")
     if places_without_file and place != places_without_file[0]:
         problems.append(f"{places_without_file[0]}: has no file_name")
+    remarks += [f"{name}: {describe_unused_columns(unused)}"] * bool(unused)
     refuse(name, problems)
 
 
@@ -254,12 +271,16 @@ def _get_text(row: Mapping[str, Any]) -> str:
 
 def _get_file_name(row: Mapping[str, Any]) -> str:
     """Return the name of the picture in a line, with forward slashes; InvalidInput if it leads out of its folder."""
-    columns = [*_FILE_COLUMNS, *(name for name in row if name.endswith("_file_name"))]
+    columns = [*_FILE_COLUMNS, *filter(_is_file_column, row)]
     name = next((row[column] for column in columns if isinstance(row.get(column), str) and row[column]), "")
     try:
         return check_name(name) if name else ""
     except InvalidInput:  # a path of another machine
         return check_name(name.replace("\\", "/").rpartition("/")[2])
+
+
+def _is_file_column(name: str) -> bool:
+    return name in _FILE_COLUMNS or name.endswith("_file_name")
 
 
 def _mend_numbers(row: dict[str, Any]) -> Iterator[str]:
@@ -269,8 +290,8 @@ def _mend_numbers(row: dict[str, Any]) -> Iterator[str]:
         if column == "seed" and _ROUNDED.fullmatch(text):
             row[column] = None
             yield f"the seed “{text}” was rounded by a spreadsheet, so it is not known"
-        elif column != "seed" and _DECIMAL_COMMA.fullmatch(text):
-            row[column] = text.replace(",", ".")
+        elif _WHOLE_WITH_COMMA.fullmatch(text) or (column != "seed" and _DECIMAL_COMMA.fullmatch(text)):
+            row[column] = _WHOLE_WITH_COMMA.sub(r"\1", text).replace(",", ".")
             yield f"{column} “{text}” is read as {row[column]}"
         elif column == "seed" and number(row[column]) is not None and whole(row[column], LARGEST_SEED) is None:
             yield f"the seed “{text[:SHOWN]}” is none that a program draws from, so it is not known"
@@ -410,8 +431,7 @@ class FoundPictures:
              "pictures have one colour all over, or are blurred by a checker, and count as blanked", self.blanks),
             ("picture is an animation, of which the first frame counts",
              "pictures are animations, of which the first frames count", self.animations),
-            ("picture or line has metadata that is not used as it stands",
-             "pictures or lines have metadata that is not used as it stands",
+            ("note on metadata that is not used as it stands", "notes on metadata that is not used as it stands",
              [line for line in self.unread_metadata if line.partition(": ")[0] not in self.left_out]),
             ("file is neither a picture nor a text about one",
              "files are neither pictures nor texts about them", self.others),
@@ -588,8 +608,8 @@ class FoundPictures:
         used, known_endings = {*names, *self._sidecars.values()}, (".json", ".parquet", *_OTHER_PICTURES)
         for name in self._files.names:
             if name not in used and not _is_table(name) and not name.lower().endswith(known_endings):
-                is_packed = name.lower().endswith((".zip", *ARCHIVES))
-                self.others.append(f"{name}: unpack it, and add its pictures to the folder" if is_packed else name)
+                advice = next((text for endings, text in _ADVICE if name.lower().endswith(endings)), "")
+                self.others.append(f"{name}: {advice}" if advice else name)
         wrapper, found = wrapper_of(names) if self._source.prompts_from == AUTO else "", {}
         for name in names:
             prompt = self._find_prompt(name, wrapper, is_in_table=not folders.isdisjoint(PurePosixPath(name).parents))
@@ -623,7 +643,7 @@ class FoundPictures:
         for source, text in (written | good).items():
             if text:
                 self._note_others(name, text, {of: other for of, other in written.items() if of != source})
-                return FoundPrompt(text, source)
+                return FoundPrompt(text, source, find_doubt(text) if source in guesses else "")
         if inside.unclear:  # programs number their files
             return FoundPrompt(missing=inside.unclear)
         source = IN_FOLDER if folder else IN_FILE
@@ -684,15 +704,17 @@ class FoundPictures:
             is_parquet = path.suffix.lower() == ".parquet"
             if not is_parquet and (path.suffix.lower() != ".json" or path.as_posix() in beside):
                 continue
+            unused = dict[str, None]()
             try:
                 with one_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
                     data = self._files.read(path.as_posix())
-                    found = dict(facts_of_parquet(data)) if is_parquet else facts_of_part(data)
+                    found = dict(facts_of_parquet(data, unused)) if is_parquet else facts_of_part(data)
             except InvalidInput as error:
                 is_table_of_pictures = not is_parquet or path.name.lower() == PARQUET
                 (self.problems if is_table_of_pictures else self.others).append(f"{path}: {error}")
                 continue
             self.others += [] if found else [path.as_posix()]
+            self.unread_metadata += [f"{path}: {describe_unused_columns(unused)}"] * bool(unused)
             named = {(path.parent / name).as_posix(): facts for name, facts in found.items()}
             self._tables |= {name: named[name] for name in named if name in picture_names}
             if absent := [name for name in named if name not in picture_names]:

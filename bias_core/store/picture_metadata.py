@@ -26,6 +26,7 @@ from bias_core.store.drawing_facts import (
     different,
     facts_of_table,
     guidance,
+    is_fact_name,
     number,
     one_line,
     several_prompts,
@@ -33,7 +34,7 @@ from bias_core.store.drawing_facts import (
     whole,
 )
 from bias_core.store.images import XMP_KEY, open_picture, read_late_texts, read_source, source_of
-from bias_core.store.tables import parquet_rows
+from bias_core.store.tables import decode_text, note_unused_columns, parquet_rows
 from bias_core.types import IMPORTED, PictureRecord
 from bias_core.values import read_json
 
@@ -55,6 +56,27 @@ def metadata_of_line(line: Mapping[str, Any]) -> PictureMetadata:
         model="" if model.startswith(IMPORTED) else model,
         seed=facts.seed if _draws_by_seed(short_name(line.get("model"))) else None,
     )
+
+
+def is_used_column(name: str) -> bool:
+    """Return true if a column of a table of pictures is read."""
+    return name in _OWN_COLUMNS or name.endswith("_file_name") or is_fact_name(name)
+
+
+_OWN_COLUMNS = frozenset(
+    (
+        "file_name",
+        "image_name",
+        "filename",
+        "drawn_with_model",
+        "drawn_by",
+        "program",
+        "left",
+        "middle",
+        "right",
+        "identity",
+    )
+)
 
 
 def metadata_of_record(record: PictureRecord) -> PictureMetadata:
@@ -512,7 +534,7 @@ def sidecars_of(pictures: Sequence[str], files: Sequence[str]) -> dict[str, str]
 def facts_of_sidecar(data: bytes) -> PictureMetadata:
     """Read the text file of a picture. Raises InvalidInput: it is no text, or in an unknown format."""
     try:
-        facts = facts_of_text(data.decode("utf-8-sig"))
+        facts = facts_of_text(decode_text("it", data))
     except InvalidInput:
         raise
     except UNREADABLE as error:
@@ -532,12 +554,14 @@ def facts_of_part(data: bytes) -> dict[str, PictureMetadata]:
     return {}
 
 
-def facts_of_parquet(data: bytes) -> Iterator[tuple[str, PictureMetadata]]:
+def facts_of_parquet(data: bytes, unused: dict[str, None]) -> Iterator[tuple[str, PictureMetadata]]:
     """File names and facts from a table with a column of prompts (imagefolder's, DiffusionDB's).
+
+    ``unused`` collects the columns that are not used.
 
     Raises InvalidInput: it cannot be read, is too large, or lacks a column; this may come after some of them.
     """
-    for row in parquet_rows(data):
+    for _, row in note_unused_columns((("", row) for row in parquet_rows(data)), is_used_column, unused):
         column = next((name for name in _NAMES if name in row), "")
         if not column or not {"prompt", "text", "caption"} & set(row):
             raise InvalidInput(
@@ -583,14 +607,20 @@ _EARLIER = re.compile(r"(.{1,250}?)-(?:before-[a-z-]{1,50}|ad-before|ad-preview[
 
 
 def facts_of_name(name: str) -> PictureMetadata:
-    """Return what programs write into a file's name besides its words: the program, Midjourney's switches."""
+    """Return the facts in a file's name: words, the program, Midjourney's switches, settings at its end.
+
+    >>> facts = facts_of_name("a photo of a doctor_s42_cfg7 sd15_003.png")
+    >>> facts.prompt, facts.seed, facts.guidance_scale, facts.model
+    ('a photo of a doctor', 42, 7.0, 'sd15')
+    """
     stem = PurePosixPath(name).stem
     if found := _MIDJOURNEY.fullmatch(stem):
         return facts_of_midjourney(found[1].replace("_", " "))
     for program, pattern in _OF_PROGRAMS:
         if found := pattern.fullmatch(stem):
-            return PictureMetadata(program=program, prompt=_words(found[1]))
-    return PictureMetadata()
+            return PictureMetadata(program=program, prompt=_read_words(found[1])[0])
+    words, marks = _read_words(stem)
+    return facts_of_table({"prompt": words} | marks)
 
 
 def names_as_prompts(name: str, wrapper: str) -> tuple[str, str]:
@@ -601,10 +631,10 @@ def names_as_prompts(name: str, wrapper: str) -> tuple[str, str]:
     [('a photo of a doctor', ''), ('', 'a nurse'), ('', 'A cook'), ('', ''), ('', 'a cook')]
     """
     parent = PurePosixPath(name).parent
-    is_named = parent.as_posix() not in {".", wrapper} and _words(parent.name)
+    is_named = parent.as_posix() not in {".", wrapper} and _read_words(parent.name)[0]
     is_prompt = is_named and not _FOLDERS.fullmatch(parent.name) and not is_model_name(parent.name)
     folder = one_line(parent.name.replace("_", " ")) if is_prompt else ""
-    return folder, facts_of_name(name).prompt or file_name_words(name)
+    return folder, facts_of_name(name).prompt
 
 
 def reads_like_a_prompt(text: str) -> bool:
@@ -616,13 +646,29 @@ def reads_like_a_prompt(text: str) -> bool:
     return len(text.split()) >= FEWEST_WORDS or len(_UNSPACED.findall(text)) >= _FEWEST_UNSPACED
 
 
+def find_doubt(text: str) -> str:
+    """Return a reason to doubt that a name has a whole prompt and nothing else; "" for none.
+
+    >>> find_doubt("2 doctors in"), find_doubt("a photo of a phone s23"), find_doubt("a photo of a doctor")
+    ('which seems to be cut off', 'in which “s23” may be a setting or a model', '')
+    """
+    first, *_, last = (text or ".").split() * 2
+    for word in (last, first):
+        is_model = word is last and is_model_name(word) and word.lower() not in _ALSO_WORDS
+        if is_model or _MARK.fullmatch(word) or (word is last and _SHORT_MARK.fullmatch(word)):
+            return f"in which “{word[:80]}” may be a setting or a model"
+    return "which seems to be cut off" if _CUT_OFF.fullmatch(last) else ""
+
+
+_ALSO_WORDS = frozenset(("playground", "firefly", "if", "imagen"))  # names of models
+_CUT_OFF = re.compile("an?|the|of|in|on|at|with|and|or|for|to|by|from|as|who|that|is|are", re.IGNORECASE)
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _FEWEST_UNSPACED = 4
 _MODEL_NAME = re.compile(
     r"(?:(?:stable[-_ ]?diffusion|sdxl|sd|flux|kandinsky|pixart|dall[-_ ·]?e|dalle|midjourney|mj|imagen|if|kolors|qwen"
     r"|hunyuan(?:dit)?|playground|wuerstchen|lcm|sana|cogview|auraflow|lumina|z[-_]?image|gpt[-_ ]?image|firefly"
-    r"|ideogram|janus|omnigen)(?:[-_ .]?(?:v?\d[\w.]*|xl|turbo|base|dev|schnell|pro|mini|medium|large|lightning|sigma"
-    r"|alpha))*)",
+    r"|ideogram|janus|omnigen)(?:[-_ .]?(?:v?\d[\w.]*+|xl|turbo|base|dev|schnell|pro|mini|medium|large|lightning|sigma"
+    r"|alpha))*+)",
     re.IGNORECASE,
 )
 
@@ -641,20 +687,55 @@ def model_folder(name: str) -> str:
     return next((part for part in reversed(PurePosixPath(name).parts[:-1]) if is_model_name(part)), "")
 
 
-def file_name_words(name: str) -> str:
-    """A file name as a prompt, without ending, dates, numbers and ids; "" if no words remain."""
-    return _words(PurePosixPath(name).stem)
-
-
-def _words(text: str) -> str:
-    if _NO_PROMPT.fullmatch(text):
-        return ""
-    before = ""
-    while text != before:
-        before, text = text, _BEFORE.sub("", text)
-        if found := _AFTER.search(text.rstrip()):
+def _read_words(text: str) -> tuple[str, dict[str, str]]:
+    """Return a name's words without dates, numbers and ids, and the settings at its end; "" if no words remain."""
+    marks, before = dict[str, str](), ""
+    while text != before and not _NO_PROMPT.fullmatch(text):
+        before, text = text, _BEFORE.sub("", text).rstrip(_BETWEEN)
+        text, settings = _cut_settings(text)
+        marks = settings | marks
+        if not settings and not _SHORT_MARK.search(text) and (found := _AFTER.search(text)):
             text = text[: found.start()].rstrip(_BETWEEN)
-    return one_line(text.replace("_", " ")) if any(character.isalpha() for character in text) else ""
+    is_prompt = any(map(str.isalpha, text)) and not _NO_PROMPT.fullmatch(text)
+    return one_line(text.replace("_", " ")) if is_prompt else "", marks
+
+
+def _cut_settings(text: str) -> tuple[str, dict[str, str]]:
+    """Return a name without the settings at its end; a short mark such as “s42” is one only beside a clear one."""
+    starts = [each.start() for each in re.finditer(r"[^\s_,;-]+", text)]
+    rest, marks, is_clear = text, dict[str, str](), False
+    while starts:
+        pieces = ((n, rest[starts[-n] :]) for n in range(min(_MOST_PIECES, len(starts)), 0, -1))
+        n, found = next(((n, found) for n, piece in pieces if (found := _read_mark(piece))), (0, {}))
+        if not n:
+            break
+        is_clear = is_clear or not found.keys() <= _UNCLEAR
+        marks = {("seed" if name == "short" else name): value for name, value in found.items()} | marks
+        rest, starts = rest[: starts[-n]].rstrip(_BETWEEN + ",;"), starts[:-n]
+    return (rest, marks) if is_clear else (text, {})
+
+
+_MOST_PIECES = 4  # of one setting, such as stable-diffusion-v1-5
+_MARK = re.compile(
+    r"seed[\s_=-]*(?P<seed>\d{1,19})|steps?[\s_=-]*(?P<steps>\d{1,4})|(?P<steps_>\d{1,4})[\s_-]?steps?"
+    r"|(?:cfg|guidance)[\s_=-]*(?P<cfg>\d{1,2}(?:\.\d{1,2})?)|(?P<size>\d{3,4}x\d{3,4})(?:px)?|s(?P<short>\d{1,19})"
+    r"|(?P<sampler>euler(?:[\s_-]a(?:ncestral)?)?|ddim|ddpm|plms|heun|unipc|k?lms|dpm[\w+-]*)",
+    re.IGNORECASE,
+)
+_UNCLEAR = frozenset(("short", "sampler"))
+_SHORT_MARK = re.compile(r"(?<![^\W_])[a-z]{1,3}=?\d+(?:\.\d+)?$", re.IGNORECASE)
+_CLEAR_MODEL = re.compile(r"(?:\D+v?\d-\d|(?!.*-\d+$)(?=.*\d|sd|stable|dall|midjourney).+)", re.IGNORECASE)
+
+
+def _read_mark(piece: str) -> dict[str, str]:
+    """Return the setting that the end of a name gives; {} if it is none."""
+    if found := _MARK.fullmatch(piece):
+        return {name.strip("_"): value for name, value in found.groupdict().items() if value}
+    is_model = len(piece) < _LONGEST_MODEL and not re.search(r"[\s_]", piece) and is_model_name(piece)
+    return {"model": piece} if is_model and _CLEAR_MODEL.fullmatch(piece) else {}
+
+
+_LONGEST_MODEL = 60  # characters
 
 
 def wrapper_of(names: Sequence[str]) -> str:
@@ -663,7 +744,7 @@ def wrapper_of(names: Sequence[str]) -> str:
     if len(tops) != 1 or any(len(PurePosixPath(name).parts) == 1 for name in names):
         return ""
     directly = [name for name in names if len(PurePosixPath(name).parts) == 2]
-    return tops.pop() if all(len(file_name_words(name).split()) >= FEWEST_WORDS for name in directly) else ""
+    return tops.pop() if all(len(facts_of_name(name).prompt.split()) >= FEWEST_WORDS for name in directly) else ""
 
 
 def is_sheet_name(name: str) -> bool:

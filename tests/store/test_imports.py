@@ -1041,7 +1041,7 @@ def test_texts_and_tables_beside_pictures_are_read(tmp_path):
         "texts/00002-3.png": picture(6), "texts/00002-3.json": json.dumps({"prompt": DOCTOR, "seed": 9, "steps": 4}),
         "texts/00003-4.png": picture(7), "texts/00003-4.txt": "Prompt: a photo of a doctor\nSeed: 8\nSteps: 3\n",
         "texts/00004-5.png": picture(8), "texts/00004-5.txt": "1234",
-        "texts/wrong.png": picture(9), "texts/wrong.txt": b"\xff",
+        "texts/wrong.png": picture(9), "texts/wrong.txt": b"\xff\x81",
     }  # fmt: skip
     found = ImportedImages(folder(tmp_path, files))
     assert found.counts[DOCTOR] == 7
@@ -1052,7 +1052,10 @@ def test_texts_and_tables_beside_pictures_are_read(tmp_path):
     assert remarks_with(found, "blanked") == ["parquet/b.png"]
     assert "someone" not in repr([found.get_picture(row.id).drawing for row in rows])
     assert "parquet/metadata.parquet: 1 of its pictures are not here, such as parquet/z.png" in said(found)
-    assert unread(found) == ["texts/wrong.txt: has an unknown format"]
+    assert unread(found) == [
+        "parquet/metadata.parquet: columns not used: user_name",
+        "texts/wrong.txt: it cannot be read: line 1 is not UTF-8 text; save it as UTF-8",
+    ]
 
 
 IPTC = "{http://iptc.org/std/Iptc4xmpExt/2008-02-29/}DigitalSourceType"

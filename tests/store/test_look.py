@@ -167,6 +167,7 @@ NUMBERS = {
     "rounded": ("seed", "3,07E+09", "the seed “3,07E+09” was rounded by a spreadsheet"),
     "no seed": ("seed", "2.5", "the seed “2.5” is none that a program draws from"),
     "rounded, with a point": ("seed", "1.2345E+12", "was rounded by a spreadsheet"),
+    "a whole number with decimals": ("steps", "20,0", "steps “20,0” is read as 20"),
     "a decimal comma": ("guidance_scale", "7,5", "guidance_scale “7,5” is read as 7.5"),
     "no number": ("seed", "random", "seed “random” is no number"),
 }
@@ -238,3 +239,89 @@ def test_two_checkpoints_of_one_name_are_two_ways_of_drawing(program, tmp_path):
     assert (alone.n, alone.left_out) == (2, {"0.png": "drawn with v (0a1b2c3d4e)"})
     (tmp_path / "0.png").unlink()
     assert look(tmp_path, {}).ways == {"v": 2}
+
+
+TABLES = {
+    "metadata.csv": "file_name,prompt,seed,rating,note\n1.png,{},3,5,\n2.png,{},4,,good\n",
+    "metadata.tsv": "file_name\ttext\trating\tnote\n1.png\t{}\t5\tgood\n2.png\t{}\t\t\n",
+    "metadata.jsonl": '{{"file_name": "1.png", "prompt": "{}", "rating": 1}}\n'
+                      '{{"file_name": "2.png", "prompt": "{}", "note": "x", "other": null}}\n',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_columns_of_a_table_that_are_not_used_are_named_once(name, tmp_path):
+    found = ImportedImages(
+        folder(tmp_path, {name: TABLES[name].format(COOK, COOK), "1.png": picture(1), "2.png": picture(2)})
+    )
+    found.examine()
+    assert (unread(found), found.counts) == ([f"{name}: columns not used: rating, note"], {COOK: 2})
+
+
+def test_a_table_with_other_names_of_columns_is_refused_in_one_sentence(tmp_path):
+    table = "Dateiname;prompt\n" + "".join(f"{n}.png;{COOK}\n" for n in range(9))
+    says = r"needs the column file_name for names such as '0\.png', and one of prompt, .* are 'dateiname, prompt'$"
+    with pytest.raises(InvalidInput, match=says):
+        look(tmp_path, {"metadata.csv": table, "0.png": picture(1)})
+
+
+MARKED = {
+    f"{COOK} seed0 sd15.png": {"seed": 0, "model": "sd15"},
+    f"{COOK}_s42_cfg7.png": {"seed": 42, "guidance_scale": 7.0},
+    f"{COOK}_sd15_0001.png": {"model": "sd15"},
+    f"{COOK}-seed=12-stable-diffusion-v1-5 (2).png": {"seed": 12, "model": "stable-diffusion-v1-5"},
+    f"{COOK}_512x768_30steps_euler_a.png": {"width": 512, "num_inference_steps": 30, "sampler": "euler_a"},
+    f"{COOK}_steps_20_seed_3_20261122.png": {"num_inference_steps": 20, "seed": 3},
+    f"{COOK}2.png": {"seed": None, "model": ""},
+}
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_settings_at_the_end_of_a_name_are_facts_and_no_part_of_the_prompt(name, tmp_path):
+    found = ImportedImages(folder(tmp_path, {name: picture(1)}))
+    (row,) = found.rows(COOK, 9)
+    drawing = found.get_picture(row.id).drawing
+    assert {fact: getattr(drawing, fact) for fact in MARKED[name]} == MARKED[name]
+    assert found.look().prompts[0].doubts == ()
+
+
+DOUBTED = {
+    "2 doctors in.png": ("2 doctors in", "which seems to be cut off"),
+    "a photo of a phone s23_1.png": ("a photo of a phone s23", "in which “s23” may be a setting or a model"),
+    "a picture of flux.png": ("a picture of flux", "in which “flux” may be a setting or a model"),
+    "seed7 a tall cook.png": ("seed7 a tall cook", "in which “seed7” may be a setting or a model"),
+    "children on a playground.png": ("children on a playground", ""),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTED)
+def test_a_name_that_may_hold_more_or_less_than_a_prompt_is_doubted(name, tmp_path):
+    prompt, doubt = DOUBTED[name]
+    (summary,) = look(tmp_path, {name: picture(1)}).prompts
+    assert (summary.prompt, summary.doubts) == (prompt, (doubt,) if doubt else ())
+
+
+def test_texts_in_utf_16_are_read_and_other_tables_are_named_with_what_to_do(tmp_path):
+    files = {
+        "1.png": picture(1),
+        "1.txt": NURSE.encode("utf-16"),
+        "2.png": picture(2),
+        "2.txt": NURSE.encode("utf-16-be"),
+    }
+    found = look(tmp_path, files | {"prompts.xlsx": b"PK\3\4", "list.csv": "x"})
+    assert found.counts == {NURSE: 2}
+    assert found.notes == (("files are neither pictures nor texts about them", (
+        "list.csv: if it has the prompts, name it metadata.csv, .tsv or .jsonl; it needs file_name and prompt",
+        "prompts.xlsx: if it has the prompts, save it as metadata.csv with the columns file_name and prompt",
+    )),)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", ["0,0", "3,00"])
+def test_a_seed_with_empty_decimals_is_read(seed, tmp_path):
+    found = ImportedImages(
+        folder(tmp_path, {"metadata.csv": f"file_name;prompt;seed\n1.png;{COOK};{seed}\n", "1.png": picture(1)})
+    )
+    (row,) = found.rows(COOK, 1)
+    assert (found.get_picture(row.id).drawing.seed, unread(found)) == (
+        int(seed[0]), [f"metadata.csv, line 2: seed “{seed}” is read as {seed[0]}"]
+    )  # fmt: skip
