@@ -154,7 +154,7 @@ class PictureLook:
 
     @property
     def to_check(self) -> bool:
-        """Return True if a person should look: a prompt is missing or doubted, a picture is left out or looks alike."""
+        """Return True if a prompt is missing or doubted, a picture is left out, or ways of drawing differ."""
         is_unsure = any(summary.doubts or summary.prompt == NO_PROMPT for summary in self.prompts)
         return is_unsure or bool(self.left_out) or len(self.ways) > 1
 
@@ -234,12 +234,12 @@ class _Line:
     place: str = field(default="", compare=False)  # such as "metadata.csv, line 2"
 
 
-def _lines(name: str, files: Files, remarks: list[str]) -> Iterator[tuple[str, str, _Line]]:
+def _lines(name: str, files: Files, remarks: list[str], unused: dict[str, None]) -> Iterator[tuple[str, str, _Line]]:
     """Yield each line of a metadata file: its place, the picture's name in its folder ("" in a table without), facts.
 
     A table of one line needs no name. Numbers that are not as they were written are told in ``remarks``.
     """
-    problems, places_without_file, unused, place = list[str](), list[str](), dict[str, None](), ""
+    problems, places_without_file, place = list[str](), list[str](), ""
     rows = read_table(name, files.read(name), needs=[TEXTS], further=WHOM)
     for place, row in note_unused_columns(rows, is_used_column, unused):
         try:
@@ -260,7 +260,6 @@ def _lines(name: str, files: Files, remarks: list[str]) -> Iterator[tuple[str, s
             problems.append(f"{place}: {error}")
     if places_without_file and place != places_without_file[0]:
         problems.append(f"{places_without_file[0]}: has no file_name")
-    remarks += [f"{name}: {describe_unused_columns(unused)}"] * bool(unused)
     refuse(name, problems)
 
 
@@ -358,6 +357,7 @@ class FoundPictures:
         self.left_out |= {name: "a hidden file" for name in self._files.hidden if _has_picture_ending(name)}
         self.unread_metadata, self.others = list[str](), list[str]()
         self.blanks, self.animations = list[str](), list[str]()
+        self._tables_with: dict[str, list[str]] = defaultdict(list)  # unused columns: tables
         self._tables: dict[str, PictureMetadata] = {}  # of other tables, by file
         self._sidecars: dict[str, str] = {}  # names of these texts
         self._lines: dict[str, _Line] = {}  # of metadata files, by file
@@ -415,6 +415,10 @@ class FoundPictures:
         counted = [(name, found) for name, found in self._found.items() if name not in self.left_out]
         doubted = [f"{name}: “{found.text}”, {found.doubt}" for name, found in counted if found.doubt]
         missing = [f"{name}: {found.missing}" for name, found in counted if found.missing]
+        unread = [line for line in self.unread_metadata if line.partition(": ")[0] not in self.left_out]
+        for columns, tables in self._tables_with.items():
+            others = f" and {len(tables) - 1:,} other tables" if len(tables) > 1 else ""
+            unread += [f"{tables[0]}{others}: {columns}"] * bool(columns)
         parts = (
             ("picture is left out", "pictures are left out", left_out),
             ("line or file could not be used", "lines or files could not be used", self.problems),
@@ -431,8 +435,8 @@ class FoundPictures:
              "pictures have one colour all over, or are blurred by a checker, and count as blanked", self.blanks),
             ("picture is an animation, of which the first frame counts",
              "pictures are animations, of which the first frames count", self.animations),
-            ("note on metadata that is not used as it stands", "notes on metadata that is not used as it stands",
-             [line for line in self.unread_metadata if line.partition(": ")[0] not in self.left_out]),
+            ("note on metadata that is not used as it stands",
+             "notes on metadata that is not used as it stands", unread),
             ("file is neither a picture nor a text about one",
              "files are neither pictures nor texts about them", self.others),
         )  # fmt: skip
@@ -584,8 +588,8 @@ class FoundPictures:
         return {path.parent for path in paths}
 
     def _read_lines(self, path: PurePosixPath, matches: "_Matches") -> None:
-        problems = list[str]()
-        for place, file_name, line in _lines(path.as_posix(), self._files, self.unread_metadata):
+        problems, unused = list[str](), dict[str, None]()
+        for place, file_name, line in _lines(path.as_posix(), self._files, self.unread_metadata, unused):
             if not file_name:
                 self._folder_lines[path.parent] = line
                 continue
@@ -598,6 +602,7 @@ class FoundPictures:
                 problems.append(f"{place}: {file_name} again, with another prompt than in {first.place}")
             elif first != line:
                 self.problems.append(f"{path}, {place}: {file_name} again; its first line counts")
+        self._tables_with[describe_unused_columns(unused)].append(f"{path}")
         refuse(path.as_posix(), problems)
 
     def _find(self) -> dict[str, FoundPrompt]:
@@ -714,7 +719,7 @@ class FoundPictures:
                 (self.problems if is_table_of_pictures else self.others).append(f"{path}: {error}")
                 continue
             self.others += [] if found else [path.as_posix()]
-            self.unread_metadata += [f"{path}: {describe_unused_columns(unused)}"] * bool(unused)
+            self._tables_with[describe_unused_columns(unused)].append(f"{path}")
             named = {(path.parent / name).as_posix(): facts for name, facts in found.items()}
             self._tables |= {name: named[name] for name in named if name in picture_names}
             if absent := [name for name in named if name not in picture_names]:

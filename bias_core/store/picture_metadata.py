@@ -193,8 +193,9 @@ def _check_against_graph(facts: PictureMetadata, graph: str, name: str) -> Pictu
     return facts
 
 
+_PROMPT_ALONE = "text of the key parameters"
 _TELLING = re.compile("prompt|seed|sampler|steps|guidance|cfg|workflow|generation", re.IGNORECASE)
-_KNOWN_TEXTS = frozenset({XMP_KEY, OWN_RECORD, FIGURE_MARK, "Software"})
+_KNOWN_TEXTS = frozenset({XMP_KEY, OWN_RECORD, FIGURE_MARK, "Software", _PROMPT_ALONE})
 
 
 def _of_usual_names(texts: Mapping[str, str]) -> PictureMetadata:
@@ -207,6 +208,8 @@ def _of_usual_names(texts: Mapping[str, str]) -> PictureMetadata:
                  if key.rpartition(":")[0] == prefix and key not in _KNOWN_TEXTS}  # fmt: skip
         if (facts := facts_of_table(table, short_name(prefix))).prompt:
             return facts
+    if texts.get(_PROMPT_ALONE):
+        return PictureMetadata(prompt=one_line(texts[_PROMPT_ALONE]))
     unread = f"texts of an unknown program ({', '.join(telling[:3])})" if telling else ""
     return PictureMetadata(unread=(short_name(unread),) if unread else ())
 
@@ -217,6 +220,8 @@ def _read_texts(file: BinaryIO) -> tuple[dict[str, str], tuple[int, int]]:
         texts, size = _texts(opened), opened.size
         if opened.format == "PNG" and not texts.keys() - {XMP_KEY}:
             texts |= _texts(read_late_texts(file) or opened)
+        if "parameters" in opened.info:  # and not in a comment, which may be a person's words
+            texts[_PROMPT_ALONE] = texts["parameters"]
     return texts, size
 
 
@@ -416,6 +421,9 @@ def _of_swarm(table: Mapping[str, Any]) -> PictureMetadata:
 _SWITCH = re.compile(r"(?:^| )(?:--(?=[A-Za-z])|—(?=(?:ar|v|no|seed|style|stylize|niji|chaos|[qsc]) ))")
 
 
+_MIDJOURNEYS_SWITCH = re.compile(r" (?:--|—)(?:v|ar|niji) ?\d")
+
+
 def facts_of_midjourney(text: str) -> PictureMetadata:
     """Read Midjourney's description: prompt, switches, job number.
 
@@ -443,7 +451,7 @@ def facts_of_midjourney(text: str) -> PictureMetadata:
 
 def _of_description(texts: Mapping[str, str], _name: str) -> PictureMetadata:
     text = texts["Description"]
-    if "Job ID:" in text:
+    if "Job ID:" in text or _MIDJOURNEYS_SWITCH.search(text):
         return facts_of_midjourney(text)
     if text.startswith("Include in Image:"):  # Mochi Diffusion
         table = dict(re.findall(rf"({_MOCHI}): (.*?)(?:; (?={_MOCHI}:)|$)", one_line(text)))
@@ -701,7 +709,7 @@ def _read_words(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _cut_settings(text: str) -> tuple[str, dict[str, str]]:
-    """Return a name without the settings at its end; a short mark such as “s42” is one only beside a clear one."""
+    """Return a name without the settings at its end; a short one such as “s42” counts only next to a clear one."""
     starts = [each.start() for each in re.finditer(r"[^\s_,;-]+", text)]
     rest, marks, is_clear = text, dict[str, str](), False
     while starts:

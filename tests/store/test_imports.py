@@ -246,6 +246,13 @@ def test_no_folder_no_zip_and_a_damaged_zip_are_refused(tmp_path):
         ImportedImages(damaged)
 
 
+def test_a_zip_with_a_name_that_is_not_utf_8_though_it_says_so_is_refused_with_this_name(tmp_path):
+    path = zipped(tmp_path, {"ä/1.png": picture(1), "2.png": picture(2)})
+    path.write_bytes(path.read_bytes().replace("ä".encode(), b"\xe4\x20"))
+    with pytest.raises(InvalidInput, match=r"its file � /1\.png has a name that is not UTF-8, .*: pack it anew$"):
+        ImportedImages(path)
+
+
 def test_pictures_that_the_metadata_forgets_or_invents_are_said(tmp_path):
     files = {
         "metadata.csv": f"file_name,caption\n1.png,{DOCTOR}\n9.png,{NURSE}\n3.png,\n",
@@ -1053,8 +1060,8 @@ def test_texts_and_tables_beside_pictures_are_read(tmp_path):
     assert "someone" not in repr([found.get_picture(row.id).drawing for row in rows])
     assert "parquet/metadata.parquet: 1 of its pictures are not here, such as parquet/z.png" in said(found)
     assert unread(found) == [
-        "parquet/metadata.parquet: columns not used: user_name",
         "texts/wrong.txt: it cannot be read: line 1 is not UTF-8 text; save it as UTF-8",
+        "parquet/metadata.parquet: columns not used: user_name",
     ]
 
 

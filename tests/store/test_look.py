@@ -258,6 +258,13 @@ def test_columns_of_a_table_that_are_not_used_are_named_once(name, tmp_path):
     assert (unread(found), found.counts) == ([f"{name}: columns not used: rating, note"], {COOK: 2})
 
 
+def test_tables_with_the_same_unused_columns_are_named_together(tmp_path):
+    files = {f"{n}/metadata.jsonl": json.dumps({"prompt": COOK, "tag": "x"}) for n in range(3)}
+    found = look(tmp_path, files | {f"{n}/1.png": picture(n) for n in range(3)})
+    ((_, lines),) = found.notes
+    assert lines == ("0/metadata.jsonl and 2 other tables: columns not used: tag",)
+
+
 def test_a_table_with_other_names_of_columns_is_refused_in_one_sentence(tmp_path):
     table = "Dateiname;prompt\n" + "".join(f"{n}.png;{COOK}\n" for n in range(9))
     says = r"needs the column file_name for names such as '0\.png', and one of prompt, .* are 'dateiname, prompt'$"
