@@ -16,7 +16,15 @@ from typing import Any, Literal, TypeVar
 
 from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.store.copies import PossibleCopy, describe_possible_copies, find_copies, get_thumbnail
-from bias_core.store.drawing_facts import LARGEST_SEED, PictureMetadata, different, number, one_line, whole
+from bias_core.store.drawing_facts import (
+    LARGEST_SEED,
+    PictureMetadata,
+    different,
+    is_fact_name,
+    number,
+    one_line,
+    whole,
+)
 from bias_core.store.images import DamagedRecord, decode_picture, is_animation, open_picture, read_record
 from bias_core.store.picture_files import ARCHIVES, DAMAGE, SHOWN, Files, check_name, open_files, stored_name
 from bias_core.store.picture_metadata import (
@@ -27,7 +35,6 @@ from bias_core.store.picture_metadata import (
     facts_of_sidecar,
     find_doubt,
     find_hidden_text,
-    is_used_column,
     metadata_of_line,
     metadata_of_record,
     model_folder,
@@ -38,7 +45,7 @@ from bias_core.store.picture_metadata import (
     wrapper_of,
 )
 from bias_core.store.reader import TooMuch, count_picture, may_write, one_file
-from bias_core.store.tables import describe_unused_columns, note_unused_columns, read_table, refuse
+from bias_core.store.tables import describe_unused_columns, note_unused_columns, parquet_rows, read_table, refuse
 from bias_core.types import IMPORTED, ImageRow, PictureRecord, is_blank
 from bias_core.values import MAX_TEXT, check_texts, normal_form
 
@@ -241,7 +248,7 @@ def _lines(name: str, files: Files, remarks: list[str], unused: dict[str, None])
     """
     problems, places_without_file, place = list[str](), list[str](), ""
     rows = read_table(name, files.read(name), needs=[TEXTS], further=WHOM)
-    for place, row in note_unused_columns(rows, is_used_column, unused):
+    for place, row in note_unused_columns(rows, _is_used_column, unused):
         try:
             text, has_file = _get_text(row), any(map(_is_file_column, row))
             remarks += [f"{name}, {place}: {remark}" for remark in _mend_numbers(row)]
@@ -280,6 +287,11 @@ def _get_file_name(row: Mapping[str, Any]) -> str:
 
 def _is_file_column(name: str) -> bool:
     return name in _FILE_COLUMNS or name.endswith("_file_name")
+
+
+def _is_used_column(name: str) -> bool:
+    own = (*WHOM, "drawn_with_model", "drawn_by", "program")
+    return name in own or _is_file_column(name) or is_fact_name(name)
 
 
 def _mend_numbers(row: dict[str, Any]) -> Iterator[str]:
@@ -713,7 +725,8 @@ class FoundPictures:
             try:
                 with one_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
                     data = self._files.read(path.as_posix())
-                    found = dict(facts_of_parquet(data, unused)) if is_parquet else facts_of_part(data)
+                    rows = note_unused_columns((("", row) for row in parquet_rows(data)), _is_used_column, unused)
+                    found = dict(facts_of_parquet(row for _, row in rows)) if is_parquet else facts_of_part(data)
             except InvalidInput as error:
                 is_table_of_pictures = not is_parquet or path.name.lower() == PARQUET
                 (self.problems if is_table_of_pictures else self.others).append(f"{path}: {error}")

@@ -7,9 +7,10 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, get_args
 
@@ -26,7 +27,6 @@ from bias_core.store.drawing_facts import (
     different,
     facts_of_table,
     guidance,
-    is_fact_name,
     number,
     one_line,
     several_prompts,
@@ -34,7 +34,7 @@ from bias_core.store.drawing_facts import (
     whole,
 )
 from bias_core.store.images import XMP_KEY, open_picture, read_late_texts, read_source, source_of
-from bias_core.store.tables import decode_text, note_unused_columns, parquet_rows
+from bias_core.store.tables import decode_text
 from bias_core.types import IMPORTED, PictureRecord
 from bias_core.values import read_json
 
@@ -56,27 +56,6 @@ def metadata_of_line(line: Mapping[str, Any]) -> PictureMetadata:
         model="" if model.startswith(IMPORTED) else model,
         seed=facts.seed if _draws_by_seed(short_name(line.get("model"))) else None,
     )
-
-
-def is_used_column(name: str) -> bool:
-    """Return true if a column of a table of pictures is read."""
-    return name in _OWN_COLUMNS or name.endswith("_file_name") or is_fact_name(name)
-
-
-_OWN_COLUMNS = frozenset(
-    (
-        "file_name",
-        "image_name",
-        "filename",
-        "drawn_with_model",
-        "drawn_by",
-        "program",
-        "left",
-        "middle",
-        "right",
-        "identity",
-    )
-)
 
 
 def metadata_of_record(record: PictureRecord) -> PictureMetadata:
@@ -419,8 +398,6 @@ def _of_swarm(table: Mapping[str, Any]) -> PictureMetadata:
 
 # A phone writes — for two hyphens.
 _SWITCH = re.compile(r"(?:^| )(?:--(?=[A-Za-z])|—(?=(?:ar|v|no|seed|style|stylize|niji|chaos|[qsc]) ))")
-
-
 _MIDJOURNEYS_SWITCH = re.compile(r" (?:--|—)(?:v|ar|niji) ?\d")
 
 
@@ -562,14 +539,12 @@ def facts_of_part(data: bytes) -> dict[str, PictureMetadata]:
     return {}
 
 
-def facts_of_parquet(data: bytes, unused: dict[str, None]) -> Iterator[tuple[str, PictureMetadata]]:
-    """File names and facts from a table with a column of prompts (imagefolder's, DiffusionDB's).
-
-    ``unused`` collects the columns that are not used.
+def facts_of_parquet(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, PictureMetadata]]:
+    """File names and facts from the rows of a table with a column of prompts (imagefolder's, DiffusionDB's).
 
     Raises InvalidInput: it cannot be read, is too large, or lacks a column; this may come after some of them.
     """
-    for _, row in note_unused_columns((("", row) for row in parquet_rows(data)), is_used_column, unused):
+    for row in rows:
         column = next((name for name in _NAMES if name in row), "")
         if not column or not {"prompt", "text", "caption"} & set(row):
             raise InvalidInput(
@@ -614,6 +589,7 @@ _SHEET = re.compile(r"(?:xyz_|txt2img_|img2img_)?grid(?:-\d{4,}(?:-.*)?)?")  # A
 _EARLIER = re.compile(r"(.{1,250}?)-(?:before-[a-z-]{1,50}|ad-before|ad-preview[-\d]*|init-image|mask|mask-composite)")
 
 
+@lru_cache(maxsize=20_000)
 def facts_of_name(name: str) -> PictureMetadata:
     """Return the facts in a file's name: words, the program, Midjourney's switches, settings at its end.
 
@@ -731,7 +707,7 @@ _MARK = re.compile(
     re.IGNORECASE,
 )
 _UNCLEAR = frozenset(("short", "sampler"))
-_SHORT_MARK = re.compile(r"(?<![^\W_])[a-z]{1,3}=?\d+(?:\.\d+)?$", re.IGNORECASE)
+_SHORT_MARK = re.compile(r"(?<![^\W_])[a-z]{1,2}=?\d+(?:\.\d+)?$", re.IGNORECASE)
 _CLEAR_MODEL = re.compile(r"(?:\D+v?\d-\d|(?!.*-\d+$)(?=.*\d|sd|stable|dall|midjourney).+)", re.IGNORECASE)
 
 
@@ -739,11 +715,8 @@ def _read_mark(piece: str) -> dict[str, str]:
     """Return the setting that the end of a name gives; {} if it is none."""
     if found := _MARK.fullmatch(piece):
         return {name.strip("_"): value for name, value in found.groupdict().items() if value}
-    is_model = len(piece) < _LONGEST_MODEL and not re.search(r"[\s_]", piece) and is_model_name(piece)
-    return {"model": piece} if is_model and _CLEAR_MODEL.fullmatch(piece) else {}
-
-
-_LONGEST_MODEL = 60  # characters
+    is_model = not re.search(r"[\s_]", piece) and is_model_name(piece) and _CLEAR_MODEL.fullmatch(piece)
+    return {"model": piece} if is_model else {}
 
 
 def wrapper_of(names: Sequence[str]) -> str:
