@@ -85,6 +85,7 @@ _NO_PICTURES = frozenset((
     ".pdf", ".py", ".parquet", ".zip", ".npy", ".npz", ".pt", ".safetensors", ".css", ".js", ".toml", ".ini", ".db",
     ".doc", ".docx", ".xlsx", ".mp4", ".webm", ".mov",
 ))  # fmt: skip
+_MOST_KEPT = 10_000  # pictures of all prompts that are compared with each other
 _TABLE_TIMES = 5  # the time of a picture, for a table of many
 _ADVICE = (  # on files that are not read
     ((".zip", *ARCHIVES), "unpack it, and add its pictures to the folder"),
@@ -248,7 +249,7 @@ def _lines(name: str, files: Files, remarks: list[str], unused: dict[str, None])
     """
     problems, places_without_file, place = list[str](), list[str](), ""
     rows = read_table(name, files.read(name), needs=[TEXTS], further=WHOM)
-    for place, row in note_unused_columns(rows, _is_used_column, unused):
+    for place, row in note_unused_columns(rows, TEXTS, _is_used_column, unused):
         try:
             text, has_file = _get_text(row), any(map(_is_file_column, row))
             remarks += [f"{name}, {place}: {remark}" for remark in _mend_numbers(row)]
@@ -476,7 +477,7 @@ class FoundPictures:
                 if first_prompt != prompt_key and self._source.copies == COUNT_ONCE:
                     copies.setdefault(candidate.name, f"the same picture as {first}, which has another prompt")
         self.left_out |= copies
-        self._counted += [candidate for candidate in candidates if candidate.name not in copies]
+        self._counted += [each for each in candidates if each.name not in copies][: _MOST_KEPT - len(self._counted)]
         pictures = self._pictures[prompt_key] = list[ImportedPicture]()
         for candidate, picture in read:
             if picture.name in copies:
@@ -495,6 +496,7 @@ class FoundPictures:
         n = len(self._counted)
         if n not in self._alike:
             self._alike = {n: self._compare(describe_possible_copies, self._counted, [])}
+            self._alike[n] += [f"others may, for only {n:,} pictures were compared"] * (n == _MOST_KEPT)
         return self._alike[n]
 
     def _compare(self, compare: Callable[[Sequence[PossibleCopy]], T], pictures: Sequence[PossibleCopy], none: T) -> T:
@@ -725,7 +727,9 @@ class FoundPictures:
             try:
                 with one_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
                     data = self._files.read(path.as_posix())
-                    rows = note_unused_columns((("", row) for row in parquet_rows(data)), _is_used_column, unused)
+                    rows = note_unused_columns(
+                        (("", row) for row in parquet_rows(data)), TEXTS, _is_used_column, unused
+                    )
                     found = dict(facts_of_parquet(row for _, row in rows)) if is_parquet else facts_of_part(data)
             except InvalidInput as error:
                 is_table_of_pictures = not is_parquet or path.name.lower() == PARQUET

@@ -70,10 +70,16 @@ def read_table(
     yield from read_rows(name, lines, needs, further)
 
 
-def note_unused_columns(rows: Iterable[Row], is_used: Callable[[str], bool], unused: dict[str, None]) -> Iterator[Row]:
-    """Yield the rows, and collect in ``unused`` the columns that hold something and are not used."""
+def note_unused_columns(
+    rows: Iterable[Row], texts: Sequence[str], is_used: Callable[[str], bool], unused: dict[str, None]
+) -> Iterator[Row]:
+    """Yield the rows, and collect in ``unused`` the columns that hold something and are not used.
+
+    Of the columns for ``texts`` only the first that a row has is used.
+    """
     for place, row in rows:
         unused |= dict.fromkeys(column for column in row if not _is_empty(row[column]) and not is_used(column))
+        unused |= dict.fromkeys([column for column in texts if not _is_empty(row.get(column))][1:])
         yield place, row
 
 
@@ -310,18 +316,17 @@ def read_prompts(name: str, file: str) -> tuple[tuple[PackedPrompt, ...], str]:
     try:
         with one_file(name):
             data = Path(file).read_bytes()
-            rows: Iterable[Row] = (
-                _parquet_rows(name, data) if ending == ".parquet" else _plain_prompts(name, data, ending)
-            )
-            rows = rows or read_table(name, data, needs=[_PROMPT], further=_FURTHER)
-            prompts = checked_prompts(name, note_unused_columns(rows, {*_PROMPT, *_FURTHER}.__contains__, unused))
-            return prompts, describe_unused_columns(unused)
+            rows = _plain_prompts(name, data, ending) or read_table(name, data, needs=[_PROMPT], further=_FURTHER)
+            rows = note_unused_columns(rows, _PROMPT, {*_PROMPT, *_FURTHER}.__contains__, unused)
+            return checked_prompts(name, rows), describe_unused_columns(unused)
     except OSError as error:
         raise InvalidInput(f"{name} cannot be read: {error.strerror or error}") from error
 
 
-def _plain_prompts(name: str, data: bytes, ending: str) -> list[Row]:
-    """Read a JSON list of texts or objects, or a text with a prompt on each line; [] for a table."""
+def _plain_prompts(name: str, data: bytes, ending: str) -> Iterable[Row]:
+    """Read Parquet, a JSON list of texts or objects, or a text with a prompt on each line; [] for another table."""
+    if ending == ".parquet":
+        return _parquet_rows(name, data)
     text = decode_text(name, data) if ending in (".json", ".txt") else ""
     if ending == ".txt":
         rows = [(f"line {n}", {"prompt": line.strip()}) for n, line in enumerate(text.split("\n"), 1) if line.strip()]

@@ -242,7 +242,7 @@ def test_two_checkpoints_of_one_name_are_two_ways_of_drawing(program, tmp_path):
 
 
 TABLES = {
-    "metadata.csv": "file_name,prompt,seed,rating,note\n1.png,{},3,5,\n2.png,{},4,,good\n",
+    "metadata.csv": "file_name,prompt,seed,rating,note,program\n1.png,{},3,5,,x\n2.png,{},4,,good,x\n",
     "metadata.tsv": "file_name\ttext\trating\tnote\n1.png\t{}\t5\tgood\n2.png\t{}\t\t\n",
     "metadata.jsonl": '{{"file_name": "1.png", "prompt": "{}", "rating": 1}}\n'
                       '{{"file_name": "2.png", "prompt": "{}", "note": "x", "other": null}}\n',
@@ -256,6 +256,12 @@ def test_columns_of_a_table_that_are_not_used_are_named_once(name, tmp_path):
     )
     found.examine()
     assert (unread(found), found.counts) == ([f"{name}: columns not used: rating, note"], {COOK: 2})
+
+
+def test_a_second_column_with_texts_is_named(tmp_path):
+    table = f"file_name,caption,prompt\n1.png,{NURSE},{COOK}\n"
+    found = look(tmp_path, {"metadata.csv": table, "1.png": picture(1)})
+    assert (found.counts, found.notes[0][1]) == ({COOK: 1}, ("metadata.csv: columns not used: caption",))
 
 
 def test_tables_with_the_same_unused_columns_are_named_together(tmp_path):

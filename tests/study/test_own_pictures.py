@@ -290,7 +290,8 @@ def test_what_is_missing_is_said(drawn, modelless):
     report = complete(run_study(DESIGN, larger, modelless))
     assert 0 < report.n_images < report.n_planned
     (note,) = [note for note in report.results.notes if "missing" in note]
-    assert note.startswith(f"{report.n_planned - report.n_images:,} pictures of this study are missing, because pictures has ")
+    n = report.n_planned - report.n_images
+    assert note.startswith(f"{n:,} pictures of this study are missing, because pictures has fewer than it asks for: ")
 
 
 def test_pictures_of_another_study_are_refused_with_both_sides_prompts(drawn, modelless):
