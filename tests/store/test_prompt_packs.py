@@ -168,8 +168,7 @@ def test_a_list_that_cannot_be_prompts_is_refused(content, tmp_path):
 def test_columns_that_are_not_used_are_named_with_the_file(tmp_path):
     (tmp_path / "own.csv").write_text("prompt,rating,empty,n\na nurse,3,,2\na doctor,4,,2\n")
     assert read_pack(str(tmp_path / "own.csv"))[1] == "columns not used: rating"
-    assert (
-        pack_design(str(tmp_path / "own.csv")).summary == "2 prompts, from own. The file has columns not used: rating."
-    )
+    design, note = pack_design(str(tmp_path / "own.csv")), "own.csv: columns not used: rating."
+    assert (design.summary, design.notes) == (f"2 prompts, from own. {note}", [note])
     (tmp_path / "own.json").write_text('["a nurse", {"prompt": "a doctor", "note": "x"}]')
     assert read_pack(str(tmp_path / "own.json"))[1] == "columns not used: note"
