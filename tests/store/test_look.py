@@ -10,8 +10,10 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
-from bias_core.store.found_pictures import NO_PROMPT, key
+from bias_core.store import found_pictures
+from bias_core.store.found_pictures import NO_PROMPT, FoundPictures, Source, key
 from bias_core.store.imports import ImportedImages
+from bias_core.store.picture_metadata import facts_of_name, is_model_name
 from tests.every import every
 from tests.store.test_imports import unread
 
@@ -25,6 +27,16 @@ def picture(seed, kind="PNG", size=(64, 64), **texts):
     for name, text in texts.items():
         info.add_text(name, text)
     image.save(file, kind, **({"pnginfo": info} if kind == "PNG" else {}))
+    return file.getvalue()
+
+
+def spaced(seed):
+    """A sheet of pictures of three seeds, with gaps and an empty place."""
+    sheet, file = Image.new("RGB", (132, 132), "white"), io.BytesIO()
+    for place, each in enumerate((1, 2, seed)):
+        with Image.open(io.BytesIO(picture(each))) as tile:
+            sheet.paste(tile, (place % 2 * 68, place // 2 * 68))
+    sheet.save(file, "PNG")
     return file.getvalue()
 
 
@@ -47,6 +59,9 @@ KINDS = {
     "in a folder": lambda n: (f"{NURSE}/{n}.webp", picture(n, "WEBP")),
     "a word": lambda n: (f"men/{n}.png", picture(n)),
     "the same again": lambda n: (f"{COOK}_{n}.png", picture(1)),
+    "smaller, elsewhere": lambda n: (f"{NURSE}/{n}.jpg", picture(2, "JPEG", size=(48, 48))),
+    "a sheet with gaps": lambda n: (f"{NURSE}/{n}.png", spaced(n)),
+    "marked": lambda n: (f"{COOK}_seed{n}_sd15.png", picture(n)),
     "smaller": lambda n: (f"{COOK}_{n}.png", picture(2, size=(32, 32))),
     "broken": lambda n: (f"{COOK}_{n}.png", b"\x89PNG\r\n\x1a\n no more"),
     "cut off": lambda n: (f"{NURSE}/{n}.png", picture(n)[:300]),
@@ -312,6 +327,21 @@ def test_a_name_that_may_hold_more_or_less_than_a_prompt_is_doubted(name, tmp_pa
     prompt, doubt = DOUBTED[name]
     (summary,) = look(tmp_path, {name: picture(1)}).prompts
     assert (summary.prompt, summary.doubts) == (prompt, (doubt,) if doubt else ())
+
+
+def test_a_long_number_behind_the_name_of_a_model_costs_no_time():
+    assert not is_model_name("sd" + "1" * 200 + "!")
+    assert facts_of_name("a cook sd" + "1" * 200 + "!.png").model == ""
+
+
+def test_pictures_that_are_not_compared_are_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(found_pictures, "_MOST_KEPT", 2)
+    path = folder(tmp_path, {f"{COOK}/{n}.png": picture(n) for n in range(3)})
+    source = Source(
+        import_id="x", path=path, prompts_from="auto", copies="count once", drawn_with="", assumed_prompt=""
+    )
+    ((_, lines),) = FoundPictures(source).look().notes
+    assert lines == ("others may, for only 2 pictures were compared",)
 
 
 def test_texts_in_utf_16_are_read_and_other_tables_are_named_with_what_to_do(tmp_path):
