@@ -91,17 +91,17 @@ def find_copies(pictures: Sequence[PossibleCopy]) -> dict[str, str]:
 
 def describe_possible_copies(pictures: Sequence[PossibleCopy]) -> list[str]:
     """Name pictures of all prompts that may be copies or contact sheets of others, but not certainly."""
-    said: dict[str, str] = {}
+    remarks: dict[str, str] = {}
     for group in _groups(pictures, [*map(_get_settings, pictures)]):
-        said |= {picture.name: f"repeats the seed and settings of {group[0].name}" for picture in group[1:]}
+        remarks |= {picture.name: f"repeats the seed and settings of {group[0].name}" for picture in group[1:]}
     for pair in sorted(_pairs_alike(pictures), key=lambda pair: pair.mean):
         is_of_one_prompt = pair.first.prompt == pair.second.prompt
         if (is_of_one_prompt or pair.is_within_noise) and not pair.first.contradicts(pair.second):
             though = "" if is_of_one_prompt else ", though they have different prompts"
-            said.setdefault(pair.second.name, f"looks like {pair.first.name}{though}")
+            remarks.setdefault(pair.second.name, f"looks like {pair.first.name}{though}")
     for sheet, tiles, _ in _find_sheets_and_tiles(pictures):
-        said.setdefault(sheet.name, f"may be a contact sheet of {' and '.join(tile.name for tile in tiles[:2])}")
-    return [f"{picture.name} {said[picture.name]}" for picture in pictures if picture.name in said]
+        remarks.setdefault(sheet.name, f"may be a contact sheet of {' and '.join(tile.name for tile in tiles[:2])}")
+    return [f"{picture.name} {remarks[picture.name]}" for picture in pictures if picture.name in remarks]
 
 
 def _without(pictures: Sequence[PossibleCopy], reasons: Mapping[str, str]) -> list[PossibleCopy]:
@@ -239,9 +239,9 @@ def _find_sheets_and_tiles(pictures: Sequence[PossibleCopy]) -> Iterator[tuple[P
         likely = likeness >= _LIKELY_LIKENESS
         certain = (likeness >= _ALIKE_LIKENESS) & (differs[nearest] <= _SAME_SHAPE) & (gap == 0.0)
         certain &= np.abs(tiles - small[nearest]).mean(axis=1) <= _ALIKE_MEAN
-        if len(shown := [*dict.fromkeys(nearest[likely].tolist())]) > 1:
+        if len(tile_places := [*dict.fromkeys(nearest[likely].tolist())]) > 1:
             is_certain = len({*nearest[certain].tolist()}) > 1
-            yield comparable[place], [comparable[n] for n in shown], is_certain
+            yield comparable[place], [comparable[n] for n in tile_places], is_certain
 
 
 def _cut_tiles(sheet: PossibleCopy, columns: int, rows: int, gap: float) -> np.ndarray:

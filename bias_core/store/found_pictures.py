@@ -430,8 +430,8 @@ class FoundPictures:
         missing = [f"{name}: {found.missing}" for name, found in counted if found.missing]
         unread = [line for line in self.unread_metadata if line.partition(": ")[0] not in self.left_out]
         for columns, tables in self._tables_with.items():
-            others = f" and {len(tables) - 1:,} other tables" if len(tables) > 1 else ""
-            unread += [f"{tables[0]}{others}: {columns}"] * bool(columns)
+            extra = f" and {len(tables) - 1:,} other tables" if len(tables) > 1 else ""
+            unread += [f"{tables[0]}{extra}: {columns}"] * bool(columns)
         parts = (
             ("picture is left out", "pictures are left out", left_out),
             ("line or file could not be used", "lines or files could not be used", self.problems),
@@ -440,8 +440,7 @@ class FoundPictures:
              self._describe_possible_copies()),
             ("prompt has several spellings, which count as one", "prompts have several spellings, which count as one",
              [", ".join(f"“{text}”" for text in texts) for texts in self._spellings() if len(texts) > 1]),
-            ("prompt is guessed from a name that hardly reads like one",
-             "prompts are guessed from names that hardly read like one", doubted),
+            ("prompt is guessed from a name, with a doubt", "prompts are guessed from names, with doubts", doubted),
             ("picture has no prompt, though something is written about it",
              "pictures have no prompt, though something is written about them", missing),
             ("picture has one colour all over, or is blurred by a checker, and counts as blanked",

@@ -325,8 +325,10 @@ DOUBTED = {
 @pytest.mark.parametrize("name", DOUBTED)
 def test_a_name_that_may_hold_more_or_less_than_a_prompt_is_doubted(name, tmp_path):
     prompt, doubt = DOUBTED[name]
-    (summary,) = look(tmp_path, {name: picture(1)}).prompts
+    found = look(tmp_path, {name: picture(1)})
+    (summary,) = found.prompts
     assert (summary.prompt, summary.doubts) == (prompt, (doubt,) if doubt else ())
+    assert [lines for _, lines in found.notes] == [(f"{name}: “{prompt}”, {doubt}",)] * bool(doubt)
 
 
 def test_a_long_number_behind_the_name_of_a_model_costs_no_time():
