@@ -91,14 +91,23 @@ def find_copies(pictures: Sequence[PossibleCopy]) -> dict[str, str]:
 
 def describe_possible_copies(pictures: Sequence[PossibleCopy]) -> list[str]:
     """Name pictures of all prompts that may be copies or contact sheets of others, but not certainly."""
-    remarks: dict[str, str] = {}
-    for group in _groups(pictures, [*map(_get_settings, pictures)]):
-        remarks |= {picture.name: f"repeats the seed and settings of {group[0].name}" for picture in group[1:]}
+    remarks, comparable = dict[str, str](), _comparable(pictures)
+
+    def remark(first: PossibleCopy, second: PossibleCopy, relation: str) -> None:
+        though = ", though they have different prompts" if first.prompt != second.prompt else ""
+        remarks.setdefault(second.name, f"{relation} {first.name}{though}")
+
+    for keys, relation in (
+        ([picture.pixels for picture in comparable], "has the same pixels as"),
+        ([*map(_get_settings, comparable)], "repeats the seed and settings of"),
+    ):
+        for group in _groups(comparable, keys):
+            for picture in group[1:]:
+                remark(group[0], picture, relation)
     for pair in sorted(_pairs_alike(pictures), key=lambda pair: pair.mean):
-        is_of_one_prompt = pair.first.prompt == pair.second.prompt
-        if (is_of_one_prompt or pair.is_within_noise) and not pair.first.contradicts(pair.second):
-            though = "" if is_of_one_prompt else ", though they have different prompts"
-            remarks.setdefault(pair.second.name, f"looks like {pair.first.name}{though}")
+        is_likely = pair.first.prompt == pair.second.prompt or pair.is_within_noise
+        if is_likely and not pair.first.contradicts(pair.second):
+            remark(pair.first, pair.second, "looks like")
     for sheet, tiles, _ in _find_sheets_and_tiles(pictures):
         remarks.setdefault(sheet.name, f"may be a contact sheet of {' and '.join(tile.name for tile in tiles[:2])}")
     return [f"{picture.name} {remarks[picture.name]}" for picture in pictures if picture.name in remarks]

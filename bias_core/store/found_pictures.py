@@ -430,7 +430,8 @@ class FoundPictures:
         missing = [f"{name}: {found.missing}" for name, found in counted if found.missing]
         unread = [line for line in self.unread_metadata if line.partition(": ")[0] not in self.left_out]
         for columns, tables in self._tables_with.items():
-            extra = f" and {len(tables) - 1:,} other tables" if len(tables) > 1 else ""
+            n = len(tables) - 1
+            extra = f" and {n:,} other table{'s' * (n > 1)}" if n else ""
             unread += [f"{tables[0]}{extra}: {columns}"] * bool(columns)
         parts = (
             ("picture is left out", "pictures are left out", left_out),

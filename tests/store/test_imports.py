@@ -893,6 +893,8 @@ def spaced_sheet(*seeds, gap):
     return pasted
 
 
+FAINT = Image.new("RGB", (64, 64), (100, 100, 100))
+FAINT.paste((125, 125, 125), (8, 8, 12, 12))
 PORTRAIT = saved(smooth(1, (160, 160)))
 MANY = {f"{DOCTOR}/{seed}.png": saved(smooth(seed)) for seed in (2, 3, 4)}
 ALIKE = {
@@ -904,8 +906,13 @@ ALIKE = {
         f"{NURSE}/9.jpg looks like {DOCTOR}/2.png, though they have different prompts",
         {f"{DOCTOR}/2.png": PORTRAIT, f"{NURSE}/9.jpg": saved(smooth(1, (80, 80)), "JPEG")}),
     "with another prompt in its name": (
-        f"{NURSE}_9.png looks like {DOCTOR}_2.png, though they have different prompts",
+        f"{NURSE}_9.png has the same pixels as {DOCTOR}_2.png, though they have different prompts",
         {f"{DOCTOR}_2.png": PORTRAIT, f"{NURSE}_9.png": saved(smooth(1, (160, 160)), note="x")}),
+    "of nearly one colour under another prompt": (
+        f"{NURSE}/9.png has the same pixels as {DOCTOR}/2.png, though they have different prompts",
+        {f"{DOCTOR}/2.png": saved(FAINT), f"{NURSE}/9.png": saved(FAINT, note="x")}),
+    "with another seed": (f"{DOCTOR}/9.png has the same pixels as {DOCTOR}/2.png", {
+        f"{DOCTOR}/2.png": drawn_by_a1111(5, smooth(3)), f"{DOCTOR}/9.png": drawn_by_a1111(6, smooth(3))}),
     "a sheet with gaps": (f"{DOCTOR}/9.png may be a contact sheet of {DOCTOR}/2.png and {DOCTOR}/3.png",
                           MANY | {f"{DOCTOR}/9.png": saved(spaced_sheet(2, 3, 4, gap=4))}),
     "a sheet of another prompt": (f"{NURSE}/9.png may be a contact sheet of {DOCTOR}/3.png and {DOCTOR}/4.png",
