@@ -221,11 +221,13 @@ _LIKELY_SHAPE, _LIKELY_LIKENESS = 0.15, 0.9  # of a tile of what may be a sheet
 
 def _find_tiled_sheets(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     """Find sheets that certainly show at least two of the other pictures."""
-    found = _find_sheets_and_tiles(pictures)
+    found = _find_sheets_and_tiles(pictures, _GAPS[:1])
     yield from ((sheet, "a contact sheet of other pictures") for sheet, _, is_certain in found if is_certain)
 
 
-def _find_sheets_and_tiles(pictures: Sequence[PossibleCopy]) -> Iterator[tuple[PossibleCopy, list[PossibleCopy], bool]]:
+def _find_sheets_and_tiles(
+    pictures: Sequence[PossibleCopy], gaps: Sequence[float] = _GAPS
+) -> Iterator[tuple[PossibleCopy, list[PossibleCopy], bool]]:
     """Yield possible sheets with at least two other pictures that they show, and whether they certainly are sheets."""
     comparable = [picture for picture in _comparable(pictures) if not picture.is_flat]
     if len(comparable) < 3:
@@ -237,7 +239,7 @@ def _find_sheets_and_tiles(pictures: Sequence[PossibleCopy]) -> Iterator[tuple[P
     if len(places) > _MOST_SEARCHED:
         places = [place for place in places if comparable[place].size != commonest][:_MOST_SHEETS]
     standard = _standardise(small)
-    for place, (columns, rows), gap in product(places, _LAYOUTS, _GAPS):
+    for place, (columns, rows), gap in product(places, _LAYOUTS, gaps):
         differs = np.abs(shapes / (shapes[place] * rows / columns) - 1)
         is_other = (differs <= _LIKELY_SHAPE) & (np.arange(len(shapes)) != place)
         if is_other.sum() < 2:
