@@ -3,6 +3,8 @@
 import unicodedata
 from base64 import urlsafe_b64encode
 from pathlib import Path
+from random import Random
+from urllib.parse import quote
 
 import pytest
 
@@ -147,3 +149,29 @@ def test_the_look_says_by_what_own_pictures_were_found_and_why_others_were_not(t
         InvalidInput, match=rf"only 1 of 3 .* not: {SEVERAL} \(line 3: 1.png; .*such as photos/IMG_1234"
     ):
         fit_answers(read_answers(str(path)), questions, files)
+
+
+SPELLINGS = (
+    str.upper, lambda name: f"s3://bucket/set/{name}", lambda name: f"C:\\\\set\\\\{name}".replace("/", "\\\\"),
+    lambda name: f"/data/local-files/?d={quote('set/' + name, safe='')}", lambda name: name.rpartition("/")[2],
+    lambda name: f"/data/upload/9/0a0b0c0d-{name.rpartition('/')[2]}", lambda name: name.rpartition(".")[0] + ".webp",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_spelling_of_a_name_means_its_picture_or_none(seed):
+    chance, words = Random(seed), ["a", "b", "IMG 1", "ü-2", "x.y"]
+    names = {
+        "/".join(chance.choices(words, k=chance.randint(1, 3))) + chance.choice([".png", ".JPG", ".jpeg"])
+        for _ in range(25)
+    }
+    files = {name: [f"id {i}"] for i, name in enumerate(sorted(names))}
+    own = PictureNames({image_id for (image_id,) in files.values()}, list_files({Path("set"): files}))
+    n_found = 0
+    for name, (image_id,) in files.items():
+        assert match_picture(f"set/{name}", own).image_id == image_id
+        for spell in SPELLINGS:
+            match = match_picture(spell(name), own)
+            assert match.image_id == image_id or match.reason == SEVERAL, spell(name)
+            n_found += bool(match.image_id)
+    assert n_found > 2 * len(files)
