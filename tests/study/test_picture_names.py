@@ -152,7 +152,7 @@ def test_the_look_says_by_what_own_pictures_were_found_and_why_others_were_not(t
 
 
 SPELLINGS = (
-    str.upper, lambda name: f"s3://bucket/set/{name}", lambda name: f"C:\\\\set\\\\{name}".replace("/", "\\\\"),
+    str.upper, lambda name: f"s3://bucket/set/{name}", lambda name: f"C:\\set\\{name}".replace("/", "\\"),
     lambda name: f"/data/local-files/?d={quote('set/' + name, safe='')}", lambda name: name.rpartition("/")[2],
     lambda name: f"/data/upload/9/0a0b0c0d-{name.rpartition('/')[2]}", lambda name: name.rpartition(".")[0] + ".webp",
 )  # fmt: skip
