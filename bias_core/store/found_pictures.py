@@ -422,6 +422,11 @@ class FoundPictures:
             names=tuple(names),
         )
 
+    @property
+    def names(self) -> list[str]:
+        """Names of all files that look like pictures, also of those that do not count."""
+        return [*dict.fromkeys((*self._found, *self.left_out))]
+
     def remarks(self) -> list[tuple[str, list[str]]]:
         """Return sentences about pictures that do not count as they are, each with the pictures."""
         left_out = [f"{name}: {reason}" for name, reason in self.left_out.items()]
@@ -755,16 +760,16 @@ class _Matches:
         self._folder = folder
         self._paths, self._names = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         for name in names:
-            self._paths[_alike(name)].append(name)
+            self._paths[normal_name(name)].append(name)
             if folder == PurePosixPath() or folder in PurePosixPath(name).parents:
-                self._names[_alike(PurePosixPath(name).name)].append(name)
+                self._names[normal_name(PurePosixPath(name).name)].append(name)
 
     def find(self, file_name: str) -> tuple[str, str]:
         """Return the picture of a name, and "" or why there is none; a name without folders is enough if it is rare."""
         path = (self._folder / file_name).as_posix()
-        found = self._paths[_alike(path)]
+        found = self._paths[normal_name(path)]
         if not found and "/" not in file_name:
-            found = self._names[_alike(file_name)]
+            found = self._names[normal_name(file_name)]
         if len(found) == 1 or path in found:
             return path if path in found else found[0], ""
         return "", "several such pictures" if found else "no such picture"
@@ -781,10 +786,10 @@ def _open_again(source: Source) -> Files:
     return open_files(source.path)
 
 
-def describe(source: Source) -> tuple[str, dict[str, int], bool]:
-    """Return the name of a folder or zip, its numbers of files by prompt, and whether the prompt is assumed."""
+def describe(source: Source) -> tuple[str, dict[str, int], bool, list[str]]:
+    """Return the name of a folder or zip, its numbers of files by prompt, if it is assumed, and names of all files."""
     found = _open(source)
-    return found.name, found.counts, found.is_assumed
+    return found.name, found.counts, found.is_assumed, found.names
 
 
 def examine(source: Source, prompt_keys: Sequence[str]) -> dict[str, list[ImportedPicture]]:
@@ -852,7 +857,7 @@ def _is_table(name: str) -> bool:
     return PurePosixPath(name).name.lower() in METADATA
 
 
-def _alike(name: str) -> str:
+def normal_name(name: str) -> str:
     """Normalise a file's name, which systems and spreadsheets write differently."""
     return normal_form("NFC", name.replace("\\", "/").strip()).casefold()
 
