@@ -287,6 +287,7 @@ class Explore(Study):
             alike,
             sample=scored.sample,
             notes=[
+                *self.design.notes,
                 *notes,
                 *_without_rates(options, cells[ALL]),
                 *_notes(data, len(frame), missing=options.has_association and leaning is None),

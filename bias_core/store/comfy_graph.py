@@ -162,7 +162,10 @@ class _Graph:
         notes = [] if is_clear else [f"negative prompt {in_quotes(text)}" for text in negatives]
         width, height = self._size(end)
         loaders = (loader for sampler in passes for loader in self._before(sampler, self._model_links))
-        loras = (name for loader in loaders for name in self._find_own_loras(loader))
+        loras = tuple(different(name for loader in loaders for name in self._find_own_loras(loader)))
+        names = {name.partition(":")[0] for name in loras}
+        unloaded = [name for name in find_loras({}, prompts) if name.partition(":")[0] not in names]
+        notes += [f"LoRA {name} is written in the prompt, and no node loads it" for name in unloaded]
         return PictureMetadata(
             program="ComfyUI",
             prompt=prompt,
@@ -173,7 +176,7 @@ class _Graph:
             guidance_scale=agreed(self._guidance(sampler) for sampler in passes),
             sampler=agreed(self._sampler(sampler) for sampler in passes) or "",
             model=agreed(self._model(sampler) for sampler in passes) or "",
-            loras=tuple(different([*find_loras({}, prompts), *loras])),
+            loras=loras,
             width=width,
             height=height,
             further=tuple(different([*self._later_texts(passes, first, prompts), *notes, *self._pictures(end)])),
@@ -274,7 +277,7 @@ class _Graph:
         inputs = self.inputs[loader]
         table = {name: self._constant(value, name) if self._link(value) else value
                  for name, value in inputs.items() if _LORA_INPUT.search(name)}  # fmt: skip
-        texts = (inputs.get(name) for name in ("populated_text", "text", "prompt"))
+        texts = (self._constant(inputs.get(name), name) for name in ("populated_text", "text", "prompt"))
         return find_loras(table, [text for text in texts if isinstance(text, str)][:1])
 
     def _model_links(self, node: str) -> list[str]:

@@ -1,9 +1,10 @@
 """Copies in an import: pictures that are certainly another file of one picture, and pictures that only look alike."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -21,9 +22,10 @@ _SAME_SHAPE = 0.02  # relative difference of the proportions of one picture in t
 
 @dataclass(frozen=True, kw_only=True)
 class PossibleCopy:
-    """A picture that may be a copy of another one with the same prompt."""
+    """A picture that may be a copy of another one."""
 
     name: str
+    prompt: str  # its key
     content: str  # digest of the file
     pixels: str  # digest of its pixels
     own_id: str  # of the row in our own record; "" without one
@@ -39,7 +41,7 @@ class PossibleCopy:
         """Mean colour of each cell, ``(256, 3)``."""
         step = _SIDE // _CELLS
         blocks = self.thumbnail.reshape(_CELLS, step, _CELLS, step, 3)
-        return blocks.mean(axis=(1, 3)).reshape(-1, 3)  # type: ignore[no-any-return]
+        return blocks.mean(axis=(1, 3), dtype=np.float32).reshape(-1, 3)  # type: ignore[no-any-return]
 
     @property
     def is_flat(self) -> bool:
@@ -70,12 +72,11 @@ def get_thumbnail(image: Image.Image) -> np.ndarray:
 CopiesWithReasons = Iterator[tuple[PossibleCopy, str]]
 
 
-def find_copies(pictures: Sequence[PossibleCopy]) -> tuple[dict[str, str], list[str]]:
-    """Return the pictures of one prompt that certainly show another one again, with reasons; and those that look alike.
+def find_copies(pictures: Sequence[PossibleCopy]) -> dict[str, str]:
+    """Return the pictures of one prompt that certainly show another one again, with reasons.
 
     A copy has the same content, or the same pixels after scaling, up to what saving it again changes, and no other
     seed, model or LoRA. Drafts and contact sheets are known by their program's names or record, or show other pictures.
-    Pictures that only look alike, or repeat a seed and its settings, are no copies.
     """
     reasons: dict[str, str] = {}
 
@@ -83,17 +84,33 @@ def find_copies(pictures: Sequence[PossibleCopy]) -> tuple[dict[str, str], list[
         for picture, reason in found:
             reasons.setdefault(picture.name, reason)
 
-    for find in (_find_drafts_and_sheets, _find_same_files, _find_same_pixels):
+    for find in (_find_drafts_and_sheets, _find_same_files, _find_same_pixels, _find_saved_again, _find_tiled_sheets):
         note(find(_without(pictures, reasons)))
-    alike = [*_pairs_alike(_without(pictures, reasons))]
-    note(_find_saved_again(alike))
-    note(_find_tiled_sheets(_without(pictures, reasons)))
-    groups = _groups(pictures, [*map(_get_settings, pictures)])
-    repeated = {picture.name for group in groups for picture in _without(group, reasons)[1:]}
-    repeated |= {
-        pair.second.name for pair in alike if not pair.first.contradicts(pair.second) and pair.first.name not in reasons
-    }
-    return reasons, [picture.name for picture in _without(pictures, reasons) if picture.name in repeated]
+    return reasons
+
+
+def describe_possible_copies(pictures: Sequence[PossibleCopy]) -> list[str]:
+    """Name pictures of all prompts that may be copies or contact sheets of others, but not certainly."""
+    remarks, comparable = dict[str, str](), _comparable(pictures)
+
+    def remark(first: PossibleCopy, second: PossibleCopy, relation: str) -> None:
+        though = ", though they have different prompts" if first.prompt != second.prompt else ""
+        remarks.setdefault(second.name, f"{relation} {first.name}{though}")
+
+    for keys, relation in (
+        ([picture.pixels for picture in comparable], "has the same pixels as"),
+        ([*map(_get_settings, comparable)], "repeats the seed and settings of"),
+    ):
+        for group in _groups(comparable, keys):
+            for picture in group[1:]:
+                remark(group[0], picture, relation)
+    for pair in sorted(_pairs_alike(pictures), key=lambda pair: pair.mean):
+        is_likely = pair.first.prompt == pair.second.prompt or pair.is_within_noise
+        if is_likely and not pair.first.contradicts(pair.second):
+            remark(pair.first, pair.second, "looks like")
+    for sheet, tiles, _ in _find_sheets_and_tiles(pictures):
+        remarks.setdefault(sheet.name, f"may be a contact sheet of {' and '.join(tile.name for tile in tiles[:2])}")
+    return [f"{picture.name} {remarks[picture.name]}" for picture in pictures if picture.name in remarks]
 
 
 def _without(pictures: Sequence[PossibleCopy], reasons: Mapping[str, str]) -> list[PossibleCopy]:
@@ -105,8 +122,8 @@ def _get_settings(picture: PossibleCopy) -> Hashable:
     facts = picture.drawing
     if facts.seed is None or picture.own_id:
         return None
-    return (facts.seed, facts.negative_prompt, facts.num_inference_steps, facts.guidance_scale, facts.sampler,
-            picture.way, facts.workflow)  # fmt: skip
+    return (picture.prompt, facts.seed, facts.negative_prompt, facts.num_inference_steps, facts.guidance_scale,
+            facts.sampler, picture.way, facts.workflow)  # fmt: skip
 
 
 def _groups(pictures: Sequence[PossibleCopy], keys: Sequence[Hashable]) -> list[list[PossibleCopy]]:
@@ -154,31 +171,33 @@ class PairAlike:
     most: float
     mean: float
 
+    @property
+    def is_within_noise(self) -> bool:
+        """Return true if saving one of them again can make the other."""
+        return self.most <= _SAVED_AGAIN_MOST and self.mean <= _SAVED_AGAIN_MEAN
 
-def _find_saved_again(alike: Sequence[PairAlike]) -> CopiesWithReasons:
+
+def _find_saved_again(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     """Find pictures in two sizes or formats; the largest counts, then the first."""
-    for pair in alike:
+    for pair in _pairs_alike(pictures, _SAVED_AGAIN_MEAN):
         first, second = pair.first, pair.second
         is_saved_again = first.size != second.size or first.format != second.format
-        is_within_noise = pair.most <= _SAVED_AGAIN_MOST and pair.mean <= _SAVED_AGAIN_MEAN
-        if is_saved_again and is_within_noise and not first.contradicts(second):
+        if is_saved_again and pair.is_within_noise and not first.contradicts(second):
             kept, copy = (second, first) if second.n_pixels > first.n_pixels else (first, second)
             yield copy, f"the same picture as {kept.name}, in another size or format"
 
 
-def _pairs_alike(pictures: Sequence[PossibleCopy]) -> Iterator[PairAlike]:
+def _pairs_alike(pictures: Sequence[PossibleCopy], most_mean: float = _ALIKE_MEAN) -> Iterator[PairAlike]:
     """Yield pairs that look alike: each picture with the nearest of those that are no darker."""
     order = {picture.name: place for place, picture in enumerate(pictures)}
     comparable = [picture for picture in _comparable(pictures) if not picture.is_flat]
     comparable.sort(key=lambda picture: float(picture.cells.mean()))
     if len(comparable) < 2:
         return
-    cells = np.array([picture.cells for picture in comparable], dtype=np.float32)
-    means, shapes = cells.mean(axis=(1, 2)), cells - cells.mean(axis=(1, 2), keepdims=True)
-    shapes = shapes.reshape(len(cells), -1)
-    shapes /= np.linalg.norm(shapes, axis=1, keepdims=True)
+    cells = np.array([picture.cells for picture in comparable])
+    means, shapes = cells.mean(axis=(1, 2)), _standardise(cells.reshape(len(cells), -1))
     for place, picture in enumerate(comparable):
-        end = int(np.searchsorted(means, means[place] + _ALIKE_MEAN, side="right"))
+        end = int(np.searchsorted(means, means[place] + most_mean, side="right"))
         likeness = shapes[place + 1 : end] @ shapes[place]
         likely = np.argsort(-likeness, kind="stable")[:_MOST_COMPARED]
         candidates = place + 1 + likely[likeness[likely] >= _ALIKE_LIKENESS]
@@ -186,7 +205,7 @@ def _pairs_alike(pictures: Sequence[PossibleCopy]) -> Iterator[PairAlike]:
         distances = differences.mean(axis=(1, 2))
         for nearest in np.argsort(distances, kind="stable")[:_MOST_ALIKE]:
             other = comparable[candidates[nearest]]
-            if distances[nearest] <= _ALIKE_MEAN and picture.has_shape_of(other):
+            if distances[nearest] <= most_mean and picture.has_shape_of(other):
                 first, second = sorted((picture, other), key=lambda each: order[each.name])
                 most, mean = float(differences[nearest].max()), float(distances[nearest])
                 yield PairAlike(first=first, second=second, most=most, mean=mean)
@@ -194,43 +213,63 @@ def _pairs_alike(pictures: Sequence[PossibleCopy]) -> Iterator[PairAlike]:
 
 _MOST_COMPARED, _MOST_ALIKE = 300, 30  # pictures that one is compared with, and is found to look like
 _LAYOUTS = [(columns, rows) for columns in range(1, 5) for rows in range(1, 5) if columns * rows > 1]
-_MOST_SHEETS = 300  # pictures of one prompt that are searched for sheets
+_MOST_SEARCHED, _MOST_SHEETS = 300, 100  # pictures, of more than which the largest of rare sizes may be sheets
+_GAPS = (0.0, 0.05, 0.1)  # between the tiles of a sheet, as a part of a tile
+_TILE = 12  # pixels of a tile that is compared
+_LIKELY_SHAPE, _LIKELY_LIKENESS = 0.15, 0.9  # of a tile of what may be a sheet
 
 
 def _find_tiled_sheets(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
-    """Find sheets that show at least two of the other pictures."""
+    """Find sheets that certainly show at least two of the other pictures."""
+    found = _find_sheets_and_tiles(pictures, _GAPS[:1])
+    yield from ((sheet, "a contact sheet of other pictures") for sheet, _, is_certain in found if is_certain)
+
+
+def _find_sheets_and_tiles(
+    pictures: Sequence[PossibleCopy], gaps: Sequence[float] = _GAPS
+) -> Iterator[tuple[PossibleCopy, list[PossibleCopy], bool]]:
+    """Yield possible sheets with at least two other pictures that they show, and whether they certainly are sheets."""
     comparable = [picture for picture in _comparable(pictures) if not picture.is_flat]
-    if len(comparable) < 3 or len(comparable) > _MOST_SHEETS:
+    if len(comparable) < 3:
         return
     shapes = np.array([picture.size[0] / picture.size[1] for picture in comparable])
-    for columns, rows in _LAYOUTS:
-        box = _SIDE // columns, _SIDE // rows
-        small = np.array([_resize(Image.fromarray(picture.thumbnail), box) for picture in comparable])
-        for place, sheet in enumerate(comparable):
-            tile_shape = sheet.size[0] / columns / (sheet.size[1] / rows)
-            others = np.flatnonzero(np.abs(shapes / tile_shape - 1) <= _SAME_SHAPE)
-            others = others[others != place]
-            if len(others) > 1 and _count_shown(sheet, small[others], columns, rows) > 1:
-                yield sheet, "a contact sheet of other pictures"
+    small = np.array([_resize(Image.fromarray(picture.thumbnail)) for picture in comparable], dtype=np.float32)
+    ((commonest, _),) = Counter(picture.size for picture in comparable).most_common(1)
+    places = sorted(range(len(comparable)), key=lambda place: -comparable[place].n_pixels)
+    if len(places) > _MOST_SEARCHED:
+        places = [place for place in places if comparable[place].size != commonest][:_MOST_SHEETS]
+    standard = _standardise(small)
+    for place, (columns, rows), gap in product(places, _LAYOUTS, gaps):
+        differs = np.abs(shapes / (shapes[place] * rows / columns) - 1)
+        is_other = (differs <= _LIKELY_SHAPE) & (np.arange(len(shapes)) != place)
+        if is_other.sum() < 2:
+            continue
+        tiles = _cut_tiles(comparable[place], columns, rows, gap)
+        likeness = np.where(is_other, _standardise(tiles) @ standard.T, -1.0)
+        nearest, likeness = likeness.argmax(axis=1), likeness.max(axis=1)
+        likely = likeness >= _LIKELY_LIKENESS
+        certain = (likeness >= _ALIKE_LIKENESS) & (differs[nearest] <= _SAME_SHAPE) & (gap == 0.0)
+        certain &= np.abs(tiles - small[nearest]).mean(axis=1) <= _ALIKE_MEAN
+        if len(tile_places := [*dict.fromkeys(nearest[likely].tolist())]) > 1:
+            is_certain = len({*nearest[certain].tolist()}) > 1
+            yield comparable[place], [comparable[n] for n in tile_places], is_certain
 
 
-def _count_shown(sheet: PossibleCopy, small: np.ndarray, columns: int, rows: int) -> int:
-    """Count the pictures ``small (n, values)`` that are tiles of a sheet."""
-    whole, tiles = Image.fromarray(sheet.thumbnail), set[int]()
-    for row in range(rows):
-        for column in range(columns):
-            width, height = _SIDE / columns, _SIDE / rows
-            part = (column * width, row * height, (column + 1) * width, (row + 1) * height)
-            tile = _resize(whole, (_SIDE // columns, _SIDE // rows), part)
-            difference = np.abs(small - tile).mean(axis=1)
-            nearest = int(difference.argmin())
-            if difference[nearest] <= _ALIKE_MEAN and tile.std() > _FLAT:
-                likeness = np.corrcoef(small[nearest], tile)[0, 1]
-                tiles |= {nearest} if likeness >= _ALIKE_LIKENESS else set()
-    return len(tiles)
+def _cut_tiles(sheet: PossibleCopy, columns: int, rows: int, gap: float) -> np.ndarray:
+    """Cut a sheet into the tiles that are not flat, ``(n, values)``, without the gap between them."""
+    whole, width, height = Image.fromarray(sheet.thumbnail), _SIDE / columns, _SIDE / rows
+    corners = [
+        ((column + gap / 2) * width, (row + gap / 2) * height) for row in range(rows) for column in range(columns)
+    ]
+    tiles = [_resize(whole, (x, y, x + (1 - gap) * width, y + (1 - gap) * height)) for x, y in corners]
+    return np.array([tile for tile in tiles if tile.std() > _FLAT]).reshape(-1, 3 * _TILE**2)
 
 
-def _resize(
-    image: Image.Image, size: tuple[int, int], part: tuple[float, float, float, float] | None = None
-) -> np.ndarray:
-    return np.asarray(image.resize(size, Image.Resampling.BOX, box=part), dtype=float).ravel()
+def _standardise(values: np.ndarray) -> np.ndarray:
+    """Shift and scale each row to mean 0 and length 1."""
+    shifted = values - values.mean(axis=1, keepdims=True)
+    return shifted / np.linalg.norm(shifted, axis=1, keepdims=True)  # type: ignore[no-any-return]
+
+
+def _resize(image: Image.Image, part: tuple[float, float, float, float] | None = None) -> np.ndarray:
+    return np.asarray(image.resize((_TILE, _TILE), Image.Resampling.BOX, box=part), dtype=np.float32).ravel()

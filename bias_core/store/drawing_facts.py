@@ -34,6 +34,7 @@ class PictureMetadata:
     guidance_scale: float | None = None
     sampler: str = ""
     model: str = ""
+    model_hash: str = field(default="", compare=False)  # first digits of a digest of its file
     # width, height: requested pixels; another program may have enlarged the picture afterwards
     width: int | None = None
     height: int | None = None
@@ -81,6 +82,7 @@ _COLUMNS = {
     "model": (
         "usestablediffusionmodel", "stablediffusionmodel", "model", "basemodelname", "basemodel", "modelhash", "models",
     ),
+    "hash": ("modelhash", "basemodelhash", "hashes", "model", "basemodel"),
     "revised": ("revisedprompt",),
     "width": ("width",),
     "height": ("height",),
@@ -118,6 +120,7 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
         guidance_scale=choose_guidance(cfg, first("distilled", guidance)),
         sampler=with_schedule(first("sampler", short_name) or "", first("schedule", short_name) or ""),
         model=first("model", _read_name) or "",
+        model_hash=first("hash", short_hash) or "",
         loras=find_loras(table, [text]),
         width=width,
         height=height,
@@ -129,6 +132,17 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
             if _BLANKED.search(name)
         ),
     )
+
+
+def is_fact_name(name: str) -> bool:
+    """Return true if :func:`facts_of_table` reads values of this name.
+
+    >>> is_fact_name("CFG scale"), is_fact_name("rating")
+    (True, False)
+    """
+    plain = _plain(name)
+    is_known = any(plain in names for names in (*_COLUMNS.values(), _WEIGHTS))
+    return bool(is_known or _LORA.fullmatch(plain) or _BLANKED.search(plain))
 
 
 _BLANKED = re.compile("imagensfw|nsfwcontentdetected|hasnsfwconcept")  # DiffusionDB has 2 for a blurred picture
@@ -257,6 +271,21 @@ def _read_name(value: object) -> str:
         return short_name(value)
     names = ("lora", "lora_name", "model", "model_name", "name", "file", "modelName", "modelFileName", "key")
     return next((name for key in names if (name := _read_name(value.get(key)))), "")
+
+
+def short_hash(value: object) -> str:
+    """Return the first digits of a model's hash, also from a table that has it; "" for other values.
+
+    >>> short_hash("0x6CE0161689B3"), short_hash({"name": "x", "hash": "blake3:0a1b2c3d4e5f"}), short_hash("sd15")
+    ('6ce0161689', '0a1b2c3d4e', '')
+    """
+    if isinstance(value, Mapping):
+        return next((digits for key in ("hash", "model_hash", "model") if (digits := short_hash(value.get(key)))), "")
+    match = _HASH.fullmatch(value.strip()) if isinstance(value, str) else None
+    return match[1].lower() if match else ""
+
+
+_HASH = re.compile(r"(?:\w{1,20}:|0x)?([0-9a-f]{8,10})[0-9a-f]{0,118}", re.IGNORECASE)
 
 
 def with_schedule(name: str, schedule: str) -> str:

@@ -7,16 +7,24 @@ import re
 import shutil
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from bias_core.errors import InvalidInput, StorageError, quoted
-from bias_core.store.copies import PossibleCopy, find_copies, get_thumbnail
-from bias_core.store.drawing_facts import LARGEST_SEED, PictureMetadata, different, number, one_line, whole
+from bias_core.store.copies import PossibleCopy, describe_possible_copies, find_copies, get_thumbnail
+from bias_core.store.drawing_facts import (
+    LARGEST_SEED,
+    PictureMetadata,
+    different,
+    is_fact_name,
+    number,
+    one_line,
+    whole,
+)
 from bias_core.store.images import DamagedRecord, decode_picture, is_animation, open_picture, read_record
 from bias_core.store.picture_files import ARCHIVES, DAMAGE, SHOWN, Files, check_name, open_files, stored_name
 from bias_core.store.picture_metadata import (
@@ -25,6 +33,7 @@ from bias_core.store.picture_metadata import (
     facts_of_parquet,
     facts_of_part,
     facts_of_sidecar,
+    find_doubt,
     find_hidden_text,
     metadata_of_line,
     metadata_of_record,
@@ -36,9 +45,11 @@ from bias_core.store.picture_metadata import (
     wrapper_of,
 )
 from bias_core.store.reader import TooMuch, count_picture, may_write, one_file
-from bias_core.store.tables import read_table, refuse
+from bias_core.store.tables import describe_unused_columns, note_unused_columns, parquet_rows, read_table, refuse
 from bias_core.types import IMPORTED, ImageRow, PictureRecord, is_blank
 from bias_core.values import MAX_TEXT, check_texts, normal_form
+
+T = TypeVar("T")
 
 AUTO, ONE_FOR_ALL = "auto", "one for all: "
 NO_PROMPT = "without a prompt"
@@ -57,6 +68,7 @@ TEXTS = ("prompt", "text", "caption")  # columns for the prompt, in order of pre
 _FILE_COLUMNS = ("file_name", "image_file_name", "image_name", "filename")  # then any other "…_file_name"
 _NUMBERS = {"seed", "steps", "num_inference_steps", "guidance_scale", "cfg_scale", "cfg", "guidance"}
 _ROUNDED = re.compile(r"\d(?:[.,]\d+)?[eE]\+?\d+")
+_WHOLE_WITH_COMMA = re.compile(r"(\d+),0{1,2}")  # three zeros may be thousands
 _DECIMAL_COMMA = re.compile(r"\d+,\d+")
 WHOM = ("left", "middle", "right", "identity")
 """Optional columns for the people that a picture should show: two side by side, or one."""
@@ -73,7 +85,16 @@ _NO_PICTURES = frozenset((
     ".pdf", ".py", ".parquet", ".zip", ".npy", ".npz", ".pt", ".safetensors", ".css", ".js", ".toml", ".ini", ".db",
     ".doc", ".docx", ".xlsx", ".mp4", ".webm", ".mov",
 ))  # fmt: skip
+_MOST_KEPT = 10_000  # pictures of all prompts that are compared with each other
 _TABLE_TIMES = 5  # the time of a picture, for a table of many
+_ADVICE = (  # on files that are not read
+    ((".zip", *ARCHIVES), "unpack it, and add its pictures to the folder"),
+    ((".xlsx", ".xls", ".ods"), "if it has the prompts, save it as metadata.csv with the columns file_name and prompt"),
+    (
+        (".csv", ".tsv", ".jsonl"),
+        "if it has the prompts, name it metadata.csv, .tsv or .jsonl; it needs file_name and prompt",
+    ),
+)
 _LOSSLESS = ("PNG", "WEBP", "BMP", "TIFF")  # formats whose pixels can hide a text
 _HEADS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")  # of pictures
 
@@ -141,7 +162,7 @@ class PictureLook:
 
     @property
     def to_check(self) -> bool:
-        """Return True if a person should look: a prompt is missing or doubted, a picture is left out or looks alike."""
+        """Return True if a prompt is missing or doubted, a picture is left out, or ways of drawing differ."""
         is_unsure = any(summary.doubts or summary.prompt == NO_PROMPT for summary in self.prompts)
         return is_unsure or bool(self.left_out) or len(self.ways) > 1
 
@@ -221,18 +242,23 @@ class _Line:
     place: str = field(default="", compare=False)  # such as "metadata.csv, line 2"
 
 
-def _lines(name: str, files: Files, remarks: list[str]) -> Iterator[tuple[str, str, _Line]]:
+def _lines(name: str, files: Files, remarks: list[str], unused: dict[str, None]) -> Iterator[tuple[str, str, _Line]]:
     """Yield each line of a metadata file: its place, the picture's name in its folder ("" in a table without), facts.
 
     A table of one line needs no name. Numbers that are not as they were written are told in ``remarks``.
     """
     problems, places_without_file, place = list[str](), list[str](), ""
-    for place, row in read_table(name, files.read(name), needs=[TEXTS], further=WHOM):
+    rows = read_table(name, files.read(name), needs=[TEXTS], further=WHOM)
+    for place, row in note_unused_columns(rows, TEXTS, _is_used_column, unused):
         try:
-            text, has_file = _get_text(row), any(column in row for column in _FILE_COLUMNS)
+            text, has_file = _get_text(row), any(map(_is_file_column, row))
             remarks += [f"{name}, {place}: {remark}" for remark in _mend_numbers(row)]
             if not (file_name := _get_file_name(row)):
-                if has_file or not text or any(_has_picture_ending(str(cell)) for cell in row.values()):
+                if not has_file and (cell := next(filter(_has_picture_ending, map(str, row.values())), "")):
+                    problems = [f"needs the column file_name for names such as {quoted(cell)}, and one of "
+                                f"{', '.join(TEXTS)}; its columns are {quoted(', '.join(row))}"]  # fmt: skip
+                    break
+                if has_file or not text:
                     raise InvalidInput(f"needs file_name and one of {', '.join(TEXTS)}")
                 places_without_file.append(place)
             people = {column: people for column in WHOM if (people := one_line(row.get(column)))}
@@ -252,12 +278,21 @@ def _get_text(row: Mapping[str, Any]) -> str:
 
 def _get_file_name(row: Mapping[str, Any]) -> str:
     """Return the name of the picture in a line, with forward slashes; InvalidInput if it leads out of its folder."""
-    columns = [*_FILE_COLUMNS, *(name for name in row if name.endswith("_file_name"))]
+    columns = [*_FILE_COLUMNS, *filter(_is_file_column, row)]
     name = next((row[column] for column in columns if isinstance(row.get(column), str) and row[column]), "")
     try:
         return check_name(name) if name else ""
     except InvalidInput:  # a path of another machine
         return check_name(name.replace("\\", "/").rpartition("/")[2])
+
+
+def _is_file_column(name: str) -> bool:
+    return name in _FILE_COLUMNS or name.endswith("_file_name")
+
+
+def _is_used_column(name: str) -> bool:
+    own = (*WHOM, "drawn_with_model", "drawn_by", "program")
+    return name in own or _is_file_column(name) or is_fact_name(name)
 
 
 def _mend_numbers(row: dict[str, Any]) -> Iterator[str]:
@@ -267,8 +302,8 @@ def _mend_numbers(row: dict[str, Any]) -> Iterator[str]:
         if column == "seed" and _ROUNDED.fullmatch(text):
             row[column] = None
             yield f"the seed “{text}” was rounded by a spreadsheet, so it is not known"
-        elif column != "seed" and _DECIMAL_COMMA.fullmatch(text):
-            row[column] = text.replace(",", ".")
+        elif _WHOLE_WITH_COMMA.fullmatch(text) or (column != "seed" and _DECIMAL_COMMA.fullmatch(text)):
+            row[column] = _WHOLE_WITH_COMMA.sub(r"\1", text).replace(",", ".")
             yield f"{column} “{text}” is read as {row[column]}"
         elif column == "seed" and number(row[column]) is not None and whole(row[column], LARGEST_SEED) is None:
             yield f"the seed “{text[:SHOWN]}” is none that a program draws from, so it is not known"
@@ -316,7 +351,7 @@ class FoundPictures:
     name, counts, is_assumed : as in :class:`bias_core.store.imports.ImportedImages`.
     left_out : reasons for left-out pictures, by file; grows while pictures are read.
     problems : lines of tables, and files, that could not be used.
-    blanks, animations, alike : pictures that count as blanked, count by their first frame, or look like another.
+    blanks, animations : pictures that count as blanked, or count by their first frame.
     unread_metadata : reasons for ignored metadata, one line each; grows likewise.
     others : files that are neither pictures nor texts about them.
 
@@ -334,7 +369,8 @@ class FoundPictures:
         self.problems = [f"{name}: {reason}" for name, reason in rejected.items() if name not in self.left_out]
         self.left_out |= {name: "a hidden file" for name in self._files.hidden if _has_picture_ending(name)}
         self.unread_metadata, self.others = list[str](), list[str]()
-        self.alike, self.blanks, self.animations = list[str](), list[str](), list[str]()
+        self.blanks, self.animations = list[str](), list[str]()
+        self._tables_with: dict[str, list[str]] = defaultdict(list)  # unused columns: tables
         self._tables: dict[str, PictureMetadata] = {}  # of other tables, by file
         self._sidecars: dict[str, str] = {}  # names of these texts
         self._lines: dict[str, _Line] = {}  # of metadata files, by file
@@ -345,6 +381,7 @@ class FoundPictures:
         if not self._found:
             reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()] + self.problems + self.others
             raise InvalidInput(f"{path.name} has no picture{f' ({chr(59).join(reasons[:3])})' if reasons else ''}")
+        self._checkpoints = self._find_checkpoints()
         self.is_assumed = bool(source.assumed_prompt) and not any(found.text for found in self._found.values())
         if self.is_assumed:
             self._found = dict.fromkeys(self._found, FoundPrompt(source.assumed_prompt, GIVEN))
@@ -355,6 +392,8 @@ class FoundPictures:
         self._first_files: dict[str, tuple[str, str]] = {}  # prompt and name of the first file with this content
         self._pictures: dict[str, list[ImportedPicture]] = {}  # by key of their prompt
         self._ids: set[str] = set()  # of all rows
+        self._counted: list[PossibleCopy] = []  # pictures that count
+        self._alike: dict[int, list[str]] = {}  # remarks on those of them that may be copies, by their number
 
     def look(self) -> PictureLook:
         """Read every picture, and return what was understood; no picture of the result may count."""
@@ -383,30 +422,39 @@ class FoundPictures:
             names=tuple(names),
         )
 
+    @property
+    def names(self) -> list[str]:
+        """Names of all files that look like pictures, also of those that do not count."""
+        return [*dict.fromkeys((*self._found, *self.left_out))]
+
     def remarks(self) -> list[tuple[str, list[str]]]:
         """Return sentences about pictures that do not count as they are, each with the pictures."""
         left_out = [f"{name}: {reason}" for name, reason in self.left_out.items()]
         counted = [(name, found) for name, found in self._found.items() if name not in self.left_out]
         doubted = [f"{name}: “{found.text}”, {found.doubt}" for name, found in counted if found.doubt]
         missing = [f"{name}: {found.missing}" for name, found in counted if found.missing]
+        unread = [line for line in self.unread_metadata if line.partition(": ")[0] not in self.left_out]
+        for columns, tables in self._tables_with.items():
+            n = len(tables) - 1
+            extra = f" and {n:,} other table{'s' * (n > 1)}" if n else ""
+            unread += [f"{tables[0]}{extra}: {columns}"] * bool(columns)
         parts = (
             ("picture is left out", "pictures are left out", left_out),
             ("line or file could not be used", "lines or files could not be used", self.problems),
-            ("picture counts though it looks like another, or repeats its seed and settings",
-             "pictures count though they look like another, or repeat its seed and settings", self.alike),
+            ("picture counts though it looks like another, repeats its seed and settings, or may show others",
+             "pictures count though they look like another, repeat its seed and settings, or may show others",
+             self._describe_possible_copies()),
             ("prompt has several spellings, which count as one", "prompts have several spellings, which count as one",
              [", ".join(f"“{text}”" for text in texts) for texts in self._spellings() if len(texts) > 1]),
-            ("prompt is guessed from a name that hardly reads like one",
-             "prompts are guessed from names that hardly read like one", doubted),
+            ("prompt is guessed from a name, with a doubt", "prompts are guessed from names, with doubts", doubted),
             ("picture has no prompt, though something is written about it",
              "pictures have no prompt, though something is written about them", missing),
             ("picture has one colour all over, or is blurred by a checker, and counts as blanked",
              "pictures have one colour all over, or are blurred by a checker, and count as blanked", self.blanks),
             ("picture is an animation, of which the first frame counts",
              "pictures are animations, of which the first frames count", self.animations),
-            ("picture or line has metadata that is not used as it stands",
-             "pictures or lines have metadata that is not used as it stands",
-             [line for line in self.unread_metadata if line.partition(": ")[0] not in self.left_out]),
+            ("note on metadata that is not used as it stands",
+             "notes on metadata that is not used as it stands", unread),
             ("file is neither a picture nor a text about one",
              "files are neither pictures nor texts about them", self.others),
         )  # fmt: skip
@@ -427,14 +475,14 @@ class FoundPictures:
             except InvalidInput as error:
                 self.left_out[name] = str(error)
         candidates = [candidate for candidate, _ in read]
-        copies, alike = self._find_copies(candidates) if self._source.copies == COUNT_ONCE else ({}, [])
+        copies: dict[str, str] = self._compare(find_copies, candidates, {})
         for candidate in candidates:
             if not (candidate.is_blank or candidate.own_id):
                 first_prompt, first = self._first_files.setdefault(candidate.content, (prompt_key, candidate.name))
                 if first_prompt != prompt_key and self._source.copies == COUNT_ONCE:
                     copies.setdefault(candidate.name, f"the same picture as {first}, which has another prompt")
         self.left_out |= copies
-        self.alike += [name for name in alike if name not in copies]
+        self._counted += [each for each in candidates if each.name not in copies][: _MOST_KEPT - len(self._counted)]
         pictures = self._pictures[prompt_key] = list[ImportedPicture]()
         for candidate, picture in read:
             if picture.name in copies:
@@ -448,13 +496,24 @@ class FoundPictures:
             pictures.append(picture)
         return pictures
 
-    def _find_copies(self, candidates: Sequence[PossibleCopy]) -> tuple[dict[str, str], list[str]]:
+    def _describe_possible_copies(self) -> list[str]:
+        """Compare all pictures that count until now, once."""
+        n = len(self._counted)
+        if n not in self._alike:
+            self._alike = {n: self._compare(describe_possible_copies, self._counted, [])}
+            self._alike[n] += [f"others may, for only {n:,} pictures were compared"] * (n == _MOST_KEPT)
+        return self._alike[n]
+
+    def _compare(self, compare: Callable[[Sequence[PossibleCopy]], T], pictures: Sequence[PossibleCopy], none: T) -> T:
+        """Compare pictures if copies are of interest, within the limits of a reader."""
+        if self._source.copies != COUNT_ONCE:
+            return none
         try:
             with one_file(self.name, self._broken, times=_TABLE_TIMES):
-                return find_copies(candidates)
+                return compare(pictures)
         except TooMuch as error:
-            self.problems.append(f"copies among {len(candidates):,} pictures of one prompt are not found: {error}")
-            return {}, []
+            self.problems.append(f"copies among {len(pictures):,} pictures are not found: {error}")
+            return none
 
     def _read(self, name: str) -> tuple[PossibleCopy, ImportedPicture]:
         """Read a picture, for comparison with others and as it counts."""
@@ -470,6 +529,7 @@ class FoundPictures:
                 raise InvalidInput(f"drawn with {way}" if way else "how it was drawn is not known")
             candidate = PossibleCopy(
                 name=name,
+                prompt=key(self._found[name].text),
                 content=hashlib.sha256(data).hexdigest()[:20],
                 pixels=hashlib.sha256(image.tobytes()).hexdigest() + f"{image.size}",
                 own_id=record.row.id if record else "",
@@ -514,15 +574,26 @@ class FoundPictures:
         except StorageError as error:  # it has no intact record
             if isinstance(error, DamagedRecord):
                 self.unread_metadata.append(f"{name}: {error}")
-        known = self._tables.get(name, PictureMetadata()).merged_with(inside)
-        known = known.merged_with(self._beside[name]).merged_with(replace(facts_of_name(name), prompt=""))
-        if name not in self._lines:
-            return record, known
-        told = self._lines[name].drawing
-        for what, first, second in (("model", told.model, known.model), ("seed", told.seed, known.seed)):
-            if first not in (None, "") and second not in (None, "") and first != second:
+        drawing = self._merge_facts(name, inside)
+        for what, first, second in (("model", drawing.model, inside.model), ("seed", drawing.seed, inside.seed)):
+            if second not in (None, "") and first != second:
                 self.unread_metadata.append(f"{name}: its {what} is {second} by its own record, {first} by the table")
-        return record, told.merged_with(known)
+        if (drawing.model, drawing.model_hash) in self._checkpoints:
+            drawing = replace(drawing, model=f"{drawing.model} ({drawing.model_hash})")
+        return record, drawing
+
+    def _merge_facts(self, name: str, inside: PictureMetadata) -> PictureMetadata:
+        """Return the facts of a picture, each from the first source that has it."""
+        line = self._lines[name].drawing if name in self._lines else PictureMetadata()
+        known = line.merged_with(self._tables.get(name, PictureMetadata())).merged_with(inside)
+        return known.merged_with(self._beside[name]).merged_with(replace(facts_of_name(name), prompt=""))
+
+    def _find_checkpoints(self) -> set[tuple[str, str]]:
+        """Return the models that share their name with another one, with their hashes."""
+        facts = [self._merge_facts(name, self._inside[name]) for name in self._found]
+        named = {(each.model, each.model_hash) for each in facts if each.model and each.model_hash}
+        n_hashes = Counter(model for model, _ in named)
+        return {(model, model_hash) for model, model_hash in named if n_hashes[model] > 1}
 
     def _read_metadata(self, names: Sequence[str]) -> set[PurePosixPath]:
         """Read the lines of all metadata files; return the folders of their pictures."""
@@ -536,8 +607,8 @@ class FoundPictures:
         return {path.parent for path in paths}
 
     def _read_lines(self, path: PurePosixPath, matches: "_Matches") -> None:
-        problems = list[str]()
-        for place, file_name, line in _lines(path.as_posix(), self._files, self.unread_metadata):
+        problems, unused = list[str](), dict[str, None]()
+        for place, file_name, line in _lines(path.as_posix(), self._files, self.unread_metadata, unused):
             if not file_name:
                 self._folder_lines[path.parent] = line
                 continue
@@ -550,6 +621,7 @@ class FoundPictures:
                 problems.append(f"{place}: {file_name} again, with another prompt than in {first.place}")
             elif first != line:
                 self.problems.append(f"{path}, {place}: {file_name} again; its first line counts")
+        self._tables_with[describe_unused_columns(unused)].append(f"{path}")
         refuse(path.as_posix(), problems)
 
     def _find(self) -> dict[str, FoundPrompt]:
@@ -560,8 +632,8 @@ class FoundPictures:
         used, known_endings = {*names, *self._sidecars.values()}, (".json", ".parquet", *_OTHER_PICTURES)
         for name in self._files.names:
             if name not in used and not _is_table(name) and not name.lower().endswith(known_endings):
-                is_packed = name.lower().endswith((".zip", *ARCHIVES))
-                self.others.append(f"{name}: unpack it, and add its pictures to the folder" if is_packed else name)
+                advice = next((text for endings, text in _ADVICE if name.lower().endswith(endings)), "")
+                self.others.append(f"{name}: {advice}" if advice else name)
         wrapper, found = wrapper_of(names) if self._source.prompts_from == AUTO else "", {}
         for name in names:
             prompt = self._find_prompt(name, wrapper, is_in_table=not folders.isdisjoint(PurePosixPath(name).parents))
@@ -595,7 +667,7 @@ class FoundPictures:
         for source, text in (written | good).items():
             if text:
                 self._note_others(name, text, {of: other for of, other in written.items() if of != source})
-                return FoundPrompt(text, source)
+                return FoundPrompt(text, source, find_doubt(text) if source in guesses else "")
         if inside.unclear:  # programs number their files
             return FoundPrompt(missing=inside.unclear)
         source = IN_FOLDER if folder else IN_FILE
@@ -656,15 +728,20 @@ class FoundPictures:
             is_parquet = path.suffix.lower() == ".parquet"
             if not is_parquet and (path.suffix.lower() != ".json" or path.as_posix() in beside):
                 continue
+            unused = dict[str, None]()
             try:
                 with one_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
                     data = self._files.read(path.as_posix())
-                    found = dict(facts_of_parquet(data)) if is_parquet else facts_of_part(data)
+                    rows = note_unused_columns(
+                        (("", row) for row in parquet_rows(data)), TEXTS, _is_used_column, unused
+                    )
+                    found = dict(facts_of_parquet(row for _, row in rows)) if is_parquet else facts_of_part(data)
             except InvalidInput as error:
                 is_table_of_pictures = not is_parquet or path.name.lower() == PARQUET
                 (self.problems if is_table_of_pictures else self.others).append(f"{path}: {error}")
                 continue
             self.others += [] if found else [path.as_posix()]
+            self._tables_with[describe_unused_columns(unused)].append(f"{path}")
             named = {(path.parent / name).as_posix(): facts for name, facts in found.items()}
             self._tables |= {name: named[name] for name in named if name in picture_names}
             if absent := [name for name in named if name not in picture_names]:
@@ -683,16 +760,16 @@ class _Matches:
         self._folder = folder
         self._paths, self._names = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         for name in names:
-            self._paths[_alike(name)].append(name)
+            self._paths[normal_name(name)].append(name)
             if folder == PurePosixPath() or folder in PurePosixPath(name).parents:
-                self._names[_alike(PurePosixPath(name).name)].append(name)
+                self._names[normal_name(PurePosixPath(name).name)].append(name)
 
     def find(self, file_name: str) -> tuple[str, str]:
         """Return the picture of a name, and "" or why there is none; a name without folders is enough if it is rare."""
         path = (self._folder / file_name).as_posix()
-        found = self._paths[_alike(path)]
+        found = self._paths[normal_name(path)]
         if not found and "/" not in file_name:
-            found = self._names[_alike(file_name)]
+            found = self._names[normal_name(file_name)]
         if len(found) == 1 or path in found:
             return path if path in found else found[0], ""
         return "", "several such pictures" if found else "no such picture"
@@ -709,10 +786,10 @@ def _open_again(source: Source) -> Files:
     return open_files(source.path)
 
 
-def describe(source: Source) -> tuple[str, dict[str, int], bool]:
-    """Return the name of a folder or zip, its numbers of files by prompt, and whether the prompt is assumed."""
+def describe(source: Source) -> tuple[str, dict[str, int], bool, list[str]]:
+    """Return the name of a folder or zip, its numbers of files by prompt, if it is assumed, and names of all files."""
     found = _open(source)
-    return found.name, found.counts, found.is_assumed
+    return found.name, found.counts, found.is_assumed, found.names
 
 
 def examine(source: Source, prompt_keys: Sequence[str]) -> dict[str, list[ImportedPicture]]:
@@ -780,7 +857,7 @@ def _is_table(name: str) -> bool:
     return PurePosixPath(name).name.lower() in METADATA
 
 
-def _alike(name: str) -> str:
+def normal_name(name: str) -> str:
     """Normalise a file's name, which systems and spreadsheets write differently."""
     return normal_form("NFC", name.replace("\\", "/").strip()).casefold()
 

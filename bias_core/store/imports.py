@@ -45,6 +45,7 @@ class ImportedImages:
     name : of the folder or zip.
     counts : number of files per prompt, in file order; after :meth:`examine` number of pictures.
     is_assumed : True if all pictures have the assumed prompt.
+    names : of all files that look like pictures, also of those that do not count.
 
     Raises InvalidInput: there is no such folder or zip, it has no picture, a table contradicts itself, or a name leads
     out of it.
@@ -68,7 +69,7 @@ class ImportedImages:
             drawn_with=drawn_with, assumed_prompt=assumed_prompt,
         )  # fmt: skip
         self._session = Session()
-        self.name, self.counts, self.is_assumed = self._ask(found_pictures.describe)
+        self.name, self.counts, self.is_assumed, self.names = self._ask(found_pictures.describe)
         self._pictures: dict[str, list[ImportedPicture]] = {}  # that count, by key of their prompt
         self._by_id: dict[str, ImportedPicture] = {}
 
@@ -116,6 +117,11 @@ class ImportedImages:
     def remarks(self) -> Sequence[tuple[str, Sequence[str]]]:
         """Return sentences about pictures that do not count as they are, each with the pictures."""
         return self._ask(found_pictures.get_remarks, [*self._pictures])[1]  # type: ignore[no-any-return]
+
+    @property
+    def path(self) -> Path:
+        """Path of the folder or zip."""
+        return self._source.path
 
     def rows(self, prompt: str, n: int) -> list[ImageRow]:
         """Rows of the first ``n`` usable pictures of a prompt, or fewer."""

@@ -67,7 +67,12 @@ def open_files(path: Path) -> Files:
     except InvalidInput:
         raise
     except DAMAGE as error:  # also too long a name, or a lone surrogate
-        raise InvalidInput(f"{str(path)[:200]!r} cannot be opened: {error}") from error
+        reason = str(error)
+        if isinstance(error, UnicodeDecodeError):
+            name = _shorten(error.object.decode("utf-8", "replace"))
+            reason = f"its file {name} has a name that is not UTF-8, though the zip says so"
+        advice = ": pack it anew" if path.is_file() else ""
+        raise InvalidInput(f"{str(path)[:200]!r} cannot be opened: {reason}{advice}") from error
     if path.is_file():
         raise InvalidInput(f"{path.name[:SHOWN]} is no zip: unpack it, and give the folder or a zip of it")
     raise InvalidInput(f"there is no folder or zip at {str(path)[:200]!r}")

@@ -7,9 +7,10 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, get_args
 
@@ -33,7 +34,7 @@ from bias_core.store.drawing_facts import (
     whole,
 )
 from bias_core.store.images import XMP_KEY, open_picture, read_late_texts, read_source, source_of
-from bias_core.store.tables import parquet_rows
+from bias_core.store.tables import decode_text
 from bias_core.types import IMPORTED, PictureRecord
 from bias_core.values import read_json
 
@@ -171,8 +172,9 @@ def _check_against_graph(facts: PictureMetadata, graph: str, name: str) -> Pictu
     return facts
 
 
+_PROMPT_ALONE = "text of the key parameters"
 _TELLING = re.compile("prompt|seed|sampler|steps|guidance|cfg|workflow|generation", re.IGNORECASE)
-_KNOWN_TEXTS = frozenset({XMP_KEY, OWN_RECORD, FIGURE_MARK, "Software"})
+_KNOWN_TEXTS = frozenset({XMP_KEY, OWN_RECORD, FIGURE_MARK, "Software", _PROMPT_ALONE})
 
 
 def _of_usual_names(texts: Mapping[str, str]) -> PictureMetadata:
@@ -185,6 +187,8 @@ def _of_usual_names(texts: Mapping[str, str]) -> PictureMetadata:
                  if key.rpartition(":")[0] == prefix and key not in _KNOWN_TEXTS}  # fmt: skip
         if (facts := facts_of_table(table, short_name(prefix))).prompt:
             return facts
+    if texts.get(_PROMPT_ALONE):
+        return PictureMetadata(prompt=one_line(texts[_PROMPT_ALONE]))
     unread = f"texts of an unknown program ({', '.join(telling[:3])})" if telling else ""
     return PictureMetadata(unread=(short_name(unread),) if unread else ())
 
@@ -195,6 +199,8 @@ def _read_texts(file: BinaryIO) -> tuple[dict[str, str], tuple[int, int]]:
         texts, size = _texts(opened), opened.size
         if opened.format == "PNG" and not texts.keys() - {XMP_KEY}:
             texts |= _texts(read_late_texts(file) or opened)
+        if "parameters" in opened.info:  # and not in a comment, which may be a person's words
+            texts[_PROMPT_ALONE] = texts["parameters"]
     return texts, size
 
 
@@ -362,7 +368,8 @@ def _of_json(text: str, name: str = "") -> PictureMetadata:
     if any(isinstance(node, dict) and "class_type" in node for node in table.values()):
         return _of_comfy({"prompt": text}, name)
     if isinstance(swarm := table.get("sui_image_params"), dict):
-        return _of_swarm(swarm)
+        hashes = [each.get("hash") for each in table.get("sui_models") or () if each.get("param") == "model"]
+        return _of_swarm({"model hash": hashes[:1], **swarm})
     if isinstance(table.get("c"), str) and "uc" in table:  # Draw Things
         more = {"refiner": (table.get("v2") or {}).get("refinerModel"), "prompt": table["c"]}
         facts = facts_of_table({**table, **more}, "Draw Things")
@@ -391,6 +398,7 @@ def _of_swarm(table: Mapping[str, Any]) -> PictureMetadata:
 
 # A phone writes — for two hyphens.
 _SWITCH = re.compile(r"(?:^| )(?:--(?=[A-Za-z])|—(?=(?:ar|v|no|seed|style|stylize|niji|chaos|[qsc]) ))")
+_MIDJOURNEYS_SWITCH = re.compile(r" (?:--|—)(?:v|ar|niji) ?\d")
 
 
 def facts_of_midjourney(text: str) -> PictureMetadata:
@@ -420,7 +428,7 @@ def facts_of_midjourney(text: str) -> PictureMetadata:
 
 def _of_description(texts: Mapping[str, str], _name: str) -> PictureMetadata:
     text = texts["Description"]
-    if "Job ID:" in text:
+    if "Job ID:" in text or _MIDJOURNEYS_SWITCH.search(text):
         return facts_of_midjourney(text)
     if text.startswith("Include in Image:"):  # Mochi Diffusion
         table = dict(re.findall(rf"({_MOCHI}): (.*?)(?:; (?={_MOCHI}:)|$)", one_line(text)))
@@ -465,8 +473,9 @@ _DREAM = {"A": "sampler", "C": "cfg", "H": "height", "W": "width", "s": "steps",
 def _of_novel(texts: Mapping[str, str], _name: str) -> PictureMetadata:
     """Read NovelAI's metadata, in which the description is the prompt."""
     table, source = read_json(texts["Comment"]), short_name(texts["Source"])
-    model = re.sub("(.) [A-Z0-9]+$", r"\1", source)  # without its digest
-    return facts_of_table({**table, "prompt": texts["Description"], "model": model}, "NovelAI")
+    model, digest = re.fullmatch(r"(.+?)(?: ([A-Z0-9]+))?", source).groups()  # type: ignore[union-attr]
+    own = {"prompt": texts["Description"], "model": model, "model hash": digest}
+    return facts_of_table({**table, **own}, "NovelAI")
 
 
 _Read = Callable[[Mapping[str, str], str], PictureMetadata]
@@ -510,7 +519,7 @@ def sidecars_of(pictures: Sequence[str], files: Sequence[str]) -> dict[str, str]
 def facts_of_sidecar(data: bytes) -> PictureMetadata:
     """Read the text file of a picture. Raises InvalidInput: it is no text, or in an unknown format."""
     try:
-        facts = facts_of_text(data.decode("utf-8-sig"))
+        facts = facts_of_text(decode_text("it", data))
     except InvalidInput:
         raise
     except UNREADABLE as error:
@@ -530,12 +539,12 @@ def facts_of_part(data: bytes) -> dict[str, PictureMetadata]:
     return {}
 
 
-def facts_of_parquet(data: bytes) -> Iterator[tuple[str, PictureMetadata]]:
-    """File names and facts from a table with a column of prompts (imagefolder's, DiffusionDB's).
+def facts_of_parquet(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, PictureMetadata]]:
+    """File names and facts from the rows of a table with a column of prompts (imagefolder's, DiffusionDB's).
 
     Raises InvalidInput: it cannot be read, is too large, or lacks a column; this may come after some of them.
     """
-    for row in parquet_rows(data):
+    for row in rows:
         column = next((name for name in _NAMES if name in row), "")
         if not column or not {"prompt", "text", "caption"} & set(row):
             raise InvalidInput(
@@ -580,15 +589,22 @@ _SHEET = re.compile(r"(?:xyz_|txt2img_|img2img_)?grid(?:-\d{4,}(?:-.*)?)?")  # A
 _EARLIER = re.compile(r"(.{1,250}?)-(?:before-[a-z-]{1,50}|ad-before|ad-preview[-\d]*|init-image|mask|mask-composite)")
 
 
+@lru_cache(maxsize=20_000)
 def facts_of_name(name: str) -> PictureMetadata:
-    """Return what programs write into a file's name besides its words: the program, Midjourney's switches."""
+    """Return the facts in a file's name: words, the program, Midjourney's switches, settings at its end.
+
+    >>> facts = facts_of_name("a photo of a doctor_s42_cfg7 sd15_003.png")
+    >>> facts.prompt, facts.seed, facts.guidance_scale, facts.model
+    ('a photo of a doctor', 42, 7.0, 'sd15')
+    """
     stem = PurePosixPath(name).stem
     if found := _MIDJOURNEY.fullmatch(stem):
         return facts_of_midjourney(found[1].replace("_", " "))
     for program, pattern in _OF_PROGRAMS:
         if found := pattern.fullmatch(stem):
-            return PictureMetadata(program=program, prompt=_words(found[1]))
-    return PictureMetadata()
+            return PictureMetadata(program=program, prompt=_read_words(found[1])[0])
+    words, marks = _read_words(stem)
+    return facts_of_table({"prompt": words} | marks)
 
 
 def names_as_prompts(name: str, wrapper: str) -> tuple[str, str]:
@@ -599,10 +615,10 @@ def names_as_prompts(name: str, wrapper: str) -> tuple[str, str]:
     [('a photo of a doctor', ''), ('', 'a nurse'), ('', 'A cook'), ('', ''), ('', 'a cook')]
     """
     parent = PurePosixPath(name).parent
-    is_named = parent.as_posix() not in {".", wrapper} and _words(parent.name)
+    is_named = parent.as_posix() not in {".", wrapper} and _read_words(parent.name)[0]
     is_prompt = is_named and not _FOLDERS.fullmatch(parent.name) and not is_model_name(parent.name)
     folder = one_line(parent.name.replace("_", " ")) if is_prompt else ""
-    return folder, facts_of_name(name).prompt or file_name_words(name)
+    return folder, facts_of_name(name).prompt
 
 
 def reads_like_a_prompt(text: str) -> bool:
@@ -614,13 +630,29 @@ def reads_like_a_prompt(text: str) -> bool:
     return len(text.split()) >= FEWEST_WORDS or len(_UNSPACED.findall(text)) >= _FEWEST_UNSPACED
 
 
+def find_doubt(text: str) -> str:
+    """Return a reason to doubt that a name has a whole prompt and nothing else; "" for none.
+
+    >>> find_doubt("2 doctors in"), find_doubt("a photo of a phone s23"), find_doubt("a photo of a doctor")
+    ('which seems to be cut off', 'in which “s23” may be a setting or a model', '')
+    """
+    first, *_, last = (text or ".").split() * 2
+    for word in (last, first):
+        is_model = word is last and is_model_name(word) and word.lower() not in _ALSO_WORDS
+        if is_model or _MARK.fullmatch(word) or (word is last and _SHORT_MARK.fullmatch(word)):
+            return f"in which “{word[:80]}” may be a setting or a model"
+    return "which seems to be cut off" if _CUT_OFF.fullmatch(last) else ""
+
+
+_ALSO_WORDS = frozenset(("playground", "firefly", "if", "imagen"))  # names of models
+_CUT_OFF = re.compile("an?|the|of|in|on|at|with|and|or|for|to|by|from|as|who|that|is|are", re.IGNORECASE)
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _FEWEST_UNSPACED = 4
 _MODEL_NAME = re.compile(
     r"(?:(?:stable[-_ ]?diffusion|sdxl|sd|flux|kandinsky|pixart|dall[-_ ·]?e|dalle|midjourney|mj|imagen|if|kolors|qwen"
     r"|hunyuan(?:dit)?|playground|wuerstchen|lcm|sana|cogview|auraflow|lumina|z[-_]?image|gpt[-_ ]?image|firefly"
-    r"|ideogram|janus|omnigen)(?:[-_ .]?(?:v?\d[\w.]*|xl|turbo|base|dev|schnell|pro|mini|medium|large|lightning|sigma"
-    r"|alpha))*)",
+    r"|ideogram|janus|omnigen)(?:[-_ .]?(?:v?\d[\w.]*+|xl|turbo|base|dev|schnell|pro|mini|medium|large|lightning|sigma"
+    r"|alpha))*+)",
     re.IGNORECASE,
 )
 
@@ -639,20 +671,52 @@ def model_folder(name: str) -> str:
     return next((part for part in reversed(PurePosixPath(name).parts[:-1]) if is_model_name(part)), "")
 
 
-def file_name_words(name: str) -> str:
-    """A file name as a prompt, without ending, dates, numbers and ids; "" if no words remain."""
-    return _words(PurePosixPath(name).stem)
-
-
-def _words(text: str) -> str:
-    if _NO_PROMPT.fullmatch(text):
-        return ""
-    before = ""
-    while text != before:
-        before, text = text, _BEFORE.sub("", text)
-        if found := _AFTER.search(text.rstrip()):
+def _read_words(text: str) -> tuple[str, dict[str, str]]:
+    """Return a name's words without dates, numbers and ids, and the settings at its end; "" if no words remain."""
+    marks, before = dict[str, str](), ""
+    while text != before and not _NO_PROMPT.fullmatch(text):
+        before, text = text, _BEFORE.sub("", text).rstrip(_BETWEEN)
+        text, settings = _cut_settings(text)
+        marks = settings | marks
+        if not settings and not _SHORT_MARK.search(text) and (found := _AFTER.search(text)):
             text = text[: found.start()].rstrip(_BETWEEN)
-    return one_line(text.replace("_", " ")) if any(character.isalpha() for character in text) else ""
+    is_prompt = any(map(str.isalpha, text)) and not _NO_PROMPT.fullmatch(text)
+    return one_line(text.replace("_", " ")) if is_prompt else "", marks
+
+
+def _cut_settings(text: str) -> tuple[str, dict[str, str]]:
+    """Return a name without the settings at its end; a short one such as “s42” counts only next to a clear one."""
+    starts = [each.start() for each in re.finditer(r"[^\s_,;-]+", text)]
+    rest, marks, is_clear = text, dict[str, str](), False
+    while starts:
+        pieces = ((n, rest[starts[-n] :]) for n in range(min(_MOST_PIECES, len(starts)), 0, -1))
+        n, found = next(((n, found) for n, piece in pieces if (found := _read_mark(piece))), (0, {}))
+        if not n:
+            break
+        is_clear = is_clear or not found.keys() <= _UNCLEAR
+        marks = {("seed" if name == "short" else name): value for name, value in found.items()} | marks
+        rest, starts = rest[: starts[-n]].rstrip(_BETWEEN + ",;"), starts[:-n]
+    return (rest, marks) if is_clear else (text, {})
+
+
+_MOST_PIECES = 4  # of one setting, such as stable-diffusion-v1-5
+_MARK = re.compile(
+    r"seed[\s_=-]*(?P<seed>\d{1,19})|steps?[\s_=-]*(?P<steps>\d{1,4})|(?P<steps_>\d{1,4})[\s_-]?steps?"
+    r"|(?:cfg|guidance)[\s_=-]*(?P<cfg>\d{1,2}(?:\.\d{1,2})?)|(?P<size>\d{3,4}x\d{3,4})(?:px)?|s(?P<short>\d{1,19})"
+    r"|(?P<sampler>euler(?:[\s_-]a(?:ncestral)?)?|ddim|ddpm|plms|heun|unipc|k?lms|dpm[\w+-]*)",
+    re.IGNORECASE,
+)
+_UNCLEAR = frozenset(("short", "sampler"))
+_SHORT_MARK = re.compile(r"(?<![^\W_])[a-z]{1,2}=?\d+(?:\.\d+)?$", re.IGNORECASE)
+_CLEAR_MODEL = re.compile(r"(?:\D+v?\d-\d|(?!.*-\d+$)(?=.*\d|sd|stable|dall|midjourney).+)", re.IGNORECASE)
+
+
+def _read_mark(piece: str) -> dict[str, str]:
+    """Return the setting that the end of a name gives; {} if it is none."""
+    if found := _MARK.fullmatch(piece):
+        return {name.strip("_"): value for name, value in found.groupdict().items() if value}
+    is_model = not re.search(r"[\s_]", piece) and is_model_name(piece) and _CLEAR_MODEL.fullmatch(piece)
+    return {"model": piece} if is_model else {}
 
 
 def wrapper_of(names: Sequence[str]) -> str:
@@ -661,7 +725,7 @@ def wrapper_of(names: Sequence[str]) -> str:
     if len(tops) != 1 or any(len(PurePosixPath(name).parts) == 1 for name in names):
         return ""
     directly = [name for name in names if len(PurePosixPath(name).parts) == 2]
-    return tops.pop() if all(len(file_name_words(name).split()) >= FEWEST_WORDS for name in directly) else ""
+    return tops.pop() if all(len(facts_of_name(name).prompt.split()) >= FEWEST_WORDS for name in directly) else ""
 
 
 def is_sheet_name(name: str) -> bool:

@@ -5,7 +5,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from math import isnan
@@ -28,7 +28,7 @@ _NO_SEPARATOR = "\x1f"  # stands for no separator in a table with one column, wh
 _SEPARATOR_LINE = re.compile(r"\"?sep=([,;\t|])\"?[ \t]*", re.IGNORECASE)  # Excel's first line
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _SIMILAR, _NEARLY_SAME = 0.6, 0.8  # of names of columns, difflib's ratio
-_MOST_NAMED = 5  # lines in one message
+_MOST_NAMED, _MOST_COLUMNS = 5, 20  # lines, and columns that are not used, in one message
 
 
 def refuse(name: str, problems: Sequence[str]) -> None:
@@ -68,6 +68,30 @@ def read_table(
     head = next(filter(str.strip, lines), "")
     read_rows = _json_rows if head.lstrip().startswith(("{", "[")) else _csv_rows
     yield from read_rows(name, lines, needs, further)
+
+
+def note_unused_columns(
+    rows: Iterable[Row], texts: Sequence[str], is_used: Callable[[str], bool], unused: dict[str, None]
+) -> Iterator[Row]:
+    """Yield the rows, and collect in ``unused`` the columns that hold something and are not used.
+
+    Of the columns for ``texts`` only the first that a row has is used.
+    """
+    for place, row in rows:
+        unused |= dict.fromkeys(column for column in row if not _is_empty(row[column]) and not is_used(column))
+        unused |= dict.fromkeys([column for column in texts if not _is_empty(row.get(column))][1:])
+        yield place, row
+
+
+def describe_unused_columns(unused: Collection[str]) -> str:
+    """Name columns that are not used; "" for none.
+
+    >>> describe_unused_columns(["rating", "notes"]), describe_unused_columns([])
+    ('columns not used: rating, notes', '')
+    """
+    names = [column[:_LONGEST_GROUP] for column in unused]
+    more = [f"and {len(names) - _MOST_COLUMNS:,} more"] if len(names) > _MOST_COLUMNS else []
+    return f"columns not used: {', '.join([*names[:_MOST_COLUMNS], *more])}" if names else ""
 
 
 def decode_text(name: str, data: bytes) -> str:
@@ -144,7 +168,8 @@ def _csv_rows(name: str, lines: list[str], needs: Sequence[Sequence[str]], furth
     for place, cells in cells_of_rows:
         others = [*nameless, *range(max(1, len(columns)), len(cells))]
         if more := [cells[n] for n in others if n < len(cells) and cells[n].strip()]:
-            problems.append(f"{place}: has more cells than columns with a name: {quoted(more[0])} has none")
+            advice = f"; put a text that contains “{separator}” in quotation marks" if len(cells) > len(columns) else ""
+            problems.append(f"{place}: has more cells than columns with a name: {quoted(more[0])} has none{advice}")
         elif missing := columns[len(cells) :][:_MOST_NAMED]:
             problems.append(f"{place}: ends after {len(cells)} of {len(columns)} cells, without {', '.join(missing)}")
         yield place, {column: _cell(cell) for column, cell in zip(columns, cells, strict=False) if column}
@@ -268,8 +293,10 @@ def is_pack(name: str) -> bool:
     return name.lower().endswith(ENDINGS) or name.startswith(HUB)
 
 
-def read_pack(name: str) -> tuple[PackedPrompt, ...]:
+def read_pack(name: str) -> tuple[tuple[PackedPrompt, ...], str]:
     """Read the prompts of a file or a hub's data set, ``hf://datasets/owner/name[@revision][/file]``.
+
+    The second result names the columns that are not used; "" for none.
 
     Raises InvalidInput: it is unreadable, or has bad rows, which the message names by their lines.
     HubNotReached: the hub does not answer.
@@ -277,28 +304,29 @@ def read_pack(name: str) -> tuple[PackedPrompt, ...]:
     path = _from_hub(name) if name.startswith(HUB) else Path(name).expanduser()
     display_name = name if name.startswith(HUB) else path.name
     try:
-        packed: tuple[PackedPrompt, ...] = read_apart(read_prompts, display_name, str(path.absolute()))
+        packed: tuple[tuple[PackedPrompt, ...], str] = read_apart(read_prompts, display_name, str(path.absolute()))
     except TooMuch as error:
         raise InvalidInput(f"{display_name} {error}") from error
     return packed
 
 
-def read_prompts(name: str, file: str) -> tuple[PackedPrompt, ...]:
+def read_prompts(name: str, file: str) -> tuple[tuple[PackedPrompt, ...], str]:
     """Read the prompts of a file, in a reader; ``name``: for messages. Raises InvalidInput."""
-    ending = Path(file).suffix.lower()
+    ending, unused = Path(file).suffix.lower(), dict[str, None]()
     try:
         with one_file(name):
             data = Path(file).read_bytes()
-            if ending == ".parquet":
-                return checked_prompts(name, _parquet_rows(name, data))
-            plain = _plain_prompts(name, data, ending)
-            return checked_prompts(name, plain or read_table(name, data, needs=[_PROMPT], further=_FURTHER))
+            rows = _plain_prompts(name, data, ending) or read_table(name, data, needs=[_PROMPT], further=_FURTHER)
+            rows = note_unused_columns(rows, _PROMPT, {*_PROMPT, *_FURTHER}.__contains__, unused)
+            return checked_prompts(name, rows), describe_unused_columns(unused)
     except OSError as error:
         raise InvalidInput(f"{name} cannot be read: {error.strerror or error}") from error
 
 
-def _plain_prompts(name: str, data: bytes, ending: str) -> list[Row]:
-    """Read a JSON list of texts or objects, or a text with a prompt on each line; [] for a table."""
+def _plain_prompts(name: str, data: bytes, ending: str) -> Iterable[Row]:
+    """Read Parquet, a JSON list of texts or objects, or a text with a prompt on each line; [] for another table."""
+    if ending == ".parquet":
+        return _parquet_rows(name, data)
     text = decode_text(name, data) if ending in (".json", ".txt") else ""
     if ending == ".txt":
         rows = [(f"line {n}", {"prompt": line.strip()}) for n, line in enumerate(text.split("\n"), 1) if line.strip()]

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.store.reader import TooMuch, one_file, read_apart
 from bias_core.store.tables import Row, read_table
+from bias_core.study.label_tasks import POSITIONS
 from bias_core.study.picture_names import is_picture
 from bias_core.study.types import StudyTable, table
 from bias_core.values import read_json
@@ -346,29 +347,56 @@ def _read_xml(name: str, data: bytes) -> AnswerLook:
     try:
         root = ElementTree.parse(io.BytesIO(data), ElementTree.XMLParser(target=_WithoutEntities())).getroot()
     except (ElementTree.ParseError, LookupError, ValueError) as error:
-        raise InvalidInput(f"{name} is no readable XML: {error}") from error
+        several = " (several exports in one file: export the project of their tasks)" if "junk" in str(error) else ""
+        raise InvalidInput(f"{name} is no readable XML: {error}{several}") from error
     if root.tag != "annotations":
         raise InvalidInput(f"{name} is XML, but not CVAT's for images: its first tag is <{root.tag[:40]}>")
-    owners = [owner.text or "" for owner in root.iter("username")]
-    answers = []
+    if root.find("track") is not None:
+        raise InvalidInput(f"{name} is CVAT's XML for video; export it as “CVAT for images”")
+    raters, answers = _find_raters(root), list[ReadAnswer]()
+    only_rater = next(iter(raters.values())) if len(raters) == 1 else ""
     for image in root.iter("image"):
-        place, picture = f"image {image.get('id', '')}", image.get("name", "")
-        for shape in image:
-            attributes = {one.get("name", ""): (one.text or "").strip() for one in shape.iter("attribute")}
-            given = attributes or ({"": shape.get("label", "")} if shape.tag == "tag" else {})
-            answers += [
-                ReadAnswer(
-                    place=place,
-                    picture=picture,
-                    answer=answer,
-                    position=position,
-                    rater=owners[0] if owners else "",
-                    passed_over="" if answer else NO_ANSWER,
-                )
-                for position, answer in given.items()
-            ]
-    names = {"picture": "the image's name", "question": "attributes", "answer": "their values", "rater": "the task"}
-    return AnswerLook(name=name, columns=names, read=answers)
+        place, picture, task = f"image {image.get('id', '')}", image.get("name", ""), image.get("task_id", "")
+        rater = raters.get(task, only_rater or f"task {task}" * bool(task))
+        place = f"task {task}, {place}" if task else place
+        given = [pair for shape in image for pair in _answers_of_shape(shape)] or [("", "")]
+        answers += [
+            ReadAnswer(
+                place=place, picture=picture, answer=answer, position=position, rater=rater,
+                passed_over="" if answer else NO_ANSWER,
+            )
+            for position, answer in given
+        ]  # fmt: skip
+    names = {"picture": "the image's name", "question": "attributes", "answer": "their values or the tag"}
+    return AnswerLook(name=name, columns=names | {"rater": "the task's assignee or owner"}, read=answers)
+
+
+def _find_raters(root: ElementTree.Element) -> dict[str, str]:
+    """Return who answered, by the task or job of a CVAT export: its assignee, else its owner.
+
+    Tasks of one owner without assignees may be of several people, so that each counts as one.
+    """
+    parts = [part for tag in ("task", "job") for part in root.findall(f"meta//{tag}")]
+    ids = [part.findtext("id", "") for part in parts]
+    assignees, owners = ([part.findtext(f"{who}/username") or "" for part in parts] for who in ("assignee", "owner"))
+    is_shared = [not assignee and owners.count(owner) > 1 for assignee, owner in zip(assignees, owners, strict=True)]
+    return {
+        task: f"{owner}, task {task}".removeprefix(", ") if shared else assignee or owner
+        for task, assignee, owner, shared in zip(ids, assignees, owners, is_shared, strict=True)
+    }
+
+
+def _answers_of_shape(shape: ElementTree.Element) -> list[tuple[str, str]]:
+    """Return positions and answers of a tag or region; a tag without attributes is an answer itself.
+
+    A label such as “left” says the position of its attributes.
+    """
+    label = shape.get("label", "")
+    is_place = as_word(label) in {place for places in POSITIONS.values() for place in places}
+    given = [(one.get("name", ""), (one.text or "").strip()) for one in shape.iter("attribute")]
+    if not given:
+        return [("", label)] if shape.tag == "tag" else []
+    return [(f"{label} {name}" if is_place else name, answer) for name, answer in given]
 
 
 READERS: Mapping[str, Callable[[str, bytes], AnswerLook]] = {

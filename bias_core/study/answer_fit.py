@@ -19,20 +19,22 @@ from bias_core.study.answer_files import (
 )
 from bias_core.study.answers import AUTOMATIC, MACHINE, frame_of_look
 from bias_core.study.label_tasks import POSITIONS, YES, attribute_key
-from bias_core.study.picture_names import match_picture
+from bias_core.study.picture_names import UNMATCHED, PictureMatch, PictureNames
 
 Questions = Mapping[str, Mapping[str, Collection[str]]]
 """The answers that a run takes, by picture id and position: left, an attribute, "" if the answer itself says it."""
-_NOT_IN_RUN = "pictures that the run does not have"
 _NOT_ASKED = "a question that this run does not ask about their pictures"
 _NUMBERS, _BY_MACHINES = "stars or numbers, for which this run has no question", "answers of machines, not of people"
 
 
-def fit_answers(answers: pd.DataFrame, questions: Questions, *, has_all_pictures: bool = True) -> pd.DataFrame:
+def fit_answers(
+    answers: pd.DataFrame, questions: Questions, files: pd.DataFrame | None = None, *, has_all_pictures: bool = True
+) -> pd.DataFrame:
     """Return the answers that count for a run, in its words: the only place that decides which ones do.
 
-    The pictures are found, and every other answer is passed over with a reason, in the look of the returned frame,
-    ``attrs["look"]``; the given frame stays as it is.
+    The pictures are found, own ones also by their ``files`` (:func:`bias_core.study.picture_names.list_files`). Every
+    other answer is passed over with a reason, in the look of the returned frame, ``attrs["look"]``; the given frame
+    stays as it is.
 
     Raises InvalidInput, so that no number rests on the part of a file that happens to fit: for a position or an answer
     that the run does not know; two answers of one rater to one question about one picture; if fewer than half of the
@@ -42,19 +44,19 @@ def fit_answers(answers: pd.DataFrame, questions: Questions, *, has_all_pictures
     if not any(questions.values()):
         raise InvalidInput("this run asks nothing about its pictures that people could answer")
     look = _choose_columns(look, questions)
-    pictures = {answer.picture: ("", "") for answer in look.read}
-    pictures = {name: match_picture(name, questions) for name in pictures}
+    names = PictureNames(questions, files)
+    pictures = names.match_all({answer.picture: None for answer in look.read})
     fit = _AnswerFit(look.name, questions)
     read = [
-        answer if answer.passed_over else fit.fit_answer(answer, *pictures[answer.picture])
+        answer if answer.passed_over else fit.fit_answer(answer, pictures[answer.picture])
         for answer in look.read
         if not look.is_wide
         or answer.passed_over != NO_ANSWER
-        or fit.find_question(answer, pictures[answer.picture][0]) is not None
+        or fit.find_question(answer, pictures[answer.picture].image_id) is not None
     ]
     fitted = replace(look, read=read)
     if has_all_pictures and LOOK in answers.attrs:
-        _refuse_other_pictures(fitted, questions)
+        _refuse_other_pictures(fitted, names)
     fit.refuse_unknown()
     _refuse_twice(fitted)
     if not fitted.counted:
@@ -130,13 +132,13 @@ class _AnswerFit:
     def _is_known(self, text: str) -> bool:
         return any(find_position(text, positions) is not None for positions in self._kinds)
 
-    def fit_answer(self, answer: ReadAnswer, image_id: str, way: str) -> ReadAnswer:
+    def fit_answer(self, answer: ReadAnswer, match: PictureMatch) -> ReadAnswer:
         """Return the answer in the words of the run, or with a reason why it does not count."""
-        if not image_id:
-            return replace(answer, passed_over=_NOT_IN_RUN, place=f"{answer.place}: {answer.picture[:80]}")
-        asked, text = self._questions[image_id], as_word(answer.position)
-        answer = replace(answer, image_id=image_id, found_by=way)
-        if (position := self.find_question(answer, image_id)) is None:
+        if match.reason:
+            return replace(answer, passed_over=match.reason, place=f"{answer.place}: {answer.picture[:80]}")
+        asked, text = self._questions[match.image_id], as_word(answer.position)
+        answer = replace(answer, image_id=match.image_id, found_by=match.way)
+        if (position := self.find_question(answer, match.image_id)) is None:
             if not asked or (text and self._is_known(text)) or answer.is_number:
                 reason = _NUMBERS if answer.is_number else _NOT_ASKED
                 return replace(answer, passed_over=reason, place=f"{answer.place}: {text or 'no position'}")
@@ -187,16 +189,17 @@ def find_position(text: str, positions: Sequence[str]) -> str | None:
     return meant.pop() if len(meant) == 1 else None
 
 
-def _refuse_other_pictures(look: AnswerLook, questions: Questions) -> None:
-    """Raise InvalidInput if most answers are about pictures that the run does not have."""
-    elsewhere = [answer for answer in look.read if answer.passed_over == _NOT_IN_RUN]
-    n = len(elsewhere) + sum(look.found_by.values())
-    if 2 * len(elsewhere) > n:
-        example = next(iter(questions))
+def _refuse_other_pictures(look: AnswerLook, names: PictureNames) -> None:
+    """Raise InvalidInput if most answers match no picture of the run."""
+    reasons = {reason: places for reason, places in look.passed_over.items() if reason in UNMATCHED}
+    n_other = sum(map(len, reasons.values()))
+    n = n_other + sum(look.found_by.values())
+    if 2 * n_other > n:
+        why = "; ".join(f"{reason} ({format_examples(places)})" for reason, places in reasons.items())
         raise InvalidInput(
-            f"only {n - len(elsewhere):,} of {n:,} answers in {look.name} are about pictures of this run; not "
-            f"{format_examples([answer.place for answer in elsewhere])}. A picture is named by its id in the run, such "
-            f"as {example}, by a file name such as {example}.png or an address that ends with one. Nothing was scored"
+            f"only {n - n_other:,} of {n:,} answers in {look.name} match a picture of this run; not: {why}. "
+            f"A picture is named by its id in the run, such as {next(iter(names.image_ids))}, by a file name "
+            f"such as {names.example} or an address that ends with one. Nothing was scored"
         )
 
 

@@ -193,7 +193,7 @@ def fit_to_report(report: StudyReport, answers: pd.DataFrame) -> pd.DataFrame:
     ended_early = report.stopped or bool(report.stopped_after or report.stop_rule)
     given = answers[answers["answer"] != ""]
     given.attrs = answers.attrs
-    return fit_answers(given, questions_of(report), has_all_pictures=not ended_early)
+    return fit_answers(given, questions_of(report), report.files, has_all_pictures=not ended_early)
 
 
 def decide_report(study: Study, report: StudyReport) -> StudyReport:

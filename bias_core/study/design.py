@@ -105,18 +105,19 @@ def find_design(name: str) -> Design:
 
 def pack_design(name: str) -> Design:
     """The design of a prompt pack (:mod:`bias_core.store.tables`)."""
-    prompts = read_pack(name)
+    prompts, columns = read_pack(name)
+    unused = f"{PurePath(name).name}: {columns}." if columns else ""
     title = re.sub(r"\W+", " ", PurePath(name.removeprefix(HUB)).stem).strip() or "a file"
     groups = len({prompt.group for prompt in prompts})
-    count = f"{len(prompts):,} prompt{'' if len(prompts) == 1 else 's'}"
+    count = f"{len(prompts):,} prompt{'' if len(prompts) == 1 else 's'}{f' in {groups} groups' if groups > 1 else ''}"
     return Design(
         name=f"prompts-{'-'.join(title.split())[:60]}",
         title=f"Prompts of {title}",
         kind=PACK,
         reference="",
         where="",
-        summary=f"{count}{f' in {groups} groups' if groups > 1 else ''}, from {title}.",
-        data={"prompts": [asdict(prompt) for prompt in prompts]},
+        summary=f"{count}, from {title}.{f' {unused}' if unused else ''}",
+        data={"prompts": [asdict(prompt) for prompt in prompts]} | ({"notes": [unused]} if unused else {}),
         images_per_prompt=PACK_PICTURES,
         options={"attributes": ()} if any(prompt.attributes for prompt in prompts) else {},
     )

@@ -323,13 +323,15 @@ class ImportedRows:
         for shot in shots:
             prompt = key(self.prompt_of(shot))
             n_by_prompt[prompt] = max(shot.n, n_by_prompt.get(prompt, 0))
-        short = {shot.prompt: n for shot in shots if (n := shot.n - len(self.of(shot))) > 0}
+        short = {shot.prompt: (n, shot.n) for shot in shots if (n := len(self.of(shot))) < shot.n}
         spare = {p: left for p, n in self.source.counts.items() if (left := n - n_by_prompt.get(key(p), 0)) > 0}
         parts = (
-            ("pictures of this study are missing", sum(short.values()), [*short]),
+            (f"pictures of this study are missing, because {self.source.name} has fewer than it asks for",
+             sum(asked - n for n, asked in short.values()),
+             [f"{n:,} of {asked:,} of “{prompt}”" for prompt, (n, asked) in short.items()]),
             ("pictures are more than this study asks for", sum(spare.values()), [*spare]),
             *((sentence, len(lines), lines) for sentence, lines in self.source.remarks()),
-        )
+        )  # fmt: skip
         notes = [f"{n:,} {what}: " + listed(which, "; ") + "." for what, n, which in parts if n]
         rows = [row for shot in shots for row in self.of(shot)]
         return [

@@ -1,31 +1,187 @@
-"""Names of pictures in other programs' files: which picture of a run a name, path or address means."""
+"""Names of pictures in other programs' files: which picture of a run a name, path or address means.
+
+Pictures of a run are found by their ids. Own pictures are also found by the names that their files had before they were
+imported, which a run keeps in its saved report for this alone: no exported report and no rating task has them.
+"""
 
 import re
 from base64 import urlsafe_b64decode
-from collections.abc import Collection
-from pathlib import PurePosixPath
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
+import pandas as pd
+
+from bias_core.store.found_pictures import PICTURES, normal_name
+
+NOT_IN_RUN = "pictures that the run does not have"
+LEFT_OUT = "pictures that this run leaves out"
+SEVERAL = "several pictures of the run have this name"
+SEVERAL_IN_FILE = "several pictures in the file of answers have this name, and only one of the run"
+_BY_NAME, _BY_PATH = "the name of its file", "the path of its file"
+_RESAVED, _AFTER_PREFIX = ", saved in another format", " after the prefix of an upload"
+UNMATCHED = NOT_IN_RUN, SEVERAL, SEVERAL_IN_FILE
+"""Reasons for which an answer may be about another run."""
 _LONGEST_NAME = 1000  # characters
-_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 _UPLOAD_PREFIX = re.compile(r"[0-9a-f]{8}-(?=.)")  # Label Studio's, of uploaded files
 _EXPORT_NAME = re.compile(r"[0-9]{5,}-.*-([^-]+)")  # bias_core.store.export: number, group, id
 
 
-def match_picture(name: str, image_ids: Collection[str]) -> tuple[str, str]:
-    """Return the picture that a name, path or address means, and in words by what it was found; ("", "") if none.
+def list_files(sources: Mapping[Path, Mapping[str, Collection[str]]]) -> pd.DataFrame:
+    """Return the files of own pictures: ``image_id`` ("" for a file that does not count), ``folder, file``.
 
-    >>> match_picture("/data/local-files/?d=a%2F1a2b3c4d-x1.png", {"x1"})
-    ('x1', 'the file name after the prefix of an upload')
-    >>> match_picture("x1", {"x1"}), match_picture("s3://bucket/x1.png", {"x1"}), match_picture("x2.png", {"x1"})
-    (('x1', 'id'), ('x1', 'the file name in an address'), ('', ''))
-    >>> match_picture("train/00001-paired-x1.png", {"x1"})
-    ('x1', 'the id in the file name of an export')
+    ``sources`` has, by folder or zip, the ids of its pictures by the names of their files. A folder is named by as many
+    of its parents as tell it from the others.
     """
-    name = name.strip()[:_LONGEST_NAME]
+    parts = {path: (*path.parts[:-1], path.stem if path.suffix.lower() == ".zip" else path.name) for path in sources}
+    depths = range(1, max(map(len, parts.values()), default=1) + 1)
+    depth = next((n for n in depths if len({each[-n:] for each in parts.values()}) == len(parts)), depths[-1])
+    rows = [
+        {"image_id": image_id, "folder": "/".join(parts[path][-depth:]), "file": name}
+        for path, files in sources.items()
+        for name, image_ids in files.items()
+        for image_id in sorted(image_ids) or ("",)
+    ]
+    return pd.DataFrame(rows, columns=["image_id", "folder", "file"], dtype=object)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureMatch:
+    """The picture that a name means, and in words by what it was found; without a picture, the reason."""
+
+    image_id: str = ""
+    way: str = ""
+    reason: str = ""
+
+
+_NO_MATCH = PictureMatch(reason=NOT_IN_RUN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FileName:
+    """The name of a picture's file, or a name in answers, as they are compared."""
+
+    folders: tuple[str, ...]  # of an own picture, with those of the import before those within it
+    stem: str
+    ending: str
+    import_folders: tuple[str, ...] = ()
+    image_id: str = ""  # of the run; "" for a picture that does not count
+
+    @classmethod
+    def build(cls, name: str, folder: str = "", image_id: str = "") -> "_FileName":
+        above, path = (tuple(filter(None, normal_name(each).split("/"))) for each in (folder, name))
+        *within, file = path or ("",)
+        stem, _, ending = file.rpartition(".")
+        stem, ending = (stem, ending) if stem and f".{ending}" in PICTURES else (file, "")
+        return cls(folders=(*above, *within), stem=stem, ending=ending, import_folders=above, image_id=image_id)
+
+    @property
+    def uploaded_stem(self) -> str:
+        """The stem as Label Studio writes it when a file is uploaded."""
+        return re.sub(r"[^-\w.]", "", self.stem.replace(" ", "_"))
+
+    def lies_in(self, folders: tuple[str, ...]) -> bool:
+        """Return True if some folders of the name, one after the other, are these."""
+        starts = range(len(self.folders) - len(folders) + 1)
+        return any(self.folders[start : start + len(folders)] == folders for start in starts)
+
+    def nearness(self, file: "_FileName") -> tuple[bool, int, bool]:
+        """Return if the path is all of a file's, how many of its folders it has, and if the endings are equal."""
+        own, theirs, within = self.folders, file.folders, file.folders[len(file.import_folders) :]
+        pairs = ((own, theirs), (theirs, own), (within, own))  # one ends with the other
+        shared = [len(short) for short, long in pairs if short and long[-len(short) :] == short]
+        return bool(own) and own in (theirs, within), max(shared, default=0), self.ending == file.ending
+
+
+class PictureNames:
+    """The names by which the pictures of a run are found.
+
+    Parameters
+    ----------
+    image_ids : of all pictures.
+    files : of own pictures, as :func:`list_files` returns them; None if they were drawn.
+    """
+
+    def __init__(self, image_ids: Collection[str], files: pd.DataFrame | None = None) -> None:
+        self.image_ids = image_ids
+        self._by_stem, self._by_uploaded_stem = (defaultdict[str, list[_FileName]](list) for _ in range(2))
+        self._imports, rows = set[tuple[str, ...]](), [] if files is None else files.to_numpy().tolist()
+        for image_id, folder, name in rows:
+            file = _FileName.build(name, folder, image_id if image_id in image_ids else "")
+            self._by_stem[file.stem].append(file)
+            self._by_uploaded_stem[file.uploaded_stem].append(file)
+            self._imports.add(file.import_folders)
+        own = (f"{folder}/{name}" for image_id, folder, name in rows if image_id in image_ids)
+        self.example = next(own, f"{next(iter(image_ids), '')}.png")  # the name of a picture
+
+    def match_all(self, names: Iterable[str]) -> dict[str, PictureMatch]:
+        """Return the pictures that the names in one file of answers mean.
+
+        A picture of the run that is found by its name alone is not matched if names in several folders mean it.
+        """
+        matches, folders = {name: match_picture(name, self) for name in names}, defaultdict[str, set[Any]](set)
+        for name, match in matches.items():
+            if match.way.startswith((_BY_NAME, _BY_PATH)) and not match.way.endswith(_AFTER_PREFIX):
+                folders[match.image_id].add(_FileName.build(_path_of(name)).folders)
+        contradicted = {
+            image_id
+            for image_id, each in folders.items()
+            for longest in [max(each, key=len)]
+            if any(one and longest[-len(one) :] != one for one in each)
+        }
+        several = PictureMatch(reason=SEVERAL_IN_FILE)
+        return {
+            name: several if match.image_id in contradicted and match.way.startswith(_BY_NAME) else match
+            for name, match in matches.items()
+        }
+
+    def find_file(self, name: str) -> PictureMatch:
+        """Return the own picture whose file a name, path or address means."""
+        spelled = dict.fromkeys((name, unquote(_path_of(name))))
+        matches = (self._find(text, is_uploaded=is_uploaded) for text in spelled for is_uploaded in (False, True))
+        return next((match for match in matches if match != _NO_MATCH), _NO_MATCH)
+
+    def _find(self, text: str, *, is_uploaded: bool) -> PictureMatch:
+        """Return the picture whose file is the nearest of those with this name: by folders, then by its ending."""
+        name, files = _FileName.build(text), list[_FileName]()
+        if not is_uploaded:
+            files = self._by_stem.get(name.stem, [])
+        elif _UPLOAD_PREFIX.match(name.stem):
+            name = replace(name, stem=_UPLOAD_PREFIX.sub("", name.stem, count=1))
+            files = self._by_stem.get(name.stem) or self._by_uploaded_stem.get(name.stem, [])
+        # A name in the folder of one arm means no picture of another.
+        named_imports = {folders for folders in self._imports if name.lies_in(folders)} or self._imports
+        files = [file for file in files if file.import_folders in named_imports]
+        if not files:
+            return _NO_MATCH
+        best = max(map(name.nearness, files))
+        image_ids = {file.image_id for file in files if name.nearness(file) == best}
+        if len(image_ids) > 1:
+            return PictureMatch(reason=SEVERAL)
+        if not (image_id := image_ids.pop()):
+            return PictureMatch(reason=LEFT_OUT)
+        _, n_folders, is_same = best
+        way = (_BY_PATH if n_folders else _BY_NAME) + ("" if is_same or not name.ending else _RESAVED)
+        return PictureMatch(image_id=image_id, way=way + _AFTER_PREFIX * is_uploaded)
+
+
+def match_picture(name: str, pictures: PictureNames) -> PictureMatch:
+    """Return the picture that a name, path or address means, and in words by what it was found.
+
+    >>> pictures = PictureNames(image_ids={"x1"})
+    >>> match_picture("/data/local-files/?d=a%2F1a2b3c4d-x1.png", pictures).way
+    'the file name after the prefix of an upload'
+    >>> [match_picture(name, pictures).way for name in ("x1", "s3://bucket/x1.png", "x2.png")]
+    ['id', 'the file name in an address', '']
+    >>> match_picture("train/00001-paired-x1.png", pictures)
+    PictureMatch(image_id='x1', way='the id in the file name of an export', reason='')
+    """
+    name, image_ids = name.strip()[:_LONGEST_NAME], pictures.image_ids
     if name in image_ids:
-        return name, "id"
+        return PictureMatch(image_id=name, way="id")
     path = _path_of(name)
     file = unquote(path).replace("\\", "/").rpartition("/")[2]
     stem = file if file in image_ids else file.rpartition(".")[0] or file
@@ -36,7 +192,8 @@ def match_picture(name: str, image_ids: Collection[str]) -> tuple[str, str]:
         "the file name after the prefix of an upload": later,
         "the id in the file name of an export": export[1] if export else "",
     }
-    return next(((found, way) for way, found in ways.items() if found in image_ids and found), ("", ""))
+    by_id = (PictureMatch(image_id=each, way=way) for way, each in ways.items() if each in image_ids)
+    return next(by_id, None) or pictures.find_file(name)
 
 
 def _path_of(address: str) -> str:
@@ -57,7 +214,7 @@ def is_picture(name: str, value: Any) -> bool:
     """Return True if a value names a picture, by its ending or the name of its column."""
     if not isinstance(value, str):
         return False
-    has_ending = PurePosixPath(_path_of(value)).suffix.lower() in _ENDINGS
+    has_ending = PurePosixPath(_path_of(value)).suffix.lower() in PICTURES
     return has_ending or name.lower() in ("image", "img", "picture")
 
 

@@ -35,6 +35,7 @@ from bias_core.study.image_rows import (
     words_without_effect,
 )
 from bias_core.study.limits import check_budget, check_work, looks_at_stop, most_pictures, stop_rule
+from bias_core.study.picture_names import list_files
 from bias_core.study.saved import encode
 from bias_core.study.study import Settled, Study, StudyPlan
 from bias_core.study.study_services import StudyServices
@@ -322,11 +323,23 @@ def _with_answers(plan: StudyPlan, answers: pd.DataFrame | None) -> StudyPlan:
         return plan
     pictures = [[row.id for row in arm.manifest.rows] for arm in plan.each]
     questions = [arm.study.questions(arm.settings, _planned_frame(arm)) for arm in plan.each]
-    fitted = fit_answers(answers, join_questions(chain.from_iterable(pictures), questions))
+    fitted = fit_answers(answers, join_questions(chain.from_iterable(pictures), questions), files_of(plan))
     if plan.arms:
         names = (arm.name for arm in plan.settings.arms)
         check_arms_have_answers(fitted, dict(zip(names, pictures, strict=True)))
     return replace(plan, answers=fitted)
+
+
+def files_of(plan: StudyPlan) -> pd.DataFrame | None:
+    """Return the files of own pictures, by which people's answers find them; None if all are drawn."""
+    sources: dict[Path, dict[str, set[str]]] = {}
+    for arm in plan.each:
+        if isinstance(arm.rows, ImportedRows):
+            source = arm.rows.source
+            files = sources.setdefault(source.path, {name: set() for name in source.names})
+            for row in arm.manifest.rows:
+                files[source.get_picture(row.id).name].add(row.id)
+    return list_files(sources) if sources else None
 
 
 def _planned_frame(plan: StudyPlan) -> pd.DataFrame:

@@ -24,7 +24,7 @@ from bias_core.study.corrected import corrected
 from bias_core.study.image_rows import treated, treatment
 from bias_core.study.judge_answers import judge_tables
 from bias_core.study.limits import ShareValues, TimeLimit, stop_rule
-from bias_core.study.plan import lay_out, plan_notes, read_files, settle
+from bias_core.study.plan import files_of, lay_out, plan_notes, read_files, settle
 from bias_core.study.reproduction import protocol_tables, settings_table
 from bias_core.study.saved import keep_report
 from bias_core.study.study import Settled, Study, StudyPlan
@@ -376,6 +376,7 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
         versions={**plan.manifest.versions, **versions},
         pictures=pd.concat(frames, ignore_index=True) if arms else frames[0],
         stored={key: image for data in drawn for key, image in data.images_by_id.items()},
+        files=files_of(plan),
         arms=arms,
         stopped=any(data.stopped for data in drawn),
         stop_rule=rule.words if rule and any(data.n_enough is not None for data in drawn) else "",

@@ -479,6 +479,8 @@ class StudyReport(Measured):
     # (:meth:`bias_core.study.study_data.StudyData.keep`)
     pictures: pd.DataFrame | None = None
     stored: Mapping[str, StoredImage] = field(default_factory=dict)  # the pictures by id
+    # files of own pictures (:func:`bias_core.study.picture_names.list_files`), by which people's answers find them
+    files: pd.DataFrame | None = None
     # the arms; ``results`` is then their comparison, and ``pictures`` has a column ``arm``; empty for one arm
     arms: tuple[ArmReport, ...] = ()
     stopped: bool = False  # True if the run was stopped and its finished part is measured

@@ -238,7 +238,8 @@ def read(path):
     """Read a file and return the outcome, a word or a sentence."""
     try:
         if path.suffix != ".zip":
-            return f"{len(read_answers(str(path)) if path.stem == 'labels' else read_pack(str(path)))} rows were read"
+            rows = read_answers(str(path)) if path.stem == "labels" else read_pack(str(path))[0]
+            return f"{len(rows)} rows were read"
         found = ImportedImages(path)
         found.examine()
         said = [(sentence, list(lines)[:1]) for sentence, lines in found.remarks()]

@@ -4,12 +4,15 @@ import json
 import re
 import time
 import zipfile
+from random import Random
 
 import pytest
 
 from bias_core.number_text import format_estimate
+from bias_core.world.scene import draw_scene
 from tests.browser.doing import a_run, explore, open_accordion, switch
 from tests.browser.timing import slowdown
+from tests.ui.fakes import _portrait
 
 pytestmark = pytest.mark.browser
 CONCEPT = "#concept textarea, #concept input"
@@ -179,3 +182,30 @@ def test_pictures_form_in_place_of_the_result_before_and_stop_leaves_a_result(de
     assert desk.is_visible("#results")
     assert "slow doctor" in desk.inner_text("#header")
     assert "that were finished" in desk.inner_text("#explore-next")
+
+
+def test_a_result_of_others_is_hidden_where_own_pictures_are_chosen_until_they_are_measured(desk, tmp_path):
+    page, rng = desk, Random(4)
+    switch(page, "explore")
+    page.wait_for_selector("#header h2")
+    for i in range(4):
+        draw_scene(_portrait(rng), 32).save(tmp_path / f"IMG_{i}.png")
+    page.click("#explore-source label:has-text('Use my pictures')")
+    page.wait_for_selector("#header :text('because it does not show your pictures')")
+    assert not page.is_visible("#header h2")
+    assert not page.is_visible("#results")
+    page.set_input_files("#explore-files", [*tmp_path.glob("*.png")])
+    page.wait_for_selector("#explore-found h3:has-text('4 pictures')")
+    page.locator("#explore-prompts-from input").click()
+    page.get_by_role("option", name="one prompt for all").click()
+    page.fill("#explore-own-prompt :is(input, textarea)", "a photo of a nurse")
+    page.press("#explore-own-prompt :is(input, textarea)", "Enter")
+    page.wait_for_selector("#explore-found b:text-is('a photo of a nurse')")
+    assert page.is_visible("#explore-copies")  # the corrections stay open
+    page.click("#generate")
+    page.wait_for_selector("#header h2:visible")
+    assert "4 of 4 pictures" in page.inner_text("#header")
+    page.click("#explore-remove")
+    page.wait_for_selector("#header :text('because it does not show your pictures')")
+    page.click("#explore-source label:has-text('Draw with a model')")
+    page.wait_for_selector("#header h2:visible")

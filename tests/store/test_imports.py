@@ -246,6 +246,13 @@ def test_no_folder_no_zip_and_a_damaged_zip_are_refused(tmp_path):
         ImportedImages(damaged)
 
 
+def test_a_zip_with_a_name_that_is_not_utf_8_though_it_says_so_is_refused_with_this_name(tmp_path):
+    path = zipped(tmp_path, {"ä/1.png": picture(1), "2.png": picture(2)})
+    path.write_bytes(path.read_bytes().replace("ä".encode(), b"\xe4\x20"))
+    with pytest.raises(InvalidInput, match=r"its file � /1\.png has a name that is not UTF-8, .*: pack it anew$"):
+        ImportedImages(path)
+
+
 def test_pictures_that_the_metadata_forgets_or_invents_are_said(tmp_path):
     files = {
         "metadata.csv": f"file_name,caption\n1.png,{DOCTOR}\n9.png,{NURSE}\n3.png,\n",
@@ -879,18 +886,56 @@ def test_what_was_drawn_once_counts_once_and_the_others_are_named(kind, tmp_path
     assert found.counts == {DOCTOR: len(files) - 2}
 
 
+def spaced_sheet(*seeds, gap):
+    pasted = Image.new("RGB", (128 + gap, 128 + gap), "white")
+    for place, seed in enumerate(seeds):
+        pasted.paste(smooth(seed), ((64 + gap) * (place % 2), (64 + gap) * (place // 2)))
+    return pasted
+
+
+FAINT = Image.new("RGB", (64, 64), (100, 100, 100))
+FAINT.paste((125, 125, 125), (8, 8, 12, 12))
+PORTRAIT = saved(smooth(1, (160, 160)))
+MANY = {f"{DOCTOR}/{seed}.png": saved(smooth(seed)) for seed in (2, 3, 4)}
 ALIKE = {
-    "before an upscaler": {"2.png": drawn_by_a1111(5, smooth(3)), "4.png": drawn_by_a1111(5, smooth(4, (128, 128)))},
-    "before a face was redrawn": {"2.png": drawn_by_a1111(5, smooth(1)), "4.png": drawn_by_a1111(5, redrawn)},
-    "two portraits of a batch": {"2.png": saved(smooth(1)), "4.png": saved(redrawn)},
-}
+    "before an upscaler": (f"{DOCTOR}/9.png repeats the seed and settings of {DOCTOR}/2.png", {
+        f"{DOCTOR}/2.png": drawn_by_a1111(5, smooth(3)), f"{DOCTOR}/9.png": drawn_by_a1111(5, smooth(4, (128, 128)))}),
+    "two portraits of a batch": (f"{DOCTOR}/9.png looks like {DOCTOR}/2.png", {
+        f"{DOCTOR}/2.png": saved(smooth(1)), f"{DOCTOR}/9.png": saved(redrawn)}),
+    "in another format under another prompt": (
+        f"{NURSE}/9.jpg looks like {DOCTOR}/2.png, though they have different prompts",
+        {f"{DOCTOR}/2.png": PORTRAIT, f"{NURSE}/9.jpg": saved(smooth(1, (80, 80)), "JPEG")}),
+    "with another prompt in its name": (
+        f"{NURSE}_9.png has the same pixels as {DOCTOR}_2.png, though they have different prompts",
+        {f"{DOCTOR}_2.png": PORTRAIT, f"{NURSE}_9.png": saved(smooth(1, (160, 160)), note="x")}),
+    "of nearly one colour under another prompt": (
+        f"{NURSE}/9.png has the same pixels as {DOCTOR}/2.png, though they have different prompts",
+        {f"{DOCTOR}/2.png": saved(FAINT), f"{NURSE}/9.png": saved(FAINT, note="x")}),
+    "with another seed": (f"{DOCTOR}/9.png has the same pixels as {DOCTOR}/2.png", {
+        f"{DOCTOR}/2.png": drawn_by_a1111(5, smooth(3)), f"{DOCTOR}/9.png": drawn_by_a1111(6, smooth(3))}),
+    "a sheet with gaps": (f"{DOCTOR}/9.png may be a contact sheet of {DOCTOR}/2.png and {DOCTOR}/3.png",
+                          MANY | {f"{DOCTOR}/9.png": saved(spaced_sheet(2, 3, 4, gap=4))}),
+    "a sheet of another prompt": (f"{NURSE}/9.png may be a contact sheet of {DOCTOR}/3.png and {DOCTOR}/4.png",
+                                  MANY | {f"{NURSE}/9.png": saved(spaced_sheet(3, 4, 7, gap=0))}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ALIKE)
-def test_pictures_that_only_look_alike_or_repeat_a_seed_count_and_are_named(kind, tmp_path):
-    found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/{name}": data for name, data in ALIKE[kind].items()}))
-    assert len(found.rows(DOCTOR, 9)) == 2
-    assert (found.left_out, remarks_with(found, "looks? like another")) == ({}, [f"{DOCTOR}/4.png"])
+def test_pictures_that_may_be_copies_or_sheets_count_and_are_named_with_the_other_one(kind, tmp_path):
+    says, files = ALIKE[kind]
+    found = ImportedImages(folder(tmp_path, files))
+    found.examine()
+    assert (found.left_out, remarks_with(found, "looks? like another")) == ({}, [says])
+    assert sum(found.counts.values()) == len(files)
+    assert not remarks_with(ImportedImages(tmp_path / "mine", copies="count all"), "looks? like another")
+
+
+def test_the_same_seed_under_two_prompts_and_pictures_of_them_that_differ_are_no_copies(tmp_path):
+    files = {f"{DOCTOR}/1.png": drawn_by_a1111(5, smooth(1)), f"{NURSE}/2.png": drawn_by_a1111(5, smooth(2)),
+             f"{NURSE}/3.png": saved(redrawn)}  # fmt: skip
+    found = ImportedImages(folder(tmp_path, files), prompts_from="folder")
+    found.examine()
+    assert (found.left_out, remarks_with(found, "looks? like another")) == ({}, [])
 
 
 @pytest.mark.parametrize("other", ["seed", "model", "pixel"])
@@ -1010,7 +1055,7 @@ def test_texts_and_tables_beside_pictures_are_read(tmp_path):
         "texts/00002-3.png": picture(6), "texts/00002-3.json": json.dumps({"prompt": DOCTOR, "seed": 9, "steps": 4}),
         "texts/00003-4.png": picture(7), "texts/00003-4.txt": "Prompt: a photo of a doctor\nSeed: 8\nSteps: 3\n",
         "texts/00004-5.png": picture(8), "texts/00004-5.txt": "1234",
-        "texts/wrong.png": picture(9), "texts/wrong.txt": b"\xff",
+        "texts/wrong.png": picture(9), "texts/wrong.txt": b"\xff\x81",
     }  # fmt: skip
     found = ImportedImages(folder(tmp_path, files))
     assert found.counts[DOCTOR] == 7
@@ -1021,7 +1066,10 @@ def test_texts_and_tables_beside_pictures_are_read(tmp_path):
     assert remarks_with(found, "blanked") == ["parquet/b.png"]
     assert "someone" not in repr([found.get_picture(row.id).drawing for row in rows])
     assert "parquet/metadata.parquet: 1 of its pictures are not here, such as parquet/z.png" in said(found)
-    assert unread(found) == ["texts/wrong.txt: has an unknown format"]
+    assert unread(found) == [
+        "texts/wrong.txt: it cannot be read: line 1 is not UTF-8 text; save it as UTF-8",
+        "parquet/metadata.parquet: columns not used: user_name",
+    ]
 
 
 IPTC = "{http://iptc.org/std/Iptc4xmpExt/2008-02-29/}DigitalSourceType"

@@ -10,8 +10,10 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
-from bias_core.store.found_pictures import NO_PROMPT, key
+from bias_core.store import found_pictures
+from bias_core.store.found_pictures import NO_PROMPT, FoundPictures, Source, key
 from bias_core.store.imports import ImportedImages
+from bias_core.store.picture_metadata import facts_of_name, is_model_name
 from tests.every import every
 from tests.store.test_imports import unread
 
@@ -25,6 +27,16 @@ def picture(seed, kind="PNG", size=(64, 64), **texts):
     for name, text in texts.items():
         info.add_text(name, text)
     image.save(file, kind, **({"pnginfo": info} if kind == "PNG" else {}))
+    return file.getvalue()
+
+
+def spaced(seed):
+    """A sheet of pictures of three seeds, with gaps and an empty place."""
+    sheet, file = Image.new("RGB", (132, 132), "white"), io.BytesIO()
+    for place, each in enumerate((1, 2, seed)):
+        with Image.open(io.BytesIO(picture(each))) as tile:
+            sheet.paste(tile, (place % 2 * 68, place // 2 * 68))
+    sheet.save(file, "PNG")
     return file.getvalue()
 
 
@@ -47,6 +59,9 @@ KINDS = {
     "in a folder": lambda n: (f"{NURSE}/{n}.webp", picture(n, "WEBP")),
     "a word": lambda n: (f"men/{n}.png", picture(n)),
     "the same again": lambda n: (f"{COOK}_{n}.png", picture(1)),
+    "smaller, elsewhere": lambda n: (f"{NURSE}/{n}.jpg", picture(2, "JPEG", size=(48, 48))),
+    "a sheet with gaps": lambda n: (f"{NURSE}/{n}.png", spaced(n)),
+    "marked": lambda n: (f"{COOK}_seed{n}_sd15.png", picture(n)),
     "smaller": lambda n: (f"{COOK}_{n}.png", picture(2, size=(32, 32))),
     "broken": lambda n: (f"{COOK}_{n}.png", b"\x89PNG\r\n\x1a\n no more"),
     "cut off": lambda n: (f"{NURSE}/{n}.png", picture(n)[:300]),
@@ -167,6 +182,7 @@ NUMBERS = {
     "rounded": ("seed", "3,07E+09", "the seed “3,07E+09” was rounded by a spreadsheet"),
     "no seed": ("seed", "2.5", "the seed “2.5” is none that a program draws from"),
     "rounded, with a point": ("seed", "1.2345E+12", "was rounded by a spreadsheet"),
+    "a whole number with decimals": ("steps", "20,0", "steps “20,0” is read as 20"),
     "a decimal comma": ("guidance_scale", "7,5", "guidance_scale “7,5” is read as 7.5"),
     "no number": ("seed", "random", "seed “random” is no number"),
 }
@@ -212,3 +228,145 @@ def test_hidden_pictures_are_named_and_spellings_are_told_in_a_run(tmp_path):
     seen = look(tmp_path, files)
     assert (seen.left_out, seen.counts) == ({".1.png": "a hidden file"}, {f"{COOK}!": 2})
     assert seen.notes[0] == ("prompt has several spellings, which count as one", (f"“{COOK}!”, “{COOK}”",))
+
+
+HASHES = {
+    "AUTOMATIC1111": lambda digits: {"parameters": f"{COOK}\nSteps: 2, Sampler: x, Seed: 1, Model: v, "
+                                     f"Model hash: {digits}"},
+    "Civitai": lambda digits: {"parameters": f"{COOK}\nSteps: 2, Sampler: x, Seed: 1, Model: v, "
+                               f'Hashes: {{"model": "{digits}"}}'},
+    "SwarmUI": lambda digits: {"parameters": json.dumps({
+        "sui_image_params": {"prompt": COOK, "model": "v", "seed": 1},
+        "sui_models": [{"name": "v", "param": "model", "hash": f"0x{digits}ffff"}]})},
+    "InvokeAI": lambda digits: {"invokeai_metadata": json.dumps({
+        "positive_prompt": COOK, "seed": 1, "model": {"name": "v", "hash": f"blake3:{digits}ffff"}})},
+    "Fooocus": lambda digits: {"parameters": json.dumps({
+        "prompt": COOK, "base_model": "v", "base_model_hash": digits, "version": "Fooocus 2", "seed": 1})},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("program", HASHES)
+def test_two_checkpoints_of_one_name_are_two_ways_of_drawing(program, tmp_path):
+    digits = ["0a1b2c3d4e", "f0e1d2c3b4", "f0e1d2c3b4"]
+    files = {f"{n}.png": picture(n, **HASHES[program](each)) for n, each in enumerate(digits)}
+    assert look(tmp_path, files).ways == {"v (0a1b2c3d4e)": 1, "v (f0e1d2c3b4)": 2}
+    alone = look(tmp_path, {}, drawn_with="v (f0e1d2c3b4)")
+    assert (alone.n, alone.left_out) == (2, {"0.png": "drawn with v (0a1b2c3d4e)"})
+    (tmp_path / "0.png").unlink()
+    assert look(tmp_path, {}).ways == {"v": 2}
+
+
+TABLES = {
+    "metadata.csv": "file_name,prompt,seed,rating,note,program\n1.png,{},3,5,,x\n2.png,{},4,,good,x\n",
+    "metadata.tsv": "file_name\ttext\trating\tnote\n1.png\t{}\t5\tgood\n2.png\t{}\t\t\n",
+    "metadata.jsonl": '{{"file_name": "1.png", "prompt": "{}", "rating": 1}}\n'
+                      '{{"file_name": "2.png", "prompt": "{}", "note": "x", "other": null}}\n',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_columns_of_a_table_that_are_not_used_are_named_once(name, tmp_path):
+    found = ImportedImages(
+        folder(tmp_path, {name: TABLES[name].format(COOK, COOK), "1.png": picture(1), "2.png": picture(2)})
+    )
+    found.examine()
+    assert (unread(found), found.counts) == ([f"{name}: columns not used: rating, note"], {COOK: 2})
+
+
+def test_a_second_column_with_texts_is_named(tmp_path):
+    table = f"file_name,caption,prompt\n1.png,{NURSE},{COOK}\n"
+    found = look(tmp_path, {"metadata.csv": table, "1.png": picture(1)})
+    assert (found.counts, found.notes[0][1]) == ({COOK: 1}, ("metadata.csv: columns not used: caption",))
+
+
+def test_tables_with_the_same_unused_columns_are_named_together(tmp_path):
+    files = {f"{n}/metadata.jsonl": json.dumps({"prompt": COOK, "tag": "x"}) for n in range(3)}
+    found = look(tmp_path, files | {f"{n}/1.png": picture(n) for n in range(3)})
+    ((_, lines),) = found.notes
+    assert lines == ("0/metadata.jsonl and 2 other tables: columns not used: tag",)
+
+
+def test_a_table_with_other_names_of_columns_is_refused_in_one_sentence(tmp_path):
+    table = "Dateiname;prompt\n" + "".join(f"{n}.png;{COOK}\n" for n in range(9))
+    says = r"needs the column file_name for names such as '0\.png', and one of prompt, .* are 'dateiname, prompt'$"
+    with pytest.raises(InvalidInput, match=says):
+        look(tmp_path, {"metadata.csv": table, "0.png": picture(1)})
+
+
+MARKED = {
+    f"{COOK} seed0 sd15.png": {"seed": 0, "model": "sd15"},
+    f"{COOK}_s42_cfg7.png": {"seed": 42, "guidance_scale": 7.0},
+    f"{COOK}_sd15_0001.png": {"model": "sd15"},
+    f"{COOK}-seed=12-stable-diffusion-v1-5 (2).png": {"seed": 12, "model": "stable-diffusion-v1-5"},
+    f"{COOK}_512x768_30steps_euler_a.png": {"width": 512, "num_inference_steps": 30, "sampler": "euler_a"},
+    f"{COOK}_steps_20_seed_3_20261122.png": {"num_inference_steps": 20, "seed": 3},
+    f"{COOK}2.png": {"seed": None, "model": ""},
+}
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_settings_at_the_end_of_a_name_are_facts_and_no_part_of_the_prompt(name, tmp_path):
+    found = ImportedImages(folder(tmp_path, {name: picture(1)}))
+    (row,) = found.rows(COOK, 9)
+    drawing = found.get_picture(row.id).drawing
+    assert {fact: getattr(drawing, fact) for fact in MARKED[name]} == MARKED[name]
+    assert found.look().prompts[0].doubts == ()
+
+
+DOUBTED = {
+    "2 doctors in.png": ("2 doctors in", "which seems to be cut off"),
+    "a photo of a phone s23_1.png": ("a photo of a phone s23", "in which “s23” may be a setting or a model"),
+    "a picture of flux.png": ("a picture of flux", "in which “flux” may be a setting or a model"),
+    "seed7 a tall cook.png": ("seed7 a tall cook", "in which “seed7” may be a setting or a model"),
+    "children on a playground.png": ("children on a playground", ""),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTED)
+def test_a_name_that_may_hold_more_or_less_than_a_prompt_is_doubted(name, tmp_path):
+    prompt, doubt = DOUBTED[name]
+    found = look(tmp_path, {name: picture(1)})
+    (summary,) = found.prompts
+    assert (summary.prompt, summary.doubts) == (prompt, (doubt,) if doubt else ())
+    assert [lines for _, lines in found.notes] == [(f"{name}: “{prompt}”, {doubt}",)] * bool(doubt)
+
+
+def test_a_long_number_behind_the_name_of_a_model_costs_no_time():
+    assert not is_model_name("sd" + "1" * 200 + "!")
+    assert facts_of_name("a cook sd" + "1" * 200 + "!.png").model == ""
+
+
+def test_pictures_that_are_not_compared_are_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(found_pictures, "_MOST_KEPT", 2)
+    path = folder(tmp_path, {f"{COOK}/{n}.png": picture(n) for n in range(3)})
+    source = Source(
+        import_id="x", path=path, prompts_from="auto", copies="count once", drawn_with="", assumed_prompt=""
+    )
+    ((_, lines),) = FoundPictures(source).look().notes
+    assert lines == ("others may, for only 2 pictures were compared",)
+
+
+def test_texts_in_utf_16_are_read_and_other_tables_are_named_with_what_to_do(tmp_path):
+    files = {
+        "1.png": picture(1),
+        "1.txt": NURSE.encode("utf-16"),
+        "2.png": picture(2),
+        "2.txt": NURSE.encode("utf-16-be"),
+    }
+    found = look(tmp_path, files | {"prompts.xlsx": b"PK\3\4", "list.csv": "x"})
+    assert found.counts == {NURSE: 2}
+    assert found.notes == (("files are neither pictures nor texts about them", (
+        "list.csv: if it has the prompts, name it metadata.csv, .tsv or .jsonl; it needs file_name and prompt",
+        "prompts.xlsx: if it has the prompts, save it as metadata.csv with the columns file_name and prompt",
+    )),)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", ["0,0", "3,00"])
+def test_a_seed_with_empty_decimals_is_read(seed, tmp_path):
+    found = ImportedImages(
+        folder(tmp_path, {"metadata.csv": f"file_name;prompt;seed\n1.png;{COOK};{seed}\n", "1.png": picture(1)})
+    )
+    (row,) = found.rows(COOK, 1)
+    assert (found.get_picture(row.id).drawing.seed, unread(found)) == (
+        int(seed[0]), [f"metadata.csv, line 2: seed “{seed}” is read as {seed[0]}"]
+    )  # fmt: skip

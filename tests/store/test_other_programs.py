@@ -229,13 +229,28 @@ LORAS = {
               lora_2={"on": False, "lora": "off.pt", "strength": 1}),
     "7": sampler(model=["4", 0]),
 }  # fmt: skip
-USUAL = {"model": "sd15.safetensors", "loras": (), "seed": 3, "num_inference_steps": 20, "guidance_scale": 7.0}
+USUAL = {
+    "model": "sd15.safetensors",
+    "loras": (),
+    "further": (),
+    "seed": 3,
+    "num_inference_steps": 20,
+    "guidance_scale": 7.0,
+}
 ROUTES = {
     "LoRAs on the way": (LORAS, {"loras": ("fair:0.8", "old:0.5")}),
     "a LoRA of a loader": ({"1": node("Efficient Loader", ckpt_name="m", lora_name="a.pt", lora_model_strength=0.5),
                             "7": sampler()}, {"model": "m", "loras": ("a:0.5",)}),
     "a LoRA in a loader's text": ({"2": node("LoraTagLoader", text="<lora:a:0.5>", model=["1", 0]),
                                    "7": sampler(model=["2", 0])}, {"loras": ("a:0.5",)}),
+    "a LoRA in a loader's linked text": ({"2": node("LoraTagLoader", text=["4", 0], model=["1", 0]),
+                                          "4": node("PrimitiveString", value="<lora:a:0.5>"),
+                                          "7": sampler(model=["2", 0])}, {"loras": ("a:0.5",)}),
+    "a LoRA without strength": ({"2": node("LoraLoaderModelOnly", lora_name="a", strength_model=0.0, model=["1", 0]),
+                                 "7": sampler(model=["2", 0])}, {}),
+    "a LoRA that is only written": ({"5": node("CLIPTextEncode", text=f"{PROMPT} <lora:a:0.8>", clip=["1", 1]),
+                                     "7": sampler()},
+                                    {"further": ("LoRA a:0.8 is written in the prompt, and no node loads it",)}),
     "a stack": ({"2": node("CR Apply LoRA Stack", model=["1", 0], lora_stack=["3", 0]), "7": sampler(model=["2", 0]),
                  "3": node("CR LoRA Stack", switch_1="On", lora_name_1="a", model_weight_1=0.5, switch_2="Off",
                            lora_name_2="b", model_weight_2=1)}, {"loras": ("a:0.5",)}),
@@ -300,6 +315,9 @@ UNUSUAL = {
     "NovelAI's characters": (NOVEL | {"Comment": NOVEL["Comment"][:-1] + ', "v4_negative_prompt": {"caption": '
                                       '{"char_captions": [{"char_caption": "glasses"}]}}}'},
                              {"further": ("negative char_caption “glasses”",)}),
+    "a prompt alone": ({"parameters": PROMPT}, {"seed": None, "program": ""}),
+    "Midjourney without a job": ({"Description": f"{PROMPT} --ar 16:9 --v 6.1 --seed 3"},
+                                 {"seed": 3, "model": "Midjourney 6.1", "program": "Midjourney"}),
     "a personal Midjourney": ({"Description": f"{PROMPT} --v 6.1 --p ab12 Job ID: 1"}, {"loras": ("profile ab12",)}),
 }  # fmt: skip
 

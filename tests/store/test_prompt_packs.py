@@ -7,11 +7,12 @@ import pytest
 
 from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.store.tables import read_pack
+from bias_core.study.design import pack_design
 
 
 def pack(tmp_path, text, name="pack.csv"):
     (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    return read_pack(str(tmp_path / name))
+    return read_pack(str(tmp_path / name))[0]
 
 
 def rows(prompts):
@@ -64,7 +65,7 @@ def test_a_cell_over_several_lines_is_one_prompt_and_moves_the_lines_behind_it(t
     ("prompt,atributes\na,man\n", "'atributes', which is unknown: do you mean attributes?"),
     ("prompt,n,Prompt\na,3,b\n", "has the column prompt twice"),
     ("", "has no column prompt or text; it is empty"),
-    ("prompt,n\na nurse, smiling,3\nb\nc,3\n", r"2: has more cells .* '3' .*3: .*1 of 2 .*without n$"),
+    ("prompt,n\na nurse, smiling,3\nb\nc,3\n", r"2: has more cells .* '3' .* “,” in quot.*3: .*1 of 2 .*without n$"),
     (",prompt,,n\n0,a,,3\n1,b,c,3\n", "line 3: has more cells than columns with a name: 'c' has none"),
     ('prompt,n\na,3\n"b,3\nc,3\n', "line 3: check its quotation marks"),
     (f"prompt\n{'x' * 2001}\n", "line 2: prompt has 2,001 characters; at most 2,000"),
@@ -102,9 +103,9 @@ def test_a_data_set_of_a_hub_is_a_pack(tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", lambda *_, **__: files)
     monkeypatch.setattr(huggingface_hub.HfApi, "get_paths_info", lambda *_, **__: [])
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
-    found = rows(read_pack("hf://datasets/org/prompts@v1"))
+    found = rows(read_pack("hf://datasets/org/prompts@v1")[0])
     assert found == [("a nurse", "", 3, ("man",), "row 1"), ("a doctor", "", None, (), "row 2")]
-    assert rows(read_pack("hf://datasets/org/prompts/data/train-0.parquet")) == found
+    assert rows(read_pack("hf://datasets/org/prompts/data/train-0.parquet")[0]) == found
     named = ("org/prompts", "data/train-0.parquet", "dataset")
     assert calls == [(*named, "v1"), (*named, None)]
     files[1] = "other.jsonl"
@@ -153,7 +154,7 @@ PLAIN = {
 def test_prompts_may_be_plain_lines_or_a_list(kind, tmp_path):
     name, content = PLAIN[kind]
     (tmp_path / name).write_text(content, encoding="utf-8")
-    packed = read_pack(str(tmp_path / name))
+    packed = read_pack(str(tmp_path / name))[0]
     assert [prompt.prompt for prompt in packed] == ["a photo of a cook", "a photo of a nurse, at work"]
 
 
@@ -162,3 +163,12 @@ def test_a_list_that_cannot_be_prompts_is_refused(content, tmp_path):
     (tmp_path / "wrong.json").write_text(content)
     with pytest.raises(InvalidInput, match=r"wrong\.json"):
         read_pack(str(tmp_path / "wrong.json"))
+
+
+def test_columns_that_are_not_used_are_named_with_the_file(tmp_path):
+    (tmp_path / "own.csv").write_text("prompt,rating,empty,n\na nurse,3,,2\na doctor,4,,2\n")
+    assert read_pack(str(tmp_path / "own.csv"))[1] == "columns not used: rating"
+    design, note = pack_design(str(tmp_path / "own.csv")), "own.csv: columns not used: rating."
+    assert (design.summary, design.notes) == (f"2 prompts, from own. {note}", [note])
+    (tmp_path / "own.json").write_text('["a nurse", {"prompt": "a doctor", "note": "x"}]')
+    assert read_pack(str(tmp_path / "own.json"))[1] == "columns not used: note"

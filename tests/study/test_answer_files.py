@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from base64 import urlsafe_b64encode
 from random import Random
 
 import pytest
@@ -13,7 +12,6 @@ from bias_core.study.answer_files import ENDINGS, READERS, read_answer_file
 from bias_core.study.answer_fit import fit_answers
 from bias_core.study.answers import read_answers
 from bias_core.study.label_tasks import YES_NO
-from bias_core.study.picture_names import match_picture
 
 IDS = ["0a1b2c3d4e5f", "picture-2", "alone"]
 LOOKS = ("feminine", "masculine", "cannot_identify")
@@ -131,6 +129,63 @@ def test_layouts_of_other_tools_are_read_as_the_same_answers(name, tmp_path):
         assert f"Columns not read: {'prompt, ' * ('Studio' in name)}stars. " in lines
 
 
+def cvat(meta, *images):
+    """CVAT's XML: images of a name, a task ("" for none) and shapes."""
+    tasks = [f' task_id="{task}"' * bool(task) for _, task, _ in images]
+    lines = [f'<image id="{i}" name="{name}"{tasks[i]}>{shapes}</image>' for i, (name, _, shapes) in enumerate(images)]
+    return f"<annotations><version>1.1</version><meta>{meta}</meta>{''.join(lines)}</annotations>"
+
+
+def cvat_task(number, owner, assignee=""):
+    people = f"<owner><username>{owner}</username></owner><assignee>{assignee}</assignee>"
+    return f"<task><id>{number}</id><segments><segment><id>1</id></segment></segments>{people}</task>"
+
+
+def test_tags_of_cvat_are_answers_or_their_attributes_are(tmp_path):
+    left = '<tag label="left"><attribute name="gender">Feminine</attribute></tag>'
+    right = '<tag label="person"><attribute name="right">masculine</attribute></tag>'
+    box = '<box label="face" xtl="1"/>'
+    xml = cvat(
+        cvat_task(7, "ada", "<username>bob</username>"),
+        ("picture-2.png", "", left + right), ("alone.png", "", '<tag label="cannot identify"/>' + box),
+        ("0a1b2c3d4e5f.png", "", box),
+    )  # fmt: skip
+    answers = fitted(saved(tmp_path, "tags.xml", xml))
+    assert cells(answers) == [
+        ["picture-2", "left", "feminine", "bob"], ["picture-2", "right", "masculine", "bob"],
+        ["alone", "single", "cannot_identify", "bob"],
+    ]  # fmt: skip
+    assert answers.attrs["look"].skipped == ["image 2"]
+    two = cvat(cvat_task(7, "ada"), ("alone.png", "", '<tag label="feminine"/><tag label="masculine"/>'))
+    with pytest.raises(InvalidInput, match=r"several answers of one rater .* image 0 \(alone, single, ada\)"):
+        fitted(saved(tmp_path, "two.xml", two))
+    gender = cvat(
+        cvat_task(7, "ada"), ("picture-2.png", "", '<tag label="person"><attribute name="x">feminine</attribute></tag>')
+    )
+    with pytest.raises(InvalidInput, match=r"positions in gender.xml are left, right, single; got x \(1\), .*image 0"):
+        fitted(saved(tmp_path, "gender.xml", gender))
+
+
+def test_tasks_and_jobs_in_one_export_of_cvat_are_of_the_people_who_did_them(tmp_path):
+    tag = '<tag label="feminine"/>'
+    of_a_project = cvat(
+        f"<project><tasks>{cvat_task(1, 'ada')}{cvat_task(2, 'ada')}{cvat_task(3, 'ada', '<username>bob</username>')}"
+        "</tasks></project>",
+        *(("alone.png", task, tag) for task in (1, 2, 3)),
+    )
+    answers = fitted(saved(tmp_path, "project.xml", of_a_project))
+    assert answers["rater"].tolist() == ["ada, task 1", "ada, task 2", "bob"]
+    job = "<job><id>4</id><assignee><username>eve</username></assignee></job>"
+    assert fitted(saved(tmp_path, "job.xml", cvat(job, ("alone.png", "", tag))))["rater"].tolist() == ["eve"]
+    one = cvat(job, ("alone.png", "", tag))
+    for content, words in (
+        (one + one, "several exports in one file: export the project"),
+        ("<annotations><track id='0' label='x'/></annotations>", "for video; export it as “CVAT for images”"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            fitted(saved(tmp_path, "other.xml", content))
+
+
 def test_a_column_is_a_question_by_its_name_or_its_answers_and_a_single_question_needs_no_name(tmp_path):
     table = csv_text(("image", "gender", "note"), ("alone.png", "feminine", "left"), ("alone.png", "", "hm"))
     answers = fitted(saved(tmp_path, "gender.csv", table))
@@ -176,7 +231,7 @@ REFUSED = {
     "an answer": (csv_text(LINE, ("alone", "", "female", "a")), "answers in file are feminine, .*; got female"),
     "most pictures": (
         csv_text(LINE, ("alone", "", "feminine", "a"), *((f"other-{i}", "", "feminine", "a") for i in range(5))),
-        "only 1 of 6 answers in file are about pictures of this run; not line 3: other-0; .*; and 2 more.*e5f.png",
+        r"only 1 of 6 answers in file match a picture of this run; not: .* \(line 3: other-0; .* 2 more.*e5f.png",
     ),
     "no answer that counts": (
         csv_text(LINE, ("alone", "left", "feminine", "a")),
@@ -236,35 +291,6 @@ def test_answers_to_a_question_that_a_picture_was_not_asked_are_named(tmp_path):
     ]
     assert given.attrs["look"] is before  # what was given stays as it was
     assert len(given) == 3
-
-
-PROXY = urlsafe_b64encode(b"s3://bucket/a b/picture-2.png").decode().rstrip("=")
-ADDRESSES = {
-    "0a1b2c3d4e5f": ("0a1b2c3d4e5f", "id"),
-    "picture-2.png": ("picture-2", "the file name"),
-    "run/pictures/picture-2.jpg": ("picture-2", "the file name in an address"),
-    "C:\\mine\\picture-2.png": ("picture-2", "the file name in an address"),
-    "/data/upload/3/ffee0011-picture-2.png": ("picture-2", "the file name after the prefix of an upload"),
-    "/data/local-files/?d=a%20b%2Fpicture-2.png": ("picture-2", "the file name in an address"),
-    "https://studio/data/local-files/?d=picture-2.png": ("picture-2", "the file name in an address"),
-    "https://host/x/picture-2.png?sig=1": ("picture-2", "the file name in an address"),
-    "https://bucket/picture-2.png?d=0a1b2c3d4e5f.png": ("picture-2", "the file name in an address"),
-    "s3://bucket/0a1b2c3d4e5f.png": ("0a1b2c3d4e5f", "the file name in an address"),
-    f"/tasks/7/resolve/?fileuri={PROXY}": ("picture-2", "the file name in an address"),
-    f"https://studio/tasks/7/presign/?fileuri={PROXY}": ("picture-2", "the file name in an address"),
-    "/tasks/7/resolve/?fileuri=§": ("", ""),
-    "00012-paired-0a1b2c3d4e5f.png": ("0a1b2c3d4e5f", "the id in the file name of an export"),
-    "/data/upload/3/ffee0011-00012-a-b-0a1b2c3d4e5f.png": ("0a1b2c3d4e5f", "the id in the file name of an export"),
-    "mine-0a1b2c3d4e5f.png": ("", ""),
-    "ffee0011-other.png": ("", ""),
-    "http://[half": ("", ""),
-    "": ("", ""),
-}
-
-
-@pytest.mark.parametrize("name", ADDRESSES)
-def test_a_picture_is_found_by_its_id_file_address_export_or_after_the_prefix_of_an_upload(name):
-    assert match_picture(name, IDS) == ADDRESSES[name]
 
 
 def layouts_of(chance, answers):

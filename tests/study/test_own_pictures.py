@@ -4,7 +4,7 @@ import io
 import json
 import re
 import zipfile
-from dataclasses import replace
+from dataclasses import asdict, replace
 from random import Random
 
 import pytest
@@ -21,9 +21,10 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.export import Export, ExportedImage, write_zip
 from bias_core.store.imports import ImportedImages
+from bias_core.study.answers import read_answers
 from bias_core.study.attributes import ALL, finding_key, load_attribute_sets
 from bias_core.study.classifier_answers import readings_of
-from bias_core.study.corrected import correction_of
+from bias_core.study.corrected import corrected, correction_of, fit_to_report
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
@@ -31,9 +32,11 @@ from bias_core.study.headlines import headline
 from bias_core.study.history import list_runs, open_run
 from bias_core.study.image_rows import ImportedRows
 from bias_core.study.label_tasks import association_task, own_task, people_of, pst_task
+from bias_core.study.plan import plan_study
 from bias_core.study.report_text import finding_rows, table_of
 from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run_study
+from bias_core.study.saved import from_text, to_text
 from bias_core.study.types import NOBODY, Arm, Shot, StudyReport, StudySettings
 from bias_core.ui.runs.tab import fits_of
 from bias_core.ui.study.own_pictures import look_through
@@ -42,6 +45,7 @@ from tests import shared
 from tests.every import every
 from tests.explored import explore_settings, measured, own_pictures, pictures_of
 from tests.labels.raters import spotted
+from tests.study.oasis_runs import write_labels
 from tests.study.simulated_raters import simulate
 from tests.ui.fakes import FakeServices, _portrait
 
@@ -139,6 +143,69 @@ def test_people_correct_what_is_read_in_pictures_of_one_s_own(services, report):
     p = correction_of(report, services.run_answers(report.run_id)).numbers[0]
     assert (p.title, p.n_labelled, p.corrected.n) == ("dark skin: P", 15, 20)
     assert p.corrected.low < 12 / 20 < p.corrected.high
+
+
+def answers_csv(path, *rows):
+    return write_labels(path, ["file_name", "position", "answer", "rater"], rows)
+
+
+def test_answers_name_one_s_own_pictures_by_their_files_and_correct_a_stored_run(services, report, tmp_path):
+    stored = from_text(to_text(report, tmp_path), tmp_path).report
+    rows = [(f"{DARK}/{i}.png", "dark skin", "yes", "ada") for i in range(12)]
+    rows += [(f"s3://mine/{LIGHT}/{i}.jpg", "dark skin", "no", "ada") for i in range(3)]
+    by_bare_name = [("11.png", "old", "yes", "ada"), ("0.png", "old", "yes", "ada")]
+    given = read_answers(answers_csv(tmp_path / "answers.csv", *rows, *by_bare_name))
+    people = corrected(stored, given, services)
+    look = fit_to_report(stored, given).attrs["look"]
+    assert look.found_by == {
+        "the path of its file": 12, "the path of its file, saved in another format": 3, "the name of its file": 1,
+    }  # fmt: skip
+    assert look.passed_over == {"several pictures of the run have this name": ["line 18: 0.png"]}
+    (p, _) = correction_of(stored, fit_to_report(stored, given)).numbers[:2]
+    assert (p.title, p.n_labelled) == ("dark skin: P", 15)
+    assert "1 of 17 answers in answers.csv do not count: several pictures" in " ".join(people.results.notes)
+
+
+def test_names_of_own_files_stay_on_this_machine(services, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    lines = ["file_name,prompt"]
+    for i in range(4):
+        draw_scene(_portrait(Random(i), skin=9), 64).save(folder / f"GEHEIM_{i}.png")
+        lines += [f"GEHEIM_{i}.png,{DARK}"]
+    (folder / "metadata.csv").write_text("\n".join(lines))
+    private = measured(StudySettings(images=str(folder), force=True), services, "dark skin")
+    assert private.files["file"].tolist() == [f"GEHEIM_{i}.png" for i in range(4)]
+    place = write_zip(to_export(private, pictures=True), tmp_path / "export.zip")
+    with zipfile.ZipFile(place) as archive:
+        assert [name for name in archive.namelist() if "GEHEIM" in name or b"GEHEIM" in archive.read(name)] == []
+    made = label_run(private, services.manifests, services.labels, n=4, attributes=["dark skin"])
+    assert "GEHEIM" not in json.dumps([asdict(item) for item in task_items(services.labels, made.key)])
+
+
+def test_answers_are_fitted_to_the_files_of_each_arm_before_a_run(drawing, tmp_path):
+    design = find_design("pst-occupations")
+    planned = plan_study(design, StudySettings(scale=0.02, options={"finder": "halves"}), drawing).manifest.rows[:6]
+    for k, arm in enumerate("ab"):
+        folder = imagefolder(tmp_path / arm, [{"prompt": row.prompt} for row in planned])
+        for i in range(6):
+            spotted((16, 16), (i, 50, 7 + k)).save(folder / f"{i}.png")
+    arms = tuple(Arm(name=f"arm {name}", images=str(tmp_path / name)) for name in "ab")
+
+    def plan(*names):
+        rows = [(name, "l", "feminine", "ada") for name in names]
+        labels = answers_csv(tmp_path / "answers.csv", *rows)
+        options = {"finder": "halves", "labeller": "people"}
+        return plan_study(design, StudySettings(scale=0.02, arms=arms, labels=labels, options=options), drawing)
+
+    both = plan(*(f"{arm}/{i}.png" for arm in "ab" for i in range(6)))
+    by_arm = [[row.id for row in arm.manifest.rows] for arm in both.arms]
+    assert both.answers["image_id"].tolist() == [image_id for ids in by_arm for image_id in ids]
+    assert plan("a/0.png", "b/0.png", "1.png").answers["image_id"].tolist() == [by_arm[0][0], by_arm[1][0]]
+    with pytest.raises(InvalidInput, match=r"no answer in answers\.csv counts for the arm “arm b”"):
+        plan("a/0.png", "a/1.png")
+    with pytest.raises(InvalidInput, match=r"only 0 of 2 .* several pictures of the run have this name .*as a/0\.png"):
+        plan("0.png", "1.png")
 
 
 def test_the_export_of_an_import_gives_the_same_numbers(services, report, tmp_path):
@@ -290,7 +357,8 @@ def test_what_is_missing_is_said(drawn, modelless):
     report = complete(run_study(DESIGN, larger, modelless))
     assert 0 < report.n_images < report.n_planned
     (note,) = [note for note in report.results.notes if "missing" in note]
-    assert note.startswith(f"{report.n_planned - report.n_images:,} pictures of this study are missing: ")
+    n = report.n_planned - report.n_images
+    assert note.startswith(f"{n:,} pictures of this study are missing, because pictures has fewer than it asks for: ")
 
 
 def test_pictures_of_another_study_are_refused_with_both_sides_prompts(drawn, modelless):

@@ -380,6 +380,21 @@ def test_people_s_answers_are_taken_instead_and_compared(services, small, tmp_pa
     assert alone.results.notes[-1].startswith(f"{says}: pictures that the run does not have (line {len(answers) + 2}: ")
 
 
+@pytest.mark.parametrize("position", ["left", ""])
+def test_a_headline_never_says_that_no_one_was_scored_beside_a_score(services, small, tmp_path, position):
+    image_id, at, look = next(person for person in people_in(small, services) if person[1] == position)
+    labels = labels_of(tmp_path, [(image_id, at, look, 1)])
+    report = run(OCCUPATIONS, replace(SMALL, labels=labels, options={"labeller": "people"}), services)
+    scored = [one for one in report.results.findings if not math.isnan(one.estimate.value)]
+    assert [one.estimate.n for one in scored] == [1]
+    says = {
+        "left": "Only a part of the people in pictures of two could be scored.",
+        "": "No one in pictures of two could be scored: the people in pictures of two have no labels.",
+    }
+    assert headline(report).startswith(f"{says[position]} Stereotype test scores: {scored[0].title} (")
+    assert "n = 1 picture: too few, at least 6 are needed" in headline(report)
+
+
 def test_raters_who_are_split_on_everybody_are_told_so(services, small, tmp_path):
     people = people_in(small, services)
     split = [(*person[:2], look, look) for person in people for look in ("feminine", "masculine")]

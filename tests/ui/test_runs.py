@@ -4,6 +4,7 @@ import asyncio
 import io
 import re
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -173,7 +174,7 @@ def test_an_import_is_looked_through_and_measured(tab, visitor, tmp_path):
     *_, last = tab.on_measure(*asked, "", True)
     assert opens(tab, last, "explore")
     parts = of(tab, "explore").parts
-    assert last[parts["header"]].startswith('<p class="warning" role="alert">Forced:')
+    assert '<p class="warning" role="alert">Forced:' in last[parts["header"]]
     assert "9 of 9 pictures scored" in last[parts["header"]]
     assert str(tmp_path) not in last[parts["shell"]] + last[parts["python"]]
     assert str(tmp_path) not in str(last[parts["report"]].settings)
@@ -201,6 +202,7 @@ def test_pictures_without_prompts_are_shown_and_get_one_prompt_or_those_of_a_tab
     told = last(own.on_correct(visitor, arrived, "one for all", "a  photo of a nurse", "count once", "together"))
     assert told[own.arrived].look.counts == {"a photo of a nurse": 3}
     assert told[own.arrived].choice.prompts_from == "one for all: a photo of a nurse"
+    assert own.fold not in told  # what is being used stays open
     assert told[own.prompts_from] == "one for all"
     told = last(own.on_correct(visitor, told[own.arrived], "folder", "", "count all", "together"))
     assert told[own.arrived].look.counts == {"without a prompt": 3}
@@ -210,6 +212,26 @@ def test_pictures_without_prompts_are_shown_and_get_one_prompt_or_those_of_a_tab
     assert told[own.arrived].look.counts == {"without a prompt": 2, "a photo of a cook": 1}
     table.write_text("file_name,prompt\nnone.png,x\n")
     assert "names no picture" in last(own.on_table(visitor, told[own.arrived], str(table)))[own.status]
+
+
+def test_reasons_for_what_is_left_out_are_open_and_only_longer_lists_are_folded(tmp_path):
+    path = zipped(tmp_path / "mine.zip", {"a photo of a nurse": 2})
+    with zipfile.ZipFile(path, "a") as archive:
+        for i in range(5):
+            archive.writestr(f"{i}.heic", b"x")
+        archive.writestr("broken.png", b"no picture")
+    arrived = look_through(path)
+    heic, broken = arrived.reasons
+    assert heic.startswith("0.heic, 1.heic, 2.heic and 2 more: .heic pictures are not supported")
+    assert broken.startswith("broken.png: ")
+    html = arrived_html(arrived)
+    before, _, folded = html.partition("<details>")
+    assert "6 left out" in before
+    assert before.count("<li dir") == 2
+    assert folded.count("<li dir") == 6
+    few = replace(arrived, look=replace(arrived.look, left_out={"a.png": "one reason"}))
+    assert "a.png: one reason" in arrived_html(few)
+    assert "<details>" not in arrived_html(few)
 
 
 def test_a_form_with_own_pictures_runs_them_and_not_the_model(tab, visitor, tmp_path):

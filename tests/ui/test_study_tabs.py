@@ -613,7 +613,7 @@ def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_ch
         ((40.0, 20.0, 60.0), "clearly more than half"),
         ((-40.0, -60.0, -20.0), "clearly less than half"),
         ((10.0, -10.0, 30.0), "not clearly more than half"),
-        ((float("nan"),) * 3, "No one could be scored"),
+        ((float("nan"),) * 3, "Only a part of the people in pictures of two could be scored"),
     ):
         assert words in headline(with_score(pairs, "paired_overall", *score))
     fairer = headline(with_score(two, "difference", -30.0, -50.0, -10.0))

@@ -95,7 +95,7 @@ def headline(report: StudyReport) -> str:
         stated = _score_in_words(score, is_first=not sentences) + _change_in_words(change)
         sentences.append(f"{where}, {stated}.")
     if not sentences:
-        return f"No one could be scored: {_why_not(report)}."
+        return _scored_parts(report)
     clear_parts = "" if is_any_clear else _clear_parts(report)
     return " ".join(sentences) + clear_parts + seen_headline(report)
 
@@ -132,6 +132,20 @@ def _change_in_words(change: Finding | None) -> str:
     return f"; people alone are {less} stereotyped (difference {numbers})"
 
 
+def _scored_parts(report: StudyReport) -> str:
+    """Say which scores there are where none of :data:`_STATED` is known, or why there is none."""
+    scores = [finding for finding in report.results.findings if finding.metric == "stereotype_test_score"]
+    scored = [score for score in scores if not math.isnan(score.estimate.value)]
+    if not scored:
+        return f"No one could be scored: {_why_not(report)}."
+    is_alone = all(score.key.startswith(SINGLE) for score in scored)
+    lead = "Only a part of the people in pictures of two could be scored."
+    lead = f"No one in pictures of two could be scored: {_why_not(report)}." if is_alone else lead
+    scored.sort(key=lambda score: score.key.startswith(SINGLE))
+    parts = [f"{score.title} ({numbers_in_words(score, 'pictures')})" for score in scored]
+    return f"{lead} Stereotype test scores: {listed(parts, '; ')}."
+
+
 def _clear_parts(report: StudyReport) -> str:
     """Return the clear scores and gaps of one stereotype or level; "" if there are none."""
     parts = [
@@ -149,7 +163,7 @@ def numbers_in_words(finding: Finding, units: str, *, is_share: bool = False, me
     """
     number, claim = finding.estimate.scaled(100.0 if is_share else 1.0), finding.claim or NO_CLAIM
     words = format_change(number.value, number.low, number.high, n=number.n) + " points" * is_share
-    words += f", n = {number.n:,} {units}"
+    words += f", n = {number.n:,} {units.removesuffix('s') if number.n == 1 else units}"
     if claim.is_clear:
         without = f"; {number.note}" if math.isnan(number.low) and number.note else ""
         return f"{words}, {p_words(claim)}{meaning}{without}"

@@ -25,7 +25,7 @@ from bias_core.store.imports import ImportedImages, with_table
 from bias_core.store.reader import ADDRESS, Check
 from bias_core.study.documents import small_uri
 from bias_core.study.image_rows import count_in_words
-from bias_core.study.types import Arm, StudySettings, mapped
+from bias_core.study.types import Arm, StudySettings, listed, mapped
 from bias_core.ui import messages
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
@@ -33,6 +33,7 @@ from bias_core.ui.visitor import Visitor
 Updates = dict[Any, Any]
 DRAWN, OWN = "drawn", "own"
 _PROMPTS, _EACH, _SIDE = 24, 3, 128  # prompts with pictures, pictures of each, and their pixels
+_OPEN = 3  # lines of each list that are not folded away
 _LINES = 200  # of each list, for all of them would keep the page of every visitor waiting
 _SOURCES = [("whichever is there", AUTO), *((words, name) for name, words in PROMPT_SOURCES.items())]
 _ONE = ONE_FOR_ALL.rstrip(": ")
@@ -80,6 +81,14 @@ class Arrived:
         """Path of the upload."""
         return Path(self.choice.images)
 
+    @property
+    def reasons(self) -> list[str]:
+        """Reasons for which pictures are left out, the most frequent first, each with some of them."""
+        names: dict[str, list[str]] = {}
+        for name, reason in self.look.left_out.items():
+            names.setdefault(reason, []).append(name)
+        return [f"{listed(names[each])}: {each}" for each in sorted(names, key=lambda each: -len(names[each]))]
+
 
 def look_through(path: Path, choice: PictureChoice | None = None, check: Check = lambda _: None) -> Arrived:
     """Read every picture of a folder or zip; InvalidInput if it is damaged, unsafe or too large, or has no picture."""
@@ -121,9 +130,12 @@ def count_while_reading(address: str, read: Callable[[Check], Arrived]) -> Gener
 
 
 def arrived_html(arrived: Arrived) -> str:
-    """The prompts with some pictures of each and where they come from, and every file that was not understood."""
+    """The prompts with some pictures of each and where they come from, and every file that was not understood.
+
+    Up to three reasons or lines of each list are open, longer lists are folded.
+    """
     return render("arrived", arrived=arrived, look=arrived.look, n_prompts=_PROMPTS, n_each=_EACH, n_lines=_LINES,
-                  in_words=count_in_words)  # fmt: skip
+                  n_open=_OPEN, in_words=count_in_words)  # fmt: skip
 
 
 class OwnPictures:
@@ -183,9 +195,8 @@ class OwnPictures:
         )  # fmt: skip
         self.ways = gr.Radio([("together", _TOGETHER), ("each as an arm", _COMPARED)], value=_TOGETHER, visible=False,
                              label="Ways of drawing", elem_id=f"{key}-ways")  # fmt: skip
-        kinds = ", ".join(ending[1:].upper() for ending in TABLE_ENDINGS)
         self.table = gr.File(
-            label=f"Or a table with file_name and prompt ({kinds})", file_types=list(TABLE_ENDINGS), height=130,
+            label="Or a table with file_name and prompt", file_types=list(TABLE_ENDINGS), height=130,
             elem_id=f"{key}-own-table",
         )  # fmt: skip
 
@@ -232,7 +243,8 @@ class OwnPictures:
             choice = replace(present(arrived).choice, prompts_from=chosen, copies=copies, ways=each)
             return look_through(present(arrived).path, choice, check)
 
-        yield from self._read(visitor, read, {})
+        for shown in self._read(visitor, read, {}):
+            yield {part: value for part, value in shown.items() if part is not self.fold}  # which is being used
 
     def on_table(self, visitor: Visitor, arrived: Arrived | None, table: str | None) -> Iterator[Updates]:
         """Give the pictures the prompts of a table."""

@@ -158,11 +158,12 @@ class ResultPage(StudyForm):
         self.next = NextPart(services)
 
     def header_html(self, report: StudyReport) -> str:
-        """Headline and facts, with a mark that the page shows when the form asks for something else."""
+        """Headline and facts, with marks that the page shows when the form asks for something else."""
         form, example = self.form_shown(report), is_example(report)
         form = dict(list(form.items())[:1]) if example else form  # its other settings differ from the start
         words = ", ".join(text for name, text in form.items() if not name.endswith("model"))
-        mark = render("old_result", form=form, words=words, example=example) if form else ""
+        is_own = bool(report.settings.images)
+        mark = render("old_result", form=form, words=words, example=example, run=report.run_id, is_own=is_own)
         return mark + header_html(report, headline(report))
 
     def next_html(self, report: StudyReport) -> str:
@@ -243,7 +244,7 @@ class ResultPage(StudyForm):
         parts["filled"] = gr.State(())  # folds with content
         parts["taking"] = gr.HTML(js_on_load=script("take"), elem_id=f"{key}-taking")
         parts["header"] = gr.HTML(
-            elem_id=self.element("header"), elem_classes="header", js_on_load=script("old_result")
+            elem_id=self.element("header"), elem_classes="header", js_on_load=script("old_result", key=key)
         )
         parts["beside_paper"] = gr.HTML(elem_id=f"{key}-beside-paper")
         with gr.Column(visible=False) as parts["shown"]:
