@@ -28,7 +28,8 @@ SETTLE_SECONDS = float(os.environ.get("BENCH_SETTLE_SECONDS", "15"))  # after th
 READY = "document.querySelector('#generate')?.offsetParent && localStorage.getItem('t2i-bias-visitor')"
 DRAWING = "document.querySelector('#explore-drawing .forming img')"
 DONE = "document.querySelector('#status')?.innerText.startsWith('Done') && document.querySelector('#header h2')"
-SHOWN = "() => [...document.querySelectorAll('#paper-header, #calibration-header')].find(e => e.offsetParent)?.innerText"
+SHOWN = """() => [...document.querySelectorAll('#paper-header, #calibration-header')]
+  .find(header => header.offsetParent)?.innerText"""
 SHOWS = f"([key, before]) => window.openKey() === key && ({SHOWN})() && ({SHOWN})() !== before"
 WITH_EXAMPLE = ("association", "paired", "objects", "internal", "origins", "calibration")
 

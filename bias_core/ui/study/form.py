@@ -37,7 +37,7 @@ from bias_core.ui.model_menu import (
 )
 from bias_core.ui.study.fields import Field, Groups, PlainFields, read_field, read_plain
 from bias_core.ui.study.own_pictures import OWN, Arrived, OwnPictures, images_of
-from bias_core.ui.study.paper import HasStudies
+from bias_core.ui.study.presets import HasStudies
 from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.templates import render, script
 from bias_core.values import Setting, is_nothing, settings_of
@@ -489,6 +489,10 @@ class StudyForm(HasStudies):
         request = self.request_of(values)
         check_number(request, self.services.settings)
         return request
+
+    def choose_model(self, name: str) -> Updates:
+        """Return the form with a model, in its usual condition."""
+        return {self.form["model"]: name, self.form["condition"]: self._conditions(name, "published")}
 
     def conditions_after(self, model: str, condition: str | None) -> Any:
         """Update the condition menu for another model; the current choice stays if that model has it."""

@@ -1,64 +1,24 @@
-"""What a paper brings to the page of the papers: its words, presets, fields of own words, and panels of its results."""
+"""A paper on the page of the papers: its words, presets, fields of own words, and panels of its results."""
 
-import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 
-from bias_core.models.catalogue import read_yaml
-from bias_core.study.design import BEYOND, designs_in, find_design, layout_in, settings_with, summary_of
-from bias_core.study.types import Design, StudyFigure, StudyReport, StudySettings, settings_from_dict
+from bias_core.study.design import designs_in, find_design, settings_with, summary_of
+from bias_core.study.types import Design, StudyFigure, StudyReport, StudySettings
 from bias_core.ui.study.parts import ExamplesPart
 from bias_core.ui.study.pictures import picture_html
+from bias_core.ui.study.presets import HasStudies
+from bias_core.ui.study.study_tab import StudyTab
 from bias_core.ui.templates import render
-from bias_core.values import changed_settings
-
-if TYPE_CHECKING:
-    from bias_core.ui.study.papers_tab import PapersTab
 
 Updates = dict[Any, Any]
 Words = tuple[str, str]  # title and key of a part of a report
 PAPER_TESTS = "Paper tests"
 _AFTER_STUDIES = 60  # place of a study that has none of its own
 _AT_EACH_END = 4
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A complete study in one click."""
-
-    name: str  # on its button
-    study: str  # a shipped design
-    says: str  # tooltip of its button, and text in the list of examples
-    settings: Mapping[str, Any]  # those of :class:`StudySettings` that differ from the defaults
-
-
-def _read_presets(folder: Path) -> list[Preset]:
-    file = folder / "presets.yaml"
-    entries = read_yaml(file, list) if file.is_file() else []
-    return [
-        Preset(**entry | {"settings": changed_settings(settings_from_dict(entry["settings"]))}) for entry in entries
-    ]
-
-
-class HasStudies:
-    """A tab or paper with studies: those it names, those in its folder, and those that name it as theirs."""
-
-    key: ClassVar[str]
-    studies: ClassVar[Sequence[str]] = ()  # names of designs, the first one chosen
-    presets: ClassVar[Sequence[Preset]] = ()  # one click each; those of ``presets.yaml`` in its folder and in beyond
-
-    def __init_subclass__(cls) -> None:
-        folder = Path(sys.modules[cls.__module__].__file__ or "").parent
-        optional, key = sorted(file.parent for file in BEYOND.glob("*/__init__.py")), getattr(cls, "key", None)
-        guests = [place for place in optional if layout_in(place).tab == key]
-        designs = [name for place in (folder, *guests) for name in designs_in(place)]
-        cls.studies = tuple(dict.fromkeys([*cls.studies, *designs]))
-        presets = (preset for place in (folder, *optional) for preset in _read_presets(place))
-        cls.presets = tuple(preset for preset in presets if preset.study in cls.studies)
 
 
 class Paper(HasStudies):
@@ -74,7 +34,7 @@ class Paper(HasStudies):
     own_options: ClassVar[Collection[str]] = ()  # options that also apply to the visitor's own words
     closer: ClassVar[bool] = False  # True if parts of its reports can be looked at closer
 
-    def __init__(self, page: "PapersTab") -> None:
+    def __init__(self, page: StudyTab) -> None:
         self.page, self.services = page, page.services
         self.designs = {name: find_design(name) for name in self.studies}
         self.examples = ExamplesPart(self.key, page.services.settings.assets_dir / "examples")

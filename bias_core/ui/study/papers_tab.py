@@ -183,7 +183,7 @@ class PapersTab(StudyTab):
         return {OPTION + name: one.shown(one.read(given.get(name, one.default))) for name, one in options}
 
     def _values_at_first(self, paper: Paper) -> dict[str, Any]:
-        """Return the form of a paper that nobody has touched."""
+        """Return the form of a paper before any edit."""
         study = paper.studies[0]
         values = {key: one.shown(one.default) for key, one in FORM.items()}
         values |= {"study": study, "percent": self.first_percent, "model": self._model_of(study)}
@@ -287,10 +287,6 @@ class PapersTab(StudyTab):
                 self.parts["status"]: "",
             }
         return {self.parts["status"]: messages.error_html(problem.message)}
-
-    def choose_model(self, name: str) -> Updates:
-        """Return the form with a model, in its usual condition."""
-        return {self.form["model"]: name, self.form["condition"]: self._conditions(name, "published")}
 
     def on_count(self, visitor: Visitor, values: Mapping[str, Any]) -> str:
         """Keep what was typed, and return the number of pictures in words; "" for invalid settings."""
