@@ -20,7 +20,6 @@ from tests.browser.timing import slowdown
 
 pytestmark = pytest.mark.browser
 FIRST = "#paired-first :is(input, textarea)"
-PER_ORDER = "input[aria-label='Pictures per order']:visible"
 CONCEPT_X = "#association-own-x textarea"
 EXAMPLES = {
     "association": "science and arts",
@@ -45,12 +44,13 @@ def open_folds(page, *names):
 
 
 def begin_slow_run(page, *, seconds):
-    """Begin a run in Paired which draws for at least so long, and return when its first pictures are finished."""
+    """Begin a run in Paired which draws for about so long, and return when its first pictures are finished."""
     switch(page, "paired")
-    open_folds(page, "own")
+    page.locator("#paper-model input").click()
+    page.get_by_role("option", name="Calibration world, diffusion").click()
+    open_folds(page, "own", "more")
     page.fill(FIRST, "slow pilot")
-    page.fill(PER_ORDER, str(10 * seconds))  # four pictures, which are drawn together in 0.1 s
-    page.locator(PER_ORDER).blur()
+    page.fill("#paper-steps input", str(seconds))  # a step takes 0.1 s, and there are some ten batches
     page.wait_for_selector("#paper-use-own input:checked")
     follow_run(page, "paired")
     page.click("#paper-run")
@@ -121,9 +121,9 @@ def test_a_run_is_seen_from_another_paper_which_offers_its_result_once_it_has_en
     page.click("#paper-status a")
     wait_for_paper(page, "paired")
     wait_for_result(page, "slow pilot and assistant")
-    open_folds(page, "own")
+    open_folds(page, "own", "more")
     assert page.input_value(FIRST) == "slow pilot"
-    assert page.input_value(PER_ORDER) == "80"
+    assert page.input_value("#paper-steps input") == "8"
 
 
 def test_stop_pressed_from_another_paper_stops_the_run_and_keeps_what_was_finished(visit):
