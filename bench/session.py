@@ -25,7 +25,7 @@ def n_kb(folder):
 def generate(page):
     """Run one exploration on new seeds."""
     before = page.inner_text("#status")
-    page.click("#dice")
+    page.click("#explore-fields [data-dice]")
     page.click("#generate")
     page.wait_for_selector("#stop", state="visible")
     page.wait_for_selector("#generate", state="visible", timeout=120_000)

@@ -20,7 +20,7 @@ from bench.attack import serving_app
 from bench.session import rss_mb
 
 ROOT = Path(__file__).parent.parent
-HELP_SECONDS, START_SECONDS, MB, COMPONENTS, EVENTS, PAGE_MB = 0.6, 4.0, 900, 1643, 551, 2.17  # at most
+HELP_SECONDS, START_SECONDS, MB, COMPONENTS, EVENTS, PAGE_MB = 0.6, 4.0, 900, 1000, 330, 1.4  # at most
 CONFIG = "window.gradio_config = "
 QUIET_SECONDS, PATIENCE_SECONDS = 4, 300
 LIBRARIES = (
