@@ -43,13 +43,16 @@ def open_folds(page, *names):
         open_accordion(page, f"paper-{name}")
 
 
-def begin_slow_run(page, *, seconds):
-    """Begin a run in Paired which draws for about so long, and return when its first pictures are finished."""
+def begin_slow_run(page, name, *, seconds):
+    """Begin a run in Paired which draws for about so long, and return when its first pictures are finished.
+
+    A ``name`` for each test: pictures that were drawn before are used again.
+    """
     switch(page, "paired")
     page.locator("#paper-model input").click()
     page.get_by_role("option", name="Calibration world, diffusion").click()
     open_folds(page, "own", "more")
-    page.fill(FIRST, "slow pilot")
+    page.fill(FIRST, name)
     page.fill("#paper-steps input", str(seconds))  # a step takes 0.1 s, and there are some ten batches
     page.wait_for_selector("#paper-use-own input:checked")
     follow_run(page, "paired")
@@ -106,7 +109,7 @@ def test_what_was_typed_and_the_results_of_two_papers_are_kept_while_one_switche
 
 def test_a_run_is_seen_from_another_paper_which_offers_its_result_once_it_has_ended(visit):
     page = visit(query="?tab=paired")
-    begin_slow_run(page, seconds=8)
+    begin_slow_run(page, "slow pilot", seconds=8)
     switch(page, "association")
     page.wait_for_selector(f"#paper-header .example-note:has-text('{EXAMPLES['association']}')")
     page.wait_for_function("document.querySelector('#paper-status').innerText.trim().startsWith('Paired: ')")
@@ -128,7 +131,7 @@ def test_a_run_is_seen_from_another_paper_which_offers_its_result_once_it_has_en
 
 def test_stop_pressed_from_another_paper_stops_the_run_and_keeps_what_was_finished(visit):
     page = visit(query="?tab=paired")
-    begin_slow_run(page, seconds=30)
+    begin_slow_run(page, "slow baker", seconds=30)
     switch(page, "objects")
     page.click("#paper-stop")
     pressed = time.monotonic()
@@ -136,15 +139,15 @@ def test_stop_pressed_from_another_paper_stops_the_run_and_keeps_what_was_finish
     assert time.monotonic() - pressed < 15 * slowdown()
     assert EXAMPLES["objects"] in page.inner_text("#paper-header")
     page.click("#paper-status a")
-    wait_for_result(page, "slow pilot and assistant")
-    assert "that were finished" in page.inner_text("#paper-next")
+    wait_for_result(page, "slow baker and assistant")
+    assert "stopped before all were drawn" in page.inner_text("#paper-header")
     switch(page, "runs")
     page.wait_for_selector("#runs-list .state:has-text('stopped')")
 
 
 def test_a_reload_follows_a_run_on_its_own_paper_and_on_another(visit, served):
     page = visit(query="?tab=paired")
-    begin_slow_run(page, seconds=15)
+    begin_slow_run(page, "slow driver", seconds=15)
     page.reload()
     page.wait_for_selector("#paper-stop:visible")
     page.wait_for_selector("#paper-drawing .finished")
@@ -155,19 +158,20 @@ def test_a_reload_follows_a_run_on_its_own_paper_and_on_another(visit, served):
     assert page.is_visible("#paper-stop")
     page.wait_for_selector("#paper-status:has-text('Your run in Paired is done')")
     page.click("#paper-status a")
-    wait_for_result(page, "slow pilot and assistant")
+    wait_for_result(page, "slow driver and assistant")
 
 
 def is_linked(page):
     """Check that the form is that of :data:`LINK`."""
     wait_for_paper(page, "association")
     page.wait_for_function("document.querySelector('#paper-condition input').value.startsWith('extreme: ')")
+    open_folds(page, "more")
     assert page.input_value("#paper-option-n-permutations input") == "500"
     assert page.input_value("#paper-seed input") == "7"
     assert not page.is_visible("#paper-results")
 
 
-def test_a_link_fills_the_form_of_its_paper_alone_also_after_going_back(visit, served):
+def test_a_link_fills_the_form_of_its_paper_alone_also_after_going_back(visit):
     page = visit(query=LINK)
     is_linked(page)
     switch(page, "paired")
@@ -176,14 +180,13 @@ def test_a_link_fills_the_form_of_its_paper_alone_also_after_going_back(visit, s
     assert page.evaluate("location.search") == "?tab=paired"
     switch(page, "association")
     is_linked(page)
-    page.goto(f"{served.url}{LINK}")
-    page.goto(f"{served.url}?tab=origins&study=oasis-doctors")
-    wait_for_paper(page, "origins")
-    assert page.input_value("#paper-study input") == "Doctors and nationality"
+    switch(page, "origins")
     page.go_back()
     is_linked(page)
+    page.go_back()
+    wait_for_paper(page, "paired")
     page.go_forward()
-    wait_for_paper(page, "origins")
+    is_linked(page)
 
 
 def test_a_run_opened_from_the_list_or_by_its_link_has_its_own_paper_and_form(visit):
@@ -200,6 +203,7 @@ def test_a_run_opened_from_the_list_or_by_its_link_has_its_own_paper_and_form(vi
     assert page.inner_text("#paper-header h2") == headline
     assert page.input_value("#paper-study input") == "Paired stereotype test with a request to be fair"
     assert page.input_value("#paper-percent input[type=number]") == "30"
+    open_folds(page, "more")
     assert page.input_value("#paper-option-aspects input") == "occupation"
     switch(page, "runs")
     page.click("[data-act=share]")
@@ -213,13 +217,13 @@ def test_a_run_opened_from_the_list_or_by_its_link_has_its_own_paper_and_form(vi
 
 def test_two_visitors_at_two_papers_at_once_do_not_mix(visit):
     one, two = visit(query="?tab=paired"), visit(query="?tab=association")
-    begin_slow_run(one, seconds=10)
+    begin_slow_run(one, "slow singer", seconds=10)
     run_preset(two, "association", QUICK["association"])
     assert "Paired" not in two.inner_text("#paper-status")
     headline = two.inner_text("#paper-header h2")
     assert "Flowers" in two.inner_text("#paper-header")
     one.wait_for_function("window.runIsOver()")
-    wait_for_result(one, "slow pilot and assistant")
+    wait_for_result(one, "slow singer and assistant")
     assert "Flowers" not in one.inner_text("#paper-header")
     assert two.inner_text("#paper-header h2") == headline
     switch(one, "association")
