@@ -36,9 +36,7 @@ def test_the_internal_preset_flows_from_text_to_picture_on_a_phone(phone):
     phone.get_by_role("option", name="Nurse").click()
     phone.wait_for_function("document.querySelector('#paper-words h3').innerText.startsWith('Nurse')")
     phone.locator("#paper-behind button").first.press("Enter")
-    phone.wait_for_function(
-        "document.querySelector('#paper-opened article')?.innerText.includes('treating a patient')"
-    )
+    phone.wait_for_function("document.querySelector('#paper-opened article')?.innerText.includes('treating a patient')")
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
 
 
