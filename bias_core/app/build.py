@@ -85,34 +85,36 @@ class ComingBack:
         papers = self._papers
         if papers is None or asked not in papers.keys or not visitor.has_arrived:
             return {self.notice: gr.skip()} if papers is None else {papers.parts["status"]: gr.skip()}
-        is_first, visitor.paper = not visitor.paper, asked
-        if not is_first:
+        before, visitor.paper = visitor.paper, asked
+        if before:
             papers.keep(visitor, values, report)
         shown: Updates = {}
-        if papers.key_of_study(values["study"]) != asked or (is_first and link.tab == asked):
-            shown = papers.show_paper(asked, visitor, remembered, link if is_first else Link(), values["images"])
+        is_of_another = papers.key_of_study(values["study"]) != asked
+        if is_of_another or (not before and link.tab == asked):
+            shown = papers.show_paper(asked, visitor, remembered, Link() if before else link, values["images"])
         if report is None or papers.key_of(report.design) != asked:
-            shown |= self._result_of(papers, asked, visitor, link if is_first else Link())
+            if before != asked or is_of_another:
+                shown |= papers.show_empty()
+            shown |= self._result_of(papers, asked, visitor, link)
+        if (at_work := self._services.run_queue.find(visitor.key)) is not None:  # its progress and its Stop stay
+            for part in papers.at_work_outputs():
+                shown.pop(part, None)
+            shown |= {} if at_work.place == asked else {papers.drawing.html: ""}
         return shown or {papers.parts["status"]: gr.skip()}
 
     def _result_of(self, papers: PapersTab, key: str, visitor: Visitor, link: Link) -> Updates:
-        """The result that a paper shows when it is chosen."""
-        at_work = self._services.run_queue.find(visitor.key)
-        shown = papers.show_empty() | {papers.parts["status"]: ""}
+        """The result that a paper shows when it is chosen: the last one there, the address's, or an example."""
+        shown, link = Updates(), link if link.tab == key else Link()
         with messages.user_errors():
             if (kept := papers.kept_result(key, visitor)) is not None:
-                shown |= papers.show_report(kept)
-            elif link.tab == key and link.run:
-                shown |= papers.show_saved(*open_any(self._services, visitor, f"{SHARED}{link.run}"))
+                shown = papers.show_report(kept)
+            elif link.run:
+                shown = papers.show_saved(*open_any(self._services, visitor, f"{SHARED}{link.run}"))
             elif run_id := self._last_runs(visitor).get(key, ""):
-                if self._is_asked(run_id, link if link.tab == key else Link()):
-                    shown |= papers.show_saved(open_run(self._services, visitor.key, run_id))
-            elif link.tab != key or not link.values:
-                shown |= papers.first_example(key)
-        if at_work is not None:  # its progress and its Stop stay
-            for part in papers.at_work_outputs():
-                shown.pop(part, None)
-            shown |= {} if at_work.place == key else {papers.drawing.html: ""}
+                if self._is_asked(run_id, link):
+                    shown = papers.show_saved(open_run(self._services, visitor.key, run_id))
+            elif not link.values and key not in visitor.places:
+                shown = papers.first_example(key)
         return shown
 
     def on_follow(self, visitor: Visitor) -> Iterator[Updates]:

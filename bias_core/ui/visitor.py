@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import cached_property, partial, wraps
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any, ParamSpec, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 import gradio as gr
 from gradio.context import LocalContext
@@ -117,7 +118,7 @@ class Visitor:
     @property
     def has_arrived(self) -> bool:
         """True once the page's visitor is known, a moment after it opened."""
-        return bool(self._key)
+        return bool(self._key or _KEYS.get(open_page()))
 
     def type_token(self, typed: str) -> None:
         """Use the typed token to pay for runs of this page in this browser; "" removes it."""
@@ -161,19 +162,17 @@ class Visitor:
         self._stop = _STOPS[self.key] = threading.Event()
 
     @cached_property
-    def _folder(self) -> TemporaryDirectory[str]:
-        return TemporaryDirectory(prefix="t2i-bias-")
-
-    @property
     def folder(self) -> Path:
-        """Folder of this visitor's downloads; deleted when the visitor leaves."""
-        return Path(self._folder.name)
+        """Folder of this visitor's downloads; deleted when the visitor leaves, or Gradio drops the page's state."""
+        path = mkdtemp(prefix="t2i-bias-")
+        self._delete_folder = finalize(self, rmtree, path, ignore_errors=True)
+        return Path(path)
 
     def leave(self) -> None:
         """Delete the folder and the uploads that no run uses; an unwatched run ends by itself."""
         self.uploads = HeldUploads()
-        if "_folder" in self.__dict__:
-            self._folder.cleanup()
+        if "folder" in self.__dict__:
+            self._delete_folder()
 
 
 def build_visitor(demo: gr.Blocks) -> tuple[Any, Any]:

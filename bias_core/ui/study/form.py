@@ -246,6 +246,9 @@ _PLAIN_HINTS = {"stop_within": "10: stop once every interval is at most 20 point
 def plain_groups(more: Mapping[str, Sequence[Setting]] | None = None) -> Groups:
     """Return the plain fields of every study, with ``more`` settings, by their heading."""
     more = more or {}
+    named = {name for names in _PLAIN_FIELDS.values() for name in names}
+    more = {**more, "Sampling": [*(one for key, one in FORM.items() if key not in {*MENUS, *named}),
+                                 *more.get("Sampling", ())]}  # fmt: skip
     groups = {
         title: [*(FORM[name] for name in _PLAIN_FIELDS.get(title, ())), *more.get(title, ())]
         for title in dict.fromkeys((*_PLAIN_FIELDS, *more))

@@ -239,9 +239,10 @@ class PapersTab(StudyTab):
         parts, form, study = self.parts, self.form, str(values["study"])
         paper, filled = self._of_study[study], {form[key]: values[key] for key in MENUS if key not in FILES}
         filled |= self.plain.show(self._fields_of(study), values)
+        with messages.user_errors():  # a model that is none, of which the run tells
+            filled[form["condition"]] = self._conditions(str(values["model"]), str(values["condition"] or ""))
         return filled | self.arms.show(values[ARMS_INPUT] or ()) | {
             form["study"]: gr.update(choices=self._studies_of(paper), value=study),
-            form["condition"]: self._conditions(str(values["model"]), str(values["condition"] or "")),
             form["model"]: gr.update(value=values["model"], info=HINT),
             form["judge"]: gr.update(value=values["judge"], visible=self._is_judged(paper)),
             form["labels"]: values.get("labels"), parts["labels_look"]: "",
@@ -327,7 +328,11 @@ class PapersTab(StudyTab):
     def show_empty(self) -> Updates:
         """Return the result page without a result."""
         hidden = dict.fromkeys((self.parts["shown"], self.parts["results"]), gr.update(visible=False))
-        return {**hidden, self.parts["header"]: "", self.parts["beside_paper"]: "", self.parts["report"]: None}
+        return (
+            hidden
+            | {self.parts[name]: "" for name in ("header", "beside_paper", "status")}
+            | {self.parts["report"]: None}
+        )
 
     def wire_memory(self, demo: gr.Blocks) -> None:
         """Remember the last choices of each paper in the browser."""

@@ -314,15 +314,15 @@ class StudyTab(ResultPage):
         show: Callable[[StudyReport], Updates] | None = None,
     ) -> Iterator[Updates]:
         """Run the requested settings if valid; without a result, the ``last`` one of the visitor stays."""
-        place = self.place_of(visitor)
-        with messages.user_errors() as elsewhere:
-            check_no_other_run(self.services, visitor, place)
-        if elsewhere:  # its progress and its Stop stay
-            yield {self.parts["status"]: messages.error_html(elsewhere.message, self.element("ask"))}
-            return
         with messages.user_errors() as problem:
-            start = partial(run, cancelled=visitor.stop.is_set, session=visitor.key)
-            steps = run_queued(self.services, visitor, partial(start, what(), visitor.services(self.services)), place)
+            request, start = what(), partial(run, cancelled=visitor.stop.is_set, session=visitor.key)
+            place = self.key_of(request.study.design)
+            with messages.user_errors() as elsewhere:
+                check_no_other_run(self.services, visitor, place)
+            if elsewhere:  # its progress and its Stop stay
+                yield {self.parts["status"]: messages.error_html(elsewhere.message, self.element("ask"))}
+                return
+            steps = run_queued(self.services, visitor, partial(start, request, visitor.services(self.services)), place)
             yield from self.following(visitor, steps, place, last=last, show=show)
         if problem:
             yield self.refused(problem)
@@ -376,7 +376,8 @@ class StudyTab(ResultPage):
         if reports:
             yield folded | ended | self.shown_here(visitor, reports[0], (show or self.done)(reports[0]))
         else:
-            left = drawing.finished_pictures() if last is None or is_example(last) else {}
+            is_seen = self.place_of(visitor) == place and (last is None or is_example(last))
+            left = drawing.finished_pictures() if is_seen else {}
             yield {**ended, **left, **self.refused(problem)}
 
     def shown_here(self, visitor: Visitor, report: StudyReport, shown: Updates) -> Updates:
