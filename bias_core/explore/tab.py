@@ -336,7 +336,7 @@ class ExploreTab(ExploreForm):
         self.same_seed = SameSeed(self.key)
         return {"sentences": sentences} | {f"same seed {i}": part for i, part in enumerate(self.same_seed.outputs())}
 
-    def wire_extra(self) -> None:
+    def wire_panels(self) -> None:
         """Wire the groups and the map, which choose pictures."""
         at_once, report = self.at_once, self.parts["report"]
         chosen = [at_once["groups"], at_once["map"], self.parts["plot"], *self.pictures.outputs()]

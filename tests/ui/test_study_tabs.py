@@ -159,13 +159,13 @@ def test_a_run_shows_its_words_another_test_is_a_choice_away_and_words_that_make
     shown = last[page.parts["report"]]
     assert not last[page.parts["by_attribute"]]["open"]
     last = opened_folds(page, last)
-    assert "In words" in last[page.extra["words"]]["value"]
-    assert not last[page.extra["closer"]]["visible"]
+    assert "In words" in last[page.closer.extra["words"]]["value"]
+    assert not last[page.closer.extra["closer"]]["visible"]
     assert "influence_own" not in last[page.parts["figures"]]
-    assert page.on_closer(None, "own") == gr.skip()
-    assert page.extra["words"] in page.on_closer(shown, "own")
+    assert page.closer.on_closer(None, "own") == gr.skip()
+    assert page.closer.extra["words"] in page.closer.on_closer(shown, "own")
     image_id = shown.pictures["image_id"].iloc[0]
-    assert "<article" in page.on_open(shown, SimpleNamespace(image=image_id))
+    assert "<article" in page.closer.on_open(shown, SimpleNamespace(image=image_id))
     *_, last = page.on_run(Visitor(), form_values(page, x="rose"))
     assert "concept X needs 2 to 100 words" in last[page.parts["status"]]
     assert page.parts["report"] not in last
@@ -253,13 +253,13 @@ def test_own_targets_are_drawn_whole_one_after_the_other_or_refused_in_place(int
     *_, last = internal_page.on_run(Visitor(), asked)
     shown, last = last[internal_page.parts["report"]], opened_folds(internal_page, last)
     assert shown.n_images == 2 * (3 + 2 * 2) + 8 * 2
-    assert last[internal_page.extra["closer"]]["choices"] == [("judge", "judge"), ("man", "man")]
-    assert "judge, from text to picture" in last[internal_page.extra["words"]]["value"]
-    other = internal_page.on_closer(shown, "man")
-    assert "man, from text to picture" in other[internal_page.extra["words"]]["value"]
-    assert internal_page.on_closer(None, "man") == gr.skip()
+    assert last[internal_page.closer.extra["closer"]]["choices"] == [("judge", "judge"), ("man", "man")]
+    assert "judge, from text to picture" in last[internal_page.closer.extra["words"]]["value"]
+    other = internal_page.closer.on_closer(shown, "man")
+    assert "man, from text to picture" in other[internal_page.closer.extra["words"]]["value"]
+    assert internal_page.closer.on_closer(None, "man") == gr.skip()
     image_id = shown.pictures["image_id"].iloc[0]
-    assert "<article" in internal_page.on_open(shown, SimpleNamespace(image=image_id))
+    assert "<article" in internal_page.closer.on_open(shown, SimpleNamespace(image=image_id))
     *_, last = internal_page.on_run(Visitor(), form_values(internal_page, targets="judge | a judge | neither"))
     assert "write a target as" in last[internal_page.parts["status"]]
 
@@ -336,7 +336,7 @@ def test_examples_show_what_was_asked_and_seen_and_nothing_is_shown_twice(object
     assert "Furthest from their prompts" in text
     assert PROMPTS[0] in text or PROMPTS[1] in text
     assert any(sentence in text for sentence in FewWords.SENTENCES)
-    shown = {figure.key for figure in PapersTab(services, [Objects]).figures(objects)}
+    shown = {figure.key for figure in PapersTab(services, [Objects]).papers["objects"].figures(objects)}
     assert {"rates", "genders"} <= shown
     assert not shown & set(APART)
 

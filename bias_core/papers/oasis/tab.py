@@ -24,7 +24,8 @@ from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages
 from bias_core.ui.messages import EACH, QUIET, user_errors
 from bias_core.ui.model_menu import HEADERS, attribute_rows, read_table
-from bias_core.ui.study.paper import Paper, Updates
+from bias_core.ui.study.panels import Updates
+from bias_core.ui.study.paper import Paper
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, run_queued, then_run
 

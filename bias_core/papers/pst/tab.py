@@ -27,7 +27,8 @@ from bias_core.study.reproduction import to_command, to_python
 from bias_core.study.types import Design, StudyReport
 from bias_core.ui import messages
 from bias_core.ui.messages import EACH, LATEST, QUIET, user_errors
-from bias_core.ui.study.paper import Paper, Updates
+from bias_core.ui.study.panels import Updates
+from bias_core.ui.study.paper import Paper
 from bias_core.ui.study.pictures import BOXES, numbered_boxes
 from bias_core.ui.study.result_page import figures_html, findings_html
 from bias_core.ui.templates import render, script
@@ -256,7 +257,7 @@ class Paired(Paper):
         extra, parts, tab = self.extra, self.page.parts, self.page
         state, page = extra["labelling"], [extra["labelling"], extra["labels"], extra["place"]]
         changed = [
-            *page, *tab.at_once.values(), *tab.people.outputs(), *tab.later_outputs("details"),
+            *page, *self.at_once.values(), *tab.people.outputs(), *tab.later_outputs("details"),
             *(parts[n] for n in ("report", "header", "beside", "plot", "findings", "attributes", "shell")),
             *(parts[n] for n in ("python", "link", "status")),
         ]  # fmt: skip
@@ -314,7 +315,7 @@ class Paired(Paper):
             parts["report"]: report,
             parts["header"]: page.header_html(report),
             parts["findings"]: findings_html(report),
-            **page.show_at_once(report),
+            **self.show_at_once(report),
             parts["status"]: messages.done_html(labelling.place()),
         }
         yield {

@@ -9,7 +9,8 @@ from bias_core.papers.tbyb.study import design_of_prompts, settings_for_prompts,
 from bias_core.study.types import AUTO, Design, StudyFigure, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.messages import EACH, QUIET, heading_html
-from bias_core.ui.study.paper import Paper, Updates
+from bias_core.ui.study.panels import Updates
+from bias_core.ui.study.paper import Paper
 from bias_core.ui.study.pictures import Look
 from bias_core.ui.study.result_page import CHOOSE_JS
 from bias_core.ui.templates import render

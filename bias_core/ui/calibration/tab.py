@@ -25,8 +25,9 @@ from bias_core.study.saved import SavedReport
 from bias_core.study.shipped import GRADE_WORDS, NOT_HERE, TITLES, load_others, load_shipped, measure_of
 from bias_core.study.types import StudyReport
 from bias_core.ui.messages import EACH, user_errors
+from bias_core.ui.study.panels import Updates
 from bias_core.ui.study.parts import FEW_CHIPS, build_looked_at, copy_of, example_html
-from bias_core.ui.study.result_page import ResultPage, Updates
+from bias_core.ui.study.result_page import ResultPage
 from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.templates import render, script
 

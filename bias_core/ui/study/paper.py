@@ -7,21 +7,21 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from bias_core.study.design import designs_in, find_design, settings_with, summary_of
-from bias_core.study.types import Design, StudyFigure, StudyReport, StudySettings
+from bias_core.study.types import Design, StudyReport, StudySettings
+from bias_core.ui.study.panels import Panels, Updates
 from bias_core.ui.study.parts import ExamplesPart
 from bias_core.ui.study.pictures import picture_html
 from bias_core.ui.study.presets import HasStudies
 from bias_core.ui.study.study_tab import StudyTab
 from bias_core.ui.templates import render
 
-Updates = dict[Any, Any]
 Words = tuple[str, str]  # title and key of a part of a report
 PAPER_TESTS = "Paper tests"
 _AFTER_STUDIES = 60  # place of a study that has none of its own
 _AT_EACH_END = 4
 
 
-class Paper(HasStudies):
+class Paper(HasStudies, Panels):
     """A paper's place on the page. All papers share the page's form and result; ``page`` has their components."""
 
     title: ClassVar[str]
@@ -35,16 +35,19 @@ class Paper(HasStudies):
     closer: ClassVar[bool] = False  # True if parts of its reports can be looked at closer
 
     def __init__(self, page: StudyTab) -> None:
+        super().__init__()
         self.page, self.services = page, page.services
         self.designs = {name: find_design(name) for name in self.studies}
         self.examples = ExamplesPart(self.key, page.services.settings.assets_dir / "examples")
         self.own: dict[str, Any] = {}  # fields of own words, by name
-        self.at_once: dict[str, Any] = {}  # components that each report changes, by name
-        self.extra: dict[str, Any] = {}  # components that a report changes when *By attribute* is opened, by name
 
     def claims(self, design: Design) -> bool:
         """Return True if reports of this design are shown here."""
         return design.kind in {*self.also, *(own.kind for own in self.designs.values())}
+
+    def shows(self, report: StudyReport) -> bool:
+        """Return True for a report of one of its studies."""
+        return self.claims(report.design)
 
     def build_own(self) -> dict[str, Any]:
         """Build the fields of the visitor's own words, by name."""
@@ -62,44 +65,9 @@ class Paper(HasStudies):
         """Return options of a study that the page sets otherwise than the study, to show more."""
         return {}
 
-    def build_lead(self) -> dict[str, Any]:
-        """Build components between the headline and the pictures, by name."""
-        return {}
-
-    def build_numbers(self) -> dict[str, Any]:
-        """Build components below *The numbers*, by name."""
-        return {}
-
-    def show_at_once(self, report: StudyReport) -> Updates:
-        """Return updates of the components of both; for a report of another paper, with nothing to show."""
-        return {}
-
-    def build_extra(self) -> dict[str, Any]:
-        """Build components at the top of *By attribute*, by name."""
-        return {}
-
-    def has_extra(self, report: StudyReport) -> bool:
-        """Return True if they show something of this report."""
-        return not report.arms and type(self).build_extra is not Paper.build_extra
-
-    def show_extra(self, report: StudyReport) -> Updates:
-        """Return updates of these components when *By attribute* is opened."""
-        return {}
-
-    def wire_panels(self) -> None:
-        """Wire the events of the components."""
-
     def on_study(self, study: str, model: str) -> Updates:
         """Return further updates of the form when another study is chosen."""
         return {}
-
-    def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
-        """Return figures to show as they are, without those that a panel shows."""
-        return report.results.figures
-
-    def has_plot(self, figure: StudyFigure, report: StudyReport) -> bool:
-        """Return False if a panel shows the figure that would be next to the pictures."""
-        return True
 
     def closer_looks(self, report: StudyReport) -> Sequence[Words]:
         """Return titles and keys of the parts to look at closer."""

@@ -15,7 +15,7 @@ from bias_core.services import Services
 from bias_core.study.answer_files import ENDINGS
 from bias_core.study.design import option_settings, study_of
 from bias_core.study.plan import settle
-from bias_core.study.types import Design, StudyFigure, StudyReport, StudySettings
+from bias_core.study.types import Design, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.links import OPTION, Link, address_of
 from bias_core.ui.messages import EACH, LATEST, QUIET
@@ -39,7 +39,8 @@ from bias_core.ui.study.form import (
     split_first_arm,
 )
 from bias_core.ui.study.own_pictures import DRAWN, chosen_pictures
-from bias_core.ui.study.paper import PAPER_TESTS, Paper, Updates, opened_html
+from bias_core.ui.study.panels import Panels, Updates
+from bias_core.ui.study.paper import PAPER_TESTS, Paper, opened_html
 from bias_core.ui.study.parts import Chip, why_html
 from bias_core.ui.study.result_page import CHOOSE_JS
 from bias_core.ui.study.shown_report import name_of, report_of
@@ -48,7 +49,6 @@ from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
 from bias_core.values import option_values
 
-_CLOSER = ("closer", "words", "behind", "opened")
 _ASKED_JS = "(...values) => [window.openKey() ?? '', ...values.slice(1)]"
 
 
@@ -69,6 +69,8 @@ class PapersTab(StudyTab):
             f"{paper.key}-{place}": preset
             for paper in self.papers.values() for place, preset in enumerate(paper.presets)
         }  # fmt: skip
+        self.closer = CloserLook(self)
+        self.panels = (*self.papers.values(), self.closer)
         self._of_study = {name: paper for paper in self.papers.values() for name in paper.studies}
 
     # Which paper.
@@ -383,91 +385,61 @@ class PapersTab(StudyTab):
         """Return the address of the paper with these settings, without the visitor's own words."""
         return address_of(self.key_of(report.design), report)
 
-    def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
-        """Return the figures that no panel shows."""
-        paper = self.find_paper(report.design)
-        return report.results.figures if paper is None else paper.figures(report)
 
-    def plot(self, report: StudyReport) -> StudyFigure | None:
-        """Return the figure next to the pictures; None if a panel shows it."""
-        figure, paper = super().plot(report), self.find_paper(report.design)
-        return None if figure is None or (paper is not None and not paper.has_plot(figure, report)) else figure
+class CloserLook(Panels):
+    """A menu of the parts of a report, one part in words, and the pictures behind it, for papers that explain them."""
 
-    def build_lead(self) -> dict[str, Any]:
-        """Build the panels between the headline and the pictures."""
-        for paper in self.papers.values():
-            paper.at_once |= paper.build_lead()
-        return {}
+    def __init__(self, page: PapersTab) -> None:
+        super().__init__()
+        self._page = page
 
-    def build_numbers(self) -> dict[str, Any]:
-        """Build the panels below *The numbers*."""
-        for paper in self.papers.values():
-            paper.at_once |= paper.build_numbers()
-        return {f"{key} {name}": part for key, paper in self.papers.items() for name, part in paper.at_once.items()}
+    def _paper_of(self, report: StudyReport) -> Paper | None:
+        paper = self._page.find_paper(report.design)
+        return paper if paper is not None and paper.closer else None
 
-    def show_at_once(self, report: StudyReport) -> Updates:
-        """Show the panels of all papers that have something of this report."""
-        return {part: shown for paper in self.papers.values() for part, shown in paper.show_at_once(report).items()}
+    def shows(self, report: StudyReport) -> bool:
+        """Return True if the paper of a report explains its parts."""
+        return self._paper_of(report) is not None
 
     def build_extra(self) -> dict[str, Any]:
-        """Build the panels at the top of *By attribute*: each paper's, and the closer look that some share."""
+        """Build the menu, the words, the pictures and a large one."""
         extra: dict[str, Any] = {}
-        with gr.Column(visible=False) as extra["closer look"]:
-            with gr.Row(elem_classes="closer"):
-                extra["closer"] = gr.Dropdown(label="Look closer at", elem_id="paper-closer", visible=False)
-            extra["words"] = gr.HTML(elem_id="paper-words", visible=False)
-            extra["behind"] = gr.HTML(js_on_load=CHOOSE_JS, elem_id="paper-behind", visible=False)
-            extra["opened"] = gr.HTML(elem_id="paper-opened")
-        for key, paper in self.papers.items():
-            if type(paper).build_extra is not Paper.build_extra:
-                with gr.Column(visible=False) as extra[key]:
-                    paper.extra = paper.build_extra()
-                extra |= {f"{key} {name}": part for name, part in paper.extra.items()}
+        with gr.Row(elem_classes="closer"):
+            extra["closer"] = gr.Dropdown(label="Look closer at", elem_id="paper-closer", visible=False)
+        extra["words"] = gr.HTML(elem_id="paper-words", visible=False)
+        extra["behind"] = gr.HTML(js_on_load=CHOOSE_JS, elem_id="paper-behind", visible=False)
+        extra["opened"] = gr.HTML(elem_id="paper-opened")
         return extra
 
-    def has_extra(self, report: StudyReport) -> bool:
-        """Return True if a panel at the top of *By attribute* shows something of this report."""
-        paper = self.find_paper(report.design)
-        return paper is not None and (paper.has_extra(report) or (paper.closer and not report.arms))
-
     def show_extra(self, report: StudyReport) -> Updates:
-        """Show the panels of the report's paper."""
-        paper = self.find_paper(report.design)
-        if paper is None:
-            return {}
-        has_extra, extra = paper.has_extra(report), self.extra
-        shown = {extra[key]: gr.update(visible=has_extra and key == paper.key) for key in self.papers if key in extra}
-        shown |= paper.show_extra(report) if has_extra else {}
-        choices = paper.closer_looks(report) if paper.closer else []
-        shown[extra["closer look"]] = gr.update(visible=paper.closer)
+        """Show the first part of a new report."""
+        paper = self._paper_of(report)
+        choices = [] if paper is None else paper.closer_looks(report)
         first = choices[0][1] if choices else ""
         menu = gr.update(choices=choices, value=first or None, visible=len(choices) > 1)
-        return shown | {extra["closer"]: menu, **self._look_closer(paper, report, first)}
+        return {self.extra["closer"]: menu, **self._look_closer(report, first)}
 
-    def wire_extra(self) -> None:
-        """Wire the panels."""
-        report, extra = self.parts["report"], self.extra
-        shown = [extra[name] for name in _CLOSER[1:]]
+    def wire_panels(self) -> None:
+        """Wire the menu and the pictures."""
+        report, extra = self._page.parts["report"], self.extra
+        shown = [extra[name] for name in ("words", "behind", "opened")]
         extra["closer"].input(self.on_closer, [report, extra["closer"]], shown, **LATEST)
         extra["behind"].select(self.on_open, report, extra["opened"], **EACH)
-        for paper in self.papers.values():
-            paper.wire_panels()
 
     def on_closer(self, report: StudyReport | None, key: str) -> Updates:
         """Show another part of a report."""
-        paper = None if report is None else self.find_paper(report.design)
-        return gr.skip() if report is None or paper is None else self._look_closer(paper, report, key)
+        return gr.skip() if report is None else self._look_closer(report, key)
 
     def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:
         """Show one of the pictures of that part large."""
         html = opened_html(report, str(event.image))
-        return html + (why_html(report, str(event.image), self.services) if html and report else "")
+        return html + (why_html(report, str(event.image), self._page.services) if html and report else "")
 
-    def _look_closer(self, paper: Paper, report: StudyReport, key: str) -> Updates:
-        is_part = paper.closer and key != ""
+    def _look_closer(self, report: StudyReport, key: str) -> Updates:
+        paper = self._paper_of(report) if key else None
         parts = {
-            "words": paper.closer_html(report, key) if is_part else "",
-            "behind": paper.behind_html(report, key) if is_part else "",
+            "words": "" if paper is None else paper.closer_html(report, key),
+            "behind": "" if paper is None else paper.behind_html(report, key),
         }
         shown = {self.extra[name]: gr.update(value=html, visible=bool(html)) for name, html in parts.items()}
         return {**shown, self.extra["opened"]: ""}

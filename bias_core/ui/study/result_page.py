@@ -24,6 +24,7 @@ from bias_core.ui.links import address_of
 from bias_core.ui.messages import QUIET
 from bias_core.ui.study.comparison import comparison_html
 from bias_core.ui.study.form import StudyForm, build_take
+from bias_core.ui.study.panels import Panels, Updates
 from bias_core.ui.study.parts import DrawingPart, NextPart, PeoplePart, why_html
 from bias_core.ui.study.pictures import Look, Pictures, which_of
 from bias_core.ui.study.shown_report import FINDINGS, by_name, take
@@ -133,10 +134,9 @@ def notes_html(report: StudyReport) -> str:
     return render("notes", facts_of_run=text.report_facts(report), notes=text.notes_of(report), limits=text.LIMITS)
 
 
-Updates = dict[Any, Any]
 SHOWN = (
     "report", "shown", "gallery", "results", "header", "next", "beside", "plot", "findings",
-    "by_attribute", "extra", "attributes", "details", "figures", "tables", "notes", "filled", "claim", "shell",
+    "by_attribute", "attributes", "details", "figures", "tables", "notes", "filled", "claim", "shell",
     "python", "link", "beside_paper",
 )  # fmt: skip
 FOLDS = {"numbers": "The numbers", "by_attribute": "By attribute", "details": "Details"}
@@ -144,16 +144,16 @@ FOLDS = {"numbers": "The numbers", "by_attribute": "By attribute", "details": "D
 LATER = ("by_attribute", "details")  # their content is made when they are opened
 
 
-class ResultPage(StudyForm):
+class ResultPage(StudyForm, Panels):
     """The result part of a tab."""
 
     drawing: DrawingPart
     null_words: ClassVar[str] = ""  # heading of the column of null values; "" for that of the report
 
     def __init__(self, services: Services) -> None:
-        super().__init__(services)
-        self.at_once: dict[str, Any] = {}  # components that a new report changes at once
-        self.extra: dict[str, Any] = {}  # those at the top of *By attribute*
+        StudyForm.__init__(self, services)
+        Panels.__init__(self)
+        self.panels: Sequence[Panels] = (self,)
         self.people = PeoplePart(services, self.key)
         self.next = NextPart(services)
 
@@ -182,38 +182,6 @@ class ResultPage(StudyForm):
         """Filter for the pictures of a new report, as ``column=value``; "" for all."""
         return ""
 
-    def build_lead(self) -> dict[str, Any]:
-        """Components between the headline and the pictures, by name."""
-        return {}
-
-    def build_beside(self) -> dict[str, Any]:
-        """Components below the plot, by name."""
-        return {}
-
-    def build_numbers(self) -> dict[str, Any]:
-        """Components below *The numbers*, by name."""
-        return {}
-
-    def show_at_once(self, report: StudyReport) -> Updates:
-        """Updates of the components that these methods build, and :meth:`build_pictures`."""
-        return {}
-
-    def build_extra(self) -> dict[str, Any]:
-        """Components at the top of *By attribute*, by name."""
-        return {}
-
-    def has_extra(self, report: StudyReport) -> bool:
-        """True if they show something of this report."""
-        return not report.arms and type(self).build_extra is not ResultPage.build_extra
-
-    def show_extra(self, report: StudyReport) -> Updates:
-        """Updates of these components when *By attribute* is opened."""
-        return {}
-
-    def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
-        """Figures to show as they are, without those that the tab shows itself."""
-        return report.results.figures
-
     def picture_html(self, report: StudyReport, row: "pd.Series[Any]") -> str:
         """A large picture in the tab's own layout; "" for the default."""
         return ""
@@ -229,8 +197,14 @@ class ResultPage(StudyForm):
         return self.pictures.show_only(Look(report=report, which=str(event.pictures), whole=True))
 
     def plot(self, report: StudyReport) -> StudyFigure | None:
-        """The figure next to the pictures; None if the tab shows it itself."""
-        return page_of(report.design).plot(report)
+        """The figure next to the pictures; None if a panel shows it."""
+        figure = page_of(report.design).plot(report)
+        shown = figure is not None and all(panel.has_plot(figure, report) for panel in self.panels_for(report))
+        return figure if shown else None
+
+    def panels_for(self, report: StudyReport) -> list[Panels]:
+        """The panels that show reports like this."""
+        return [panel for panel in self.panels if panel.shows(report)]
 
     def plot_html(self, report: StudyReport, plot: StudyFigure | None) -> str:
         """The figure next to the pictures, with the first numbers in words below it."""
@@ -248,23 +222,27 @@ class ResultPage(StudyForm):
         )
         parts["beside_paper"] = gr.HTML(elem_id=f"{key}-beside-paper")
         with gr.Column(visible=False) as parts["shown"]:
-            self.at_once |= self.build_lead()
+            for panel in self.panels:
+                panel.at_once |= panel.build_lead()
             with gr.Row(elem_id=f"{key}-lead", elem_classes="lead"):
                 with gr.Column(scale=1, min_width=320) as parts["gallery"]:
                     self.pictures = self.build_pictures()
                 with gr.Column(scale=1, min_width=320, visible=False) as parts["beside"]:
                     parts["plot"] = gr.HTML(elem_id=f"{key}-plot", elem_classes="plot-of-page", **choose)
-                    self.at_once |= self.build_beside()
+                    for panel in self.panels:
+                        panel.at_once |= panel.build_beside()
             parts["next"] = gr.HTML(elem_id=self.element("next"), js_on_load=CHOOSE_JS)
         with gr.Column(visible=False, elem_id=self.element("results"), elem_classes="results") as parts["results"]:
             with self.fold("numbers"):
                 self.people.build_corrected()
                 parts["findings"] = gr.HTML(elem_id=f"{key}-findings", **choose)
-                self.at_once |= self.build_numbers()
+                for panel in self.panels:
+                    panel.at_once |= panel.build_numbers()
                 self.people.build_task()
             with self.fold("by_attribute"):
-                with gr.Column() as parts["extra"]:
-                    self.extra |= self.build_extra()
+                for panel in self.panels:
+                    with gr.Column(visible=False) as panel.box:
+                        panel.extra = panel.build_extra()
                 parts["attributes"] = gr.HTML(elem_id=f"{key}-attributes")
             with self.fold("details"):
                 parts["figures"] = gr.HTML(elem_id=f"{key}-figures")
@@ -288,7 +266,9 @@ class ResultPage(StudyForm):
 
     def result_outputs(self) -> list[Any]:
         """Everything that shows a report."""
-        own = (*self.pictures.outputs(), *self.people.outputs(), *self.at_once.values(), *self.extra.values())
+        own = [*self.pictures.outputs(), *self.people.outputs()]
+        for panel in self.panels:
+            own += [panel.box, *panel.at_once.values(), *panel.extra.values()]
         return [*(self.parts[n] for n in SHOWN), *own]
 
     def wire_results(self) -> None:
@@ -339,10 +319,14 @@ class ResultPage(StudyForm):
             **self.show_numbers(report),
             **self.pictures.show(report, self.first_shown(report)),
             parts["gallery"]: gr.update(visible=report.pictures is not None and len(report.pictures) > 0),
-            **self.show_at_once(report),
+            **self.show_panels(report),
             **self._closed(report),
             parts["beside_paper"]: "",
         }
+
+    def show_panels(self, report: StudyReport) -> Updates:
+        """Change all panels that a report changes at once."""
+        return {part: shown for panel in self.panels for part, shown in panel.show_at_once(report).items()}
 
     def show_numbers(self, report: StudyReport) -> Updates:
         """Show headline, plot and numbers, without pictures and folds."""
@@ -365,10 +349,11 @@ class ResultPage(StudyForm):
 
     def _closed(self, report: StudyReport) -> Updates:
         """Reset the folds for a new report: empty until opened; hidden if without content."""
-        parts, has_attributes = self.parts, bool(self.figures_by_attribute(report)) or self.has_extra(report)
+        parts, panels = self.parts, self.panels_for(report)
+        has_attributes = bool(self.figures_by_attribute(report)) or any(panel.has_extra(report) for panel in panels)
         return {
             **dict.fromkeys((parts[name] for name in ("attributes", "figures", "tables", "notes")), ""),
-            parts["extra"]: gr.update(visible=False),
+            **{panel.box: gr.update(visible=False) for panel in self.panels},
             parts["by_attribute"]: gr.update(open=False, visible=has_attributes),
             parts["details"]: gr.update(open=False),
             parts["filled"]: (),
@@ -381,7 +366,10 @@ class ResultPage(StudyForm):
 
     def _folded_figures(self, report: StudyReport) -> list[StudyFigure]:
         """Figures except the one next to the pictures."""
-        plot, figures = self.plot(report), report.results.figures if report.arms else self.figures(report)
+        plot, figures = self.plot(report), list(report.results.figures)
+        for panel in () if report.arms else self.panels_for(report):
+            kept = {figure.key for figure in panel.figures(report)}
+            figures = [figure for figure in figures if figure.key in kept]
         return [figure for figure in figures if plot is None or figure.key != plot.key]
 
     def on_fold(self, report: StudyReport | None, filled: Sequence[str] | None, event: gr.EventData) -> Updates:
@@ -398,12 +386,11 @@ class ResultPage(StudyForm):
         """Content of one of :data:`LATER`."""
         parts = self.parts
         if name == "by_attribute":
-            has_extra = self.has_extra(report)
-            return {
-                parts["extra"]: gr.update(visible=has_extra),
-                parts["attributes"]: figures_html(self.figures_by_attribute(report)),
-                **(self.show_extra(report) if has_extra else {}),
-            }
+            shown = {parts["attributes"]: figures_html(self.figures_by_attribute(report))}
+            for panel in self.panels_for(report):
+                has_extra = panel.has_extra(report)
+                shown |= {panel.box: gr.update(visible=has_extra)} | (panel.show_extra(report) if has_extra else {})
+            return shown
         page = page_of(report.design)
         details = [figure for figure in self._folded_figures(report) if not page.is_by_attribute(figure)]
         return {
@@ -415,7 +402,8 @@ class ResultPage(StudyForm):
     def later_outputs(self, name: str) -> list[Any]:
         """Everything that :meth:`show_later` changes."""
         if name == "by_attribute":
-            return [self.parts["extra"], self.parts["attributes"], *self.extra.values()]
+            panels = [part for panel in self.panels for part in (panel.box, *panel.extra.values())]
+            return [self.parts["attributes"], *panels]
         return [self.parts[part] for part in ("figures", "tables", "notes")]
 
     def _buttons(self, *, running: bool) -> Updates:

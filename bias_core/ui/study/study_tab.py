@@ -80,9 +80,6 @@ class StudyTab(ResultPage):
         """The one of :attr:`keys` that the visitor looks at."""
         return self.key
 
-    def wire_extra(self) -> None:
-        """Events of these components."""
-
     def ended(self, visitor: Visitor) -> Updates:
         """Further updates when a run has ended."""
         return {}
@@ -194,7 +191,8 @@ class StudyTab(ResultPage):
             self.form["encoder"], self.form["force"], [self.reading_fold], self.parts["run"].elem_id
         )
         self.examples_part.html.submit(self.on_example, None, self.opened_outputs(), **QUIET)
-        self.wire_extra()
+        for panel in self.panels:
+            panel.wire_panels()
 
     def wire_memory(self, demo: gr.Blocks) -> None:
         """Wire what the browser remembers of the form."""
@@ -221,9 +219,9 @@ class StudyTab(ResultPage):
 
     def _wire_other_buttons(self) -> None:
         """Clear an error when a button without a run is pressed; runs report their own progress."""
-        own = {name: part for name, part in self.parts.items() if name not in _RUNS} | self.extra
-        groups = [part.values() if isinstance(part, dict) else [part] for part in own.values()]
-        buttons = [*(part for group in groups for part in group), self.people.button, self.people.refresh]
+        own = {name: part for name, part in self.parts.items() if name not in _RUNS}
+        panels = [part for panel in self.panels for part in panel.extra.values()]
+        buttons = [*own.values(), *panels, self.people.button, self.people.refresh]
         pressed = [part.click for part in buttons if isinstance(part, gr.Button)]
         gr.on(pressed, None, self.parts["status"], self.parts["status"], js=_WITHOUT_ERROR_JS, **QUIET)
 
