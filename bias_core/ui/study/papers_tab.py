@@ -114,7 +114,7 @@ class PapersTab(StudyTab):
         self.parts["asked"] = gr.Textbox("", visible="hidden", elem_id="paper-asked")
 
     def _build_ask(self) -> None:
-        self.chips.build(self._chips_of(self._first), self._first.examples.listed)
+        self.chips.build(self._chips_of(self._first), self._first.examples.listed, self._first.key)
         self._build_study()
         self._build_own_words()
         self._build_settings()
@@ -251,7 +251,7 @@ class PapersTab(StudyTab):
             parts[USE_OWN]: bool(values[USE_OWN]),
             parts["own_words"]: gr.update(visible=bool(paper.own)),
             **{parts[f"own {key}"]: gr.update(visible=key == paper.key) for key in self.papers},
-            self.chips.html: self.chips.render(self._chips_of(paper), paper.examples.listed),
+            self.chips.html: self.chips.render(self._chips_of(paper), paper.examples.listed, paper.key),
         }  # fmt: skip
 
     def wire_form(self) -> None:
@@ -362,7 +362,7 @@ class PapersTab(StudyTab):
         parts, named = self.parts, self.inputs()
         inputs = [parts["asked"], parts["visitor"], parts["remembered"], parts["report"], *named.values()]
         told = by_name(named, on_paper), inputs, self.opened_outputs()
-        chosen = gr.on([*selects, parts["looked_at"].select], *told, js=_ASKED_JS, **LATEST)
+        chosen = gr.on([*selects, parts["looked_at"].select, self.chips.html.edit], *told, js=_ASKED_JS, **LATEST)
         return [chosen, known.then(*told, js=_ASKED_JS, **QUIET)]
 
     def at_work_outputs(self) -> list[Any]:

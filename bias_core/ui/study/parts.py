@@ -79,13 +79,13 @@ class ChipsPart:
         self.key = key
         self.html: Any = None
 
-    def build(self, chips: Sequence[Chip], examples: Sequence[Example]) -> None:
+    def build(self, chips: Sequence[Chip], examples: Sequence[Example], of: str = "") -> None:
         """Build the buttons: a pressed chip is an event "select", an example "submit"."""
-        self.html = gr.HTML(self.render(chips, examples), js_on_load=script("chips"), elem_id=f"{self.key}-chips")
+        self.html = gr.HTML(self.render(chips, examples, of), js_on_load=script("chips"), elem_id=f"{self.key}-chips")
 
-    def render(self, chips: Sequence[Chip], examples: Sequence[Example]) -> str:
-        """Return them as HTML."""
-        return render("chips", key=self.key, chips=chips, examples=examples, few=FEW_CHIPS)
+    def render(self, chips: Sequence[Chip], examples: Sequence[Example], of: str = "") -> str:
+        """Return them as HTML; ``of`` is the key of the tab that they belong to, where several share the page."""
+        return render("chips", chips=chips, examples=examples, of=of, few=FEW_CHIPS)
 
 
 def get_chip(event: gr.EventData) -> str:
