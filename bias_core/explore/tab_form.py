@@ -256,8 +256,8 @@ class ExploreForm(StudyTab):
         with gr.Row(equal_height=True, elem_classes="line second-line"):
             self.own_pictures.build_choice()
             with gr.Column(scale=8, min_width=240) as drawn, gr.Row(equal_height=True):
-                self.form["model"] = self.build_menu("model", scale=5, min_width=220)
-                self.form["condition"] = self.build_menu("condition", scale=4)
+                self.form["model"] = self.build_menu("model", DEFAULTS.model, scale=5, min_width=220)
+                self.form["condition"] = self.build_menu("condition", DEFAULTS.model, scale=4)
                 self._add("n_images", gr.Number, precision=0, scale=1, min_width=110)
         self.own_pictures.build_upload()
         self.drawing_parts.append(drawn)
