@@ -30,6 +30,7 @@ _KNOWN = "known"  # column of our own export: the answer to an attention check
 _TASK_COLUMNS = frozenset({"id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time"})
 _SEVERAL, NO_ANSWER = "several choices in one answer, so nothing is counted", "no answer"
 _NO_PICTURE, _TWO_PICTURES = "no picture is named", "their task shows several pictures"
+BY_MACHINES = "answers of machines, not of people"
 _CHECK, _CANCELLED = "attention checks, whose answers are known", "cancelled by their raters"
 
 
@@ -336,6 +337,9 @@ def _pictures_of(data: Mapping[str, Any]) -> list[str]:
     return named[:1] or list(dict.fromkeys(value for name, value in data.items() if is_picture(name, value)))
 
 
+_BY_MODEL = "auto"  # source of shapes that a model made; of those that a person made with a tool it is "semi-auto"
+
+
 class _WithoutEntities(ElementTree.TreeBuilder):
     def doctype(self, name: str, *_ids: str | None) -> None:
         """Refuse a document type, in which entities are declared, in any encoding."""
@@ -359,13 +363,13 @@ def _read_xml(name: str, data: bytes) -> AnswerLook:
         place, picture, task = f"image {image.get('id', '')}", image.get("name", ""), image.get("task_id", "")
         rater = raters.get(task, only_rater or f"task {task}" * bool(task))
         place = f"task {task}, {place}" if task else place
-        given = [pair for shape in image for pair in _answers_of_shape(shape)] or [("", "")]
+        given = [(*pair, shape.get("source")) for shape in image for pair in _answers_of_shape(shape)]
         answers += [
             ReadAnswer(
                 place=place, picture=picture, answer=answer, position=position, rater=rater,
-                passed_over="" if answer else NO_ANSWER,
+                passed_over=NO_ANSWER if not answer else BY_MACHINES if source == _BY_MODEL else "",
             )
-            for position, answer in given
+            for position, answer, source in given or [("", "", None)]
         ]  # fmt: skip
     names = {"picture": "the image's name", "question": "attributes", "answer": "their values or the tag"}
     return AnswerLook(name=name, columns=names | {"rater": "the task's assignee or owner"}, read=answers)

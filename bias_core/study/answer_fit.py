@@ -9,6 +9,7 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.study.answer_files import (
+    BY_MACHINES,
     LOOK,
     NO_ANSWER,
     AnswerLook,
@@ -24,7 +25,7 @@ from bias_core.study.picture_names import UNMATCHED, PictureMatch, PictureNames
 Questions = Mapping[str, Mapping[str, Collection[str]]]
 """The answers that a run takes, by picture id and position: left, an attribute, "" if the answer itself says it."""
 _NOT_ASKED = "a question that this run does not ask about their pictures"
-_NUMBERS, _BY_MACHINES = "stars or numbers, for which this run has no question", "answers of machines, not of people"
+_NUMBERS = "stars or numbers, for which this run has no question"
 
 
 def fit_answers(
@@ -145,7 +146,7 @@ class _AnswerFit:
             self._unknown_positions.append(answer)
             return answer
         if answer.rater.startswith(MACHINE) or (answer.rater == AUTOMATIC and YES in asked[position]):
-            return replace(answer, passed_over=_BY_MACHINES)
+            return replace(answer, passed_over=BY_MACHINES)
         if (word := as_word(answer.answer)) not in asked[position]:
             self._unknown_answers.append(answer)
             self._allowed |= dict.fromkeys(asked[position])

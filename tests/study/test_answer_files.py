@@ -166,6 +166,27 @@ def test_tags_of_cvat_are_answers_or_their_attributes_are(tmp_path):
         fitted(saved(tmp_path, "gender.xml", gender))
 
 
+def test_answers_of_a_model_in_cvat_are_none_of_people(tmp_path):
+    tag = '<tag label="{}" source="{}"><attribute name="{}">{}</attribute></tag>'
+    shapes = [
+        tag.format("left", "auto", "gender", "feminine") + tag.format("right", "manual", "gender", "masculine"),
+        '<tag label="feminine" source="auto"/><tag label="masculine" source="semi-auto"/>',
+        '<box label="left" source="auto"><attribute name="gender">feminine</attribute></box>',
+    ]
+    names = ("picture-2.png", "alone.png", "0a1b2c3d4e5f.png")
+    images = [(name, "", shape) for name, shape in zip(names, shapes, strict=True)]
+    answers = fitted(saved(tmp_path, "mixed.xml", cvat(cvat_task(7, "ada"), *images)))
+    assert cells(answers) == [["picture-2", "right", "masculine", "ada"], ["alone", "single", "masculine", "ada"]]
+    assert answers.attrs["look"].passed_over == {
+        "answers of machines, not of people": ["image 0", "image 1", "image 2"]
+    }
+    with pytest.raises(InvalidInput, match=r"auto.xml has no answers. 1 of 1 answers .*: answers of machines"):
+        fitted(saved(tmp_path, "auto.xml", cvat("", images[2])))
+    guessed = {"predictions": [{"model_version": "m", "result": [choices("single", "feminine")]}]}
+    studio = [task("alone.png", annotation(1, choices("single", "masculine"))) | guessed, task("alone.png") | guessed]
+    assert cells(fitted(saved(tmp_path, "export.json", studio))) == [["alone", "single", "masculine", "1"]]
+
+
 def test_tasks_and_jobs_in_one_export_of_cvat_are_of_the_people_who_did_them(tmp_path):
     tag = '<tag label="feminine"/>'
     of_a_project = cvat(
