@@ -9,8 +9,10 @@ from base64 import urlsafe_b64decode
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
+from unicodedata import normalize
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 import pandas as pd
@@ -67,6 +69,7 @@ class _FileName:
     folders: tuple[str, ...]  # of an own picture, with those of the import before those within it
     stem: str
     ending: str
+    spelled: tuple[str, ...] = ()  # folders and file in their own case
     import_folders: tuple[str, ...] = ()
     image_id: str = ""  # of the run; "" for a picture that does not count
 
@@ -76,7 +79,11 @@ class _FileName:
         *within, file = path or ("",)
         stem, _, ending = file.rpartition(".")
         stem, ending = (stem, ending) if stem and f".{ending}" in PICTURES else (file, "")
-        return cls(folders=(*above, *within), stem=stem, ending=ending, import_folders=above, image_id=image_id)
+        spelled = tuple(filter(None, normalize("NFC", f"{folder}/{name.strip()}".replace("\\", "/")).split("/")))
+        return cls(
+            folders=(*above, *within), stem=stem, ending=ending, spelled=spelled, import_folders=above,
+            image_id=image_id,
+        )  # fmt: skip
 
     @property
     def uploaded_stem(self) -> str:
@@ -87,6 +94,16 @@ class _FileName:
         """Return True if some folders of the name, one after the other, are these."""
         starts = range(len(self.folders) - len(folders) + 1)
         return any(self.folders[start : start + len(folders)] == folders for start in starts)
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Folders, stem and ending, without case."""
+        return (*self.folders, self.stem, self.ending)
+
+    def count_spelled(self, file: "_FileName") -> int:
+        """Return how many parts of the name, from its end, are those of a file's path in the same case."""
+        pairs = zip(reversed(self.spelled), reversed(file.spelled), strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def nearness(self, file: "_FileName") -> tuple[bool, int, bool]:
         """Return if the path is all of a file's, how many of its folders it has, and if the endings are equal."""
@@ -149,8 +166,10 @@ class PictureNames:
         name, files = _FileName.build(text), list[_FileName]()
         if not is_uploaded:
             files = self._by_stem.get(name.stem, [])
-        elif _UPLOAD_PREFIX.match(name.stem):
-            name = replace(name, stem=_UPLOAD_PREFIX.sub("", name.stem, count=1))
+        elif prefix := _UPLOAD_PREFIX.match(name.stem):
+            *folders, file = name.spelled
+            spelled = (*folders, file[len(prefix[0]) :])
+            name = replace(name, stem=_UPLOAD_PREFIX.sub("", name.stem, count=1), spelled=spelled)
             files = self._by_stem.get(name.stem) or self._by_uploaded_stem.get(name.stem, [])
         # A name in the folder of one arm means no picture of another.
         named_imports = {folders for folders in self._imports if name.lies_in(folders)} or self._imports
@@ -158,7 +177,11 @@ class PictureNames:
         if not files:
             return _NO_MATCH
         best = max(map(name.nearness, files))
-        image_ids = {file.image_id for file in files if name.nearness(file) == best}
+        nearest = [file for file in files if name.nearness(file) == best]
+        if len({file.path for file in nearest}) == 1:  # A.png and a.png
+            most = max(map(name.count_spelled, nearest))
+            nearest = [file for file in nearest if name.count_spelled(file) == most]
+        image_ids = {file.image_id for file in nearest}
         if len(image_ids) > 1:
             return PictureMatch(reason=SEVERAL)
         if not (image_id := image_ids.pop()):

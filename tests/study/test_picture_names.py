@@ -121,6 +121,32 @@ def test_a_name_in_the_folder_of_one_arm_never_means_a_picture_of_another():
     assert match_picture("1.png", PictureNames({"one", "two"}, overlapping)).reason == SEVERAL
 
 
+CASES = PictureNames(
+    {"big", "small", "alone", "loud", "low", "Up", "up"},
+    list_files(
+        {
+            Path("set"): {
+                "A.png": ["big"], "a.png": ["small"], "b.png": ["alone"], "c.JPG": ["loud"], "c.jpg": ["low"],
+                "Day/1.png": ["Up"], "day/1.png": ["up"],
+            }
+        }
+    ),
+)  # fmt: skip
+
+
+def test_of_names_that_differ_only_by_case_the_exact_one_is_meant():
+    means = {
+        "A.png": "big", "a.png": "small", "set/a.png": "small", "SET/a.png": "small", "C:\\x\\set\\A.png": "big",
+        "/data/upload/1/0a0b0c0d-a.png": "small", "0A0B0C0D-A.png": "big", "B.PNG": "alone", "a.PNG": SEVERAL,
+        "c.jpg": "low", "c.JPG": "loud", "C.jpg": SEVERAL, "Day/1.png": "Up", "day/1.png": "up", "DAY/1.png": SEVERAL,
+        "1.png": SEVERAL,
+    }  # fmt: skip
+    matches = {name: match_picture(name, CASES) for name in means}
+    assert {name: match.image_id or match.reason for name, match in matches.items()} == means
+    apart = list_files({Path("set"): {"x/1.PNG": ["one"], "y/1.png": ["two"]}})  # case says nothing of the folder
+    assert match_picture("1.PNG", PictureNames({"one", "two"}, apart)).reason == SEVERAL
+
+
 def test_names_in_folders_that_contradict_each_other_mean_no_picture_of_the_run():
     files = PictureNames({"x"}, list_files({Path("mine"): {"1.png": ["x"]}}))
     cases = {
