@@ -339,6 +339,16 @@ def test_answers_in_a_file_count_once_and_those_about_other_pictures_are_named(s
     says = f"2 of {len(answers) + 2} answers in answers.csv do not count"
     assert headline(report).endswith(f"{says}.")
     assert any(note.startswith(f"{says}: a question that this run does not ask") for note in report.results.notes)
+    report = corrected_by(
+        *((image_id, "man", "yes", 1) for image_id in others), ("elsewhere (1)", "man", "yes", 1),
+        *((asked[0], "man", "yes", rater) for rater in ("judge: a", "judge: b", "judge: c")),
+    )  # fmt: skip
+    says = (
+        f"6 of {len(answers) + 6} answers in answers.csv do not count: a question that this run does not ask about "
+        "their pictures (2); pictures that the run does not have (1); answers of machines, not of people (3)."
+    )
+    assert headline(report).endswith(f" {says}")
+    assert headline(report).count("do not count") == 1
     for added, words in (
         ((asked[0], "man", "no", 1), f"one picture: line 2 and line {len(answers) + 2} "),
         ((asked[0], "hat", "no", 1), "positions in answers.csv are man, glasses; got hat"),
