@@ -1,6 +1,7 @@
 """Fits people's answers to a run: decides which ones count, before anything is drawn or scored."""
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -46,7 +47,10 @@ def fit_answers(
         raise InvalidInput("this run asks nothing about its pictures that people could answer")
     look = _choose_columns(look, questions)
     names = PictureNames(questions, files)
-    pictures = names.match_all({answer.picture: None for answer in look.read})
+    raters = defaultdict[str, set[str]](set)
+    for answer in look.read:
+        raters[answer.picture].add(answer.rater)
+    pictures = names.match_all(raters)
     fit = _AnswerFit(look.name, questions)
     read = [
         answer if answer.passed_over else fit.fit_answer(answer, pictures[answer.picture])
