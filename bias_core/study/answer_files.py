@@ -115,15 +115,27 @@ class AnswerLook:
         said = format_counts(answer.answer for answer in counted)
         named = [answer.position for answer in counted]
         where = f" about {format_counts(named)}" if any(named) else ""
-        n_raters = len({answer.rater for answer in counted})
-        whose = f"of {n_raters:,} {'person' if n_raters == 1 else 'people'}"
-        yield f"Answers: {said}{where}, {whose if self.columns.get('rater') else 'without a rater'}."
+        n_raters = count_raters(answer.rater for answer in counted)
+        whose = f"of {n_raters:,} {'person' if n_raters == 1 else 'people'}" if n_raters else NO_RATER
+        yield f"Answers: {said}{where}, {whose}."
+        yield from self.similar_raters()
         if self.found_by:
             ways = ", ".join(f"{n:,} by {way}" for way, n in self.found_by.items())
             yield f"{self.found_by.total():,} answers match a picture of the run: {ways}."
         else:
             yield "Which answers count is decided once the pictures of the run are known; its model is not here yet."
         yield from self.without_effect()
+
+    def similar_raters(self) -> Iterator[str]:
+        """Yield that raters whose names differ only by case or blanks count as different people, if there are any."""
+        spellings = defaultdict[str, dict[str, None]](dict)
+        for answer in self.counted:
+            spellings["".join(answer.rater.split()).casefold()][answer.rater] = None
+        if similar := [" and ".join(f"“{name}”" for name in each) for each in spellings.values() if len(each) > 1]:
+            yield (
+                f"Raters in {self.name} whose names differ only by case or blanks count as different people: "
+                f"{format_examples(similar)}. Write one person’s name in one way."
+            )
 
     def without_effect(self) -> Iterator[str]:
         """Yield what was skipped and what does not count."""
@@ -137,6 +149,20 @@ class AnswerLook:
         for reason, places in self.passed_over.items():
             examples = format_examples(places)
             yield f"{len(places):,} of {self.n:,} answers in {self.name} {NOT_COUNTED} {reason} ({examples})."
+
+
+NO_RATER = "without a rater"
+"""Words on answers whose raters are not known."""
+
+
+def count_raters(raters: Iterable[str]) -> int:
+    """Return the number of different raters; 0 if none is known.
+
+    >>> count_raters(["ann", "bob", "ann"]), count_raters(["ann", ""]), count_raters(["", ""])
+    (2, 2, 0)
+    """
+    different = {*raters}
+    return len(different) if any(different) else 0
 
 
 def format_counts(names: Iterable[str]) -> str:
@@ -424,7 +450,7 @@ def look_table(look: AnswerLook) -> StudyTable:
     columns = ", ".join(f"{what}: {name}" for what, name in look.columns.items() if name)
     counts = {
         "answers in the file": (look.n, columns),
-        "people": (len({answer.rater for answer in look.counted}), ""),
+        "people": (count_raters(answer.rater for answer in look.counted), ""),
         "columns taken as questions": (len(look.question_columns), ", ".join(look.question_columns)),
         "columns not read": (len(look.other_columns), ", ".join(look.other_columns)),
         **{f"found by {way}": (n, "") for way, n in look.found_by.items()},

@@ -26,6 +26,7 @@ from bias_core.number_text import (
 )
 from bias_core.store.export import as_code, in_markdown, without_splits
 from bias_core.store.found_pictures import NO_PROMPT
+from bias_core.study.answer_files import NO_RATER
 from bias_core.study.attributes import attribute_of
 from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT
 from bias_core.study.design import known_study
@@ -443,7 +444,7 @@ def corrected_headline(report: StudyReport) -> str:
         return ""
     row = _lead(rows, has_arms=bool(report.arms))
     alone = f"; the classifier alone gives {_estimate_of(row, 'as read')}" if is_known(row["as read"]) else ""
-    labels = f"{row['labels']:,} of {row['n']:,}, by {count_people(row['raters'])}"
+    labels = f"{row['labels']:,} of {row['n']:,}, {by_people(row['raters'])}"
     return (
         f"{row['number']}, corrected by people’s labels ({labels}): "
         f"{_estimate_of(row, 'corrected')}{_claim_on(row)}{alone}."
@@ -477,13 +478,13 @@ def _claim_on(row: Row) -> str:
     return f", not clearly different from {against} ({p_value}{reason})"
 
 
-def count_people(n: int) -> str:
-    """Return a number of people in words.
+def by_people(n: int) -> str:
+    """Return by how many people answers are, in words; 0 if no rater is known.
 
-    >>> count_people(1), count_people(2)
-    ('1 person', '2 people')
+    >>> by_people(1), by_people(2), by_people(0)
+    ('by 1 person', 'by 2 people', 'without a rater')
     """
-    return f"{n:,} {'person' if n == 1 else 'people'}"
+    return f"by {n:,} {'person' if n == 1 else 'people'}" if n else NO_RATER
 
 
 def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
@@ -493,8 +494,8 @@ def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
     title = ":".join([subject + arm, *what])
     for row in _corrected_rows(report):
         if row["number"] == title:
-            number, people = _estimate_of(row, "corrected"), count_people(row["raters"])
-            return f"Corrected by people’s labels of {row['labels']:,} of them: {number} (by {people})."
+            number, people = _estimate_of(row, "corrected"), by_people(row["raters"])
+            return f"Corrected by people’s labels of {row['labels']:,} of them: {number} ({people})."
     return ""
 
 

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.study.answer_files import ENDINGS, READERS, read_answer_file
+from bias_core.study.answer_files import ENDINGS, READERS, look_table, read_answer_file
 from bias_core.study.answer_fit import fit_answers
-from bias_core.study.answers import read_answers
+from bias_core.study.answers import count_answers, read_answers
 from bias_core.study.label_tasks import YES_NO
 
 IDS = ["0a1b2c3d4e5f", "picture-2", "alone"]
@@ -312,6 +312,30 @@ def test_answers_to_a_question_that_a_picture_was_not_asked_are_named(tmp_path):
     ]
     assert given.attrs["look"] is before  # what was given stays as it was
     assert len(given) == 3
+
+
+def test_raters_whose_names_differ_only_by_case_or_blanks_are_named_and_not_merged(tmp_path):
+    raters = ("Ann B", " ann b ", "ANNB", "Bob", "eve", "Eve")
+    rows = [("alone", "single", "feminine", rater) for rater in raters]
+    look = fitted(saved(tmp_path, "names.csv", csv_text(LINE, *rows))).attrs["look"]
+    says = (
+        "Raters in names.csv whose names differ only by case or blanks count as different people: “Ann B” and “ann b” "
+        "and “ANNB”; “eve” and “Eve”. Write one person’s name in one way."
+    )
+    assert list(look.similar_raters()) == [says]
+    assert {says, "Answers: feminine (6) about single (6), of 6 people."} <= {*look.lines()}
+    plain = fitted(saved(tmp_path, "plain.csv", csv_text(LINE, *rows[2:5]))).attrs["look"]
+    assert list(plain.similar_raters()) == []
+
+
+@pytest.mark.parametrize("columns", [4, 3])
+def test_answers_of_no_known_rater_are_of_no_number_of_people(columns, tmp_path):
+    rows = [("alone", "single", "feminine", ""), ("picture-2", "left", "masculine", "")]
+    answers = fitted(saved(tmp_path, "names.csv", csv_text(*(row[:columns] for row in (LINE, *rows)))))
+    look = answers.attrs["look"]
+    assert any(line.endswith("about single (1), left (1), without a rater.") for line in look.lines())
+    assert "people" not in look_table(look).frame["what"].tolist()
+    assert count_answers(answers) == "2 answers in names.csv count, without a rater, about 2 pictures."
 
 
 def layouts_of(chance, answers):

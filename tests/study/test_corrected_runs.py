@@ -385,6 +385,24 @@ def test_the_classifier_s_share_is_the_classifier_s_and_only_the_corrected_one_i
         assert not [name for name in archive.namelist() if "People's answers are used" in archive.read(name).decode()]
 
 
+def test_without_a_rater_no_number_of_people_is_said_and_raters_of_alike_names_are(services, exploration, tmp_path):
+    columns, asked = ["image_id", "position", "answer", "rater"], exploration.pictures["image_id"]
+
+    def corrected_by(*raters):
+        answers = [(image_id, "man", "yes", rater) for image_id in asked for rater in raters]
+        path = write_labels(tmp_path / "answers.csv", columns, answers)
+        return corrected_report(exploration, read_answers(path), services)
+
+    report = corrected_by("")
+    assert f"({len(asked)} of {len(asked)}, without a rater)" in headline(report)
+    assert claim(report).endswith("(without a rater).")
+    assert not re.search("1 person|0 people|one rater", to_markdown(report))
+    assert "No rater is known, so neither is the disagreement" in to_markdown(report)
+    alike = corrected_by("Ann", "ANN")
+    assert "by 2 people" in headline(alike)
+    assert any("count as different people: “Ann” and “ANN”" in note for note in alike.results.notes)
+
+
 def test_where_people_s_answers_replace_the_classifier_s_the_shares_are_people_s_in_every_arm(services, tmp_path):
     settings = StudySettings(scale=0.01, arms=(Arm(condition="fair"), Arm(condition="published")))
     stored = complete(run_study(find_design("pst-occupations"), settings, services, session=SESSION))
