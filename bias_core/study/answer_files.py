@@ -30,6 +30,7 @@ _KNOWN = "known"  # column of our own export: the answer to an attention check
 _TASK_COLUMNS = frozenset({"id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time"})
 _SEVERAL, NO_ANSWER = "several choices in one answer, so nothing is counted", "no answer"
 _NO_PICTURE, _TWO_PICTURES = "no picture is named", "their task shows several pictures"
+BY_MACHINES = "answers of machines, not of people"
 _CHECK, _CANCELLED = "attention checks, whose answers are known", "cancelled by their raters"
 
 
@@ -114,15 +115,27 @@ class AnswerLook:
         said = format_counts(answer.answer for answer in counted)
         named = [answer.position for answer in counted]
         where = f" about {format_counts(named)}" if any(named) else ""
-        n_raters = len({answer.rater for answer in counted})
-        whose = f"of {n_raters:,} {'person' if n_raters == 1 else 'people'}"
-        yield f"Answers: {said}{where}, {whose if self.columns.get('rater') else 'without a rater'}."
+        n_raters = count_raters(answer.rater for answer in counted)
+        whose = f"of {n_raters:,} {'person' if n_raters == 1 else 'people'}" if n_raters else NO_RATER
+        yield f"Answers: {said}{where}, {whose}."
+        yield from self.similar_raters()
         if self.found_by:
             ways = ", ".join(f"{n:,} by {way}" for way, n in self.found_by.items())
             yield f"{self.found_by.total():,} answers match a picture of the run: {ways}."
         else:
             yield "Which answers count is decided once the pictures of the run are known; its model is not here yet."
         yield from self.without_effect()
+
+    def similar_raters(self) -> Iterator[str]:
+        """Yield that raters whose names differ only by case or blanks count as different people, if there are any."""
+        spellings = defaultdict[str, dict[str, None]](dict)
+        for answer in self.counted:
+            spellings["".join(answer.rater.split()).casefold()][answer.rater] = None
+        if similar := [" and ".join(f"“{name}”" for name in each) for each in spellings.values() if len(each) > 1]:
+            yield (
+                f"Raters in {self.name} whose names differ only by case or blanks count as different people: "
+                f"{format_examples(similar)}. Write one person’s name in one way."
+            )
 
     def without_effect(self) -> Iterator[str]:
         """Yield what was skipped and what does not count."""
@@ -136,6 +149,20 @@ class AnswerLook:
         for reason, places in self.passed_over.items():
             examples = format_examples(places)
             yield f"{len(places):,} of {self.n:,} answers in {self.name} {NOT_COUNTED} {reason} ({examples})."
+
+
+NO_RATER = "without a rater"
+"""Words on answers whose raters are not known."""
+
+
+def count_raters(raters: Iterable[str]) -> int:
+    """Return the number of different raters; 0 if none is known.
+
+    >>> count_raters(["ann", "bob", "ann"]), count_raters(["ann", ""]), count_raters(["", ""])
+    (2, 2, 0)
+    """
+    different = {*raters}
+    return len(different) if any(different) else 0
 
 
 def format_counts(names: Iterable[str]) -> str:
@@ -336,6 +363,9 @@ def _pictures_of(data: Mapping[str, Any]) -> list[str]:
     return named[:1] or list(dict.fromkeys(value for name, value in data.items() if is_picture(name, value)))
 
 
+_BY_MODEL = "auto"  # source of shapes that a model made; of those that a person made with a tool it is "semi-auto"
+
+
 class _WithoutEntities(ElementTree.TreeBuilder):
     def doctype(self, name: str, *_ids: str | None) -> None:
         """Refuse a document type, in which entities are declared, in any encoding."""
@@ -359,13 +389,13 @@ def _read_xml(name: str, data: bytes) -> AnswerLook:
         place, picture, task = f"image {image.get('id', '')}", image.get("name", ""), image.get("task_id", "")
         rater = raters.get(task, only_rater or f"task {task}" * bool(task))
         place = f"task {task}, {place}" if task else place
-        given = [pair for shape in image for pair in _answers_of_shape(shape)] or [("", "")]
+        given = [(*pair, shape.get("source")) for shape in image for pair in _answers_of_shape(shape)]
         answers += [
             ReadAnswer(
                 place=place, picture=picture, answer=answer, position=position, rater=rater,
-                passed_over="" if answer else NO_ANSWER,
+                passed_over=NO_ANSWER if not answer else BY_MACHINES if source == _BY_MODEL else "",
             )
-            for position, answer in given
+            for position, answer, source in given or [("", "", None)]
         ]  # fmt: skip
     names = {"picture": "the image's name", "question": "attributes", "answer": "their values or the tag"}
     return AnswerLook(name=name, columns=names | {"rater": "the task's assignee or owner"}, read=answers)
@@ -420,7 +450,7 @@ def look_table(look: AnswerLook) -> StudyTable:
     columns = ", ".join(f"{what}: {name}" for what, name in look.columns.items() if name)
     counts = {
         "answers in the file": (look.n, columns),
-        "people": (len({answer.rater for answer in look.counted}), ""),
+        "people": (count_raters(answer.rater for answer in look.counted), ""),
         "columns taken as questions": (len(look.question_columns), ", ".join(look.question_columns)),
         "columns not read": (len(look.other_columns), ", ".join(look.other_columns)),
         **{f"found by {way}": (n, "") for way, n in look.found_by.items()},

@@ -1,6 +1,7 @@
 """Fits people's answers to a run: decides which ones count, before anything is drawn or scored."""
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -9,6 +10,7 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.study.answer_files import (
+    BY_MACHINES,
     LOOK,
     NO_ANSWER,
     AnswerLook,
@@ -24,7 +26,7 @@ from bias_core.study.picture_names import UNMATCHED, PictureMatch, PictureNames
 Questions = Mapping[str, Mapping[str, Collection[str]]]
 """The answers that a run takes, by picture id and position: left, an attribute, "" if the answer itself says it."""
 _NOT_ASKED = "a question that this run does not ask about their pictures"
-_NUMBERS, _BY_MACHINES = "stars or numbers, for which this run has no question", "answers of machines, not of people"
+_NUMBERS = "stars or numbers, for which this run has no question"
 
 
 def fit_answers(
@@ -45,7 +47,10 @@ def fit_answers(
         raise InvalidInput("this run asks nothing about its pictures that people could answer")
     look = _choose_columns(look, questions)
     names = PictureNames(questions, files)
-    pictures = names.match_all({answer.picture: None for answer in look.read})
+    raters = defaultdict[str, set[str]](set)
+    for answer in look.read:
+        raters[answer.picture].add(answer.rater)
+    pictures = names.match_all(raters)
     fit = _AnswerFit(look.name, questions)
     read = [
         answer if answer.passed_over else fit.fit_answer(answer, pictures[answer.picture])
@@ -145,7 +150,7 @@ class _AnswerFit:
             self._unknown_positions.append(answer)
             return answer
         if answer.rater.startswith(MACHINE) or (answer.rater == AUTOMATIC and YES in asked[position]):
-            return replace(answer, passed_over=_BY_MACHINES)
+            return replace(answer, passed_over=BY_MACHINES)
         if (word := as_word(answer.answer)) not in asked[position]:
             self._unknown_answers.append(answer)
             self._allowed |= dict.fromkeys(asked[position])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.study.answer_files import LOOK, AnswerLook, as_word, read_answer_file
+from bias_core.study.answer_files import LOOK, NO_RATER, AnswerLook, as_word, count_raters, read_answer_file
 
 COLUMNS = {
     "task": "source of the answer: the title of a labelling task, or the name of a file",
@@ -65,11 +65,10 @@ def frame_of_look(look: AnswerLook) -> pd.DataFrame:
 def count_answers(answers: pd.DataFrame) -> str:
     """Return a sentence on how many answers of people there are, from how many people about how many pictures."""
     people = answers[answers["rater"] != AUTOMATIC]
-    n_people, n_pictures = people["rater"].nunique(), people["image_id"].nunique()
-    return (
-        f"{len(people):,} answers in {', '.join(answers['task'].unique())} count, of {n_people:,} "
-        f"{'person' if n_people == 1 else 'people'} about {n_pictures:,} pictures."
-    )
+    n_people, n_pictures = count_raters(people["rater"]), people["image_id"].nunique()
+    whose = f"of {n_people:,} {'person' if n_people == 1 else 'people'}" if n_people else f"{NO_RATER},"
+    names = ", ".join(answers["task"].unique())
+    return f"{len(people):,} answers in {names} count, {whose} about {n_pictures:,} pictures."
 
 
 def majority(answers: pd.DataFrame) -> "pd.Series[str]":

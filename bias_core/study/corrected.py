@@ -30,7 +30,7 @@ from bias_core.measures.two_phase import (
 )
 from bias_core.number_text import format_share
 from bias_core.people import load_scales
-from bias_core.study.answer_files import LOOK, look_table
+from bias_core.study.answer_files import LOOK, count_raters, look_table
 from bias_core.study.answer_fit import check_arms_have_answers, fit_answers
 from bias_core.study.answers import AUTOMATIC
 from bias_core.study.arm_comparison import compare_arms, two_shares
@@ -48,7 +48,7 @@ from bias_core.study.classifier_answers import (
 from bias_core.study.classifiers import READ_BY
 from bias_core.study.design import known_study
 from bias_core.study.label_tasks import CANNOT_TELL, SINGLE, YES, attribute_key, scale_task
-from bias_core.study.report_text import CORRECTED, count_people
+from bias_core.study.report_text import CORRECTED, by_people
 from bias_core.study.study import Study
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
@@ -70,6 +70,7 @@ BUDGET = "more labels for ±5 points"
 _SETTINGS = {SINGLE: "alone", "paired": "in pairs", "fairness": "in pairs, asked to be fair"}
 _NO_ANSWERS = "No one has answered yet: send raters the link of the task, then look again."
 _ONE_RATER = "Only one rater has answered, so the disagreement between raters is unknown."
+_NO_RATER = "No rater is known, so neither is the disagreement between raters."
 _UNCLEAR = {answer: code for answer, code in CODES.items() if code >= CODES[CANNOT_TELL]}
 _NEITHER = CODES[ANDROGYNOUS]
 _UNTOLD = slice(CODES[CANNOT_TELL], _NEITHER)  # classes without an answer
@@ -91,7 +92,7 @@ class CorrectedNumber:
     # n_labelled, n_blind: pictures (or people in them) with a label, and in classes of the classifier without one
     n_labelled: int
     n_blind: int
-    n_raters: int  # people who gave these labels
+    n_raters: int  # people who gave these labels; 0 if no rater is known
     more_labels: float  # until the interval is ±5 points; inf: labels alone cannot do it
     family: str = ""  # tests that are decided together; "" if nothing is claimed, as against an assumed rate
     claim_of: str = ""  # title of the number that it restates, and whose claim it has
@@ -122,7 +123,7 @@ class Correction:
     def headline(self) -> str:
         """The progress of the answers in a sentence, or the reason why there are no numbers."""
         progress = f"{self.n_labelled:,} of the {self.n_asked:,} pictures that people are asked about have an answer"
-        progress += f", by {count_people(self.n_raters)}."
+        progress += f", {by_people(self.n_raters)}."
         return progress if self.numbers else self.notes[0]
 
     def values(self) -> dict[str, Any]:
@@ -182,7 +183,7 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
         scored = correction.added_to(report)
     look = fitted.attrs[LOOK]
     tables = (*scored.results.tables, *([look_table(look)] if LOOK in answers.attrs else []))
-    notes = (*scored.results.notes, *look.not_counted())
+    notes = (*scored.results.notes, *look.similar_raters(), *look.not_counted())
     return replace(scored, results=replace(scored.results, tables=tables, notes=notes))
 
 
@@ -236,7 +237,7 @@ def correction_of(report: StudyReport, answers: pd.DataFrame) -> Correction:
         samples=tuple(answers.loc[answers["sample"] != "", ["task", "sample"]].drop_duplicates()["sample"]),
         n_labelled=len(people.labelled_pictures),
         n_asked=answers["image_id"].nunique(),
-        n_raters=len(people.raters),
+        n_raters=count_raters(people.raters),
         numbers=tuple(numbers),
         notes=tuple(notes),
     )
@@ -355,13 +356,15 @@ def corrected_numbers(report: StudyReport, answers: PeopleAnswers) -> tuple[list
         if (shares := corrector.shares(one, own, place)) is not None
     ]
     numbers: list[CorrectedNumber] = []
-    notes = [HOW, *([_ONE_RATER] if len(answers.raters) == 1 else [])]
+    n_raters = count_raters(answers.raters)
+    notes = [HOW, *([_ONE_RATER if n_raters else _NO_RATER] if len(answers.raters) == 1 else [])]
     for reading, own, shares in samples:
         numbers += (_scores if reading.attribute is None else shares_of_attribute)(corrector, reading, own, shares)
         notes += _unclear(reading, shares)
     for name in answers.scales:
         numbers += _levels(corrector, report, answers, name)
     numbers += _differences(corrector, [(reading, shares) for reading, _, shares in samples])
+    numbers = [replace(number, n_raters=min(n_raters, number.n_raters)) for number in numbers]
     defined = [number for number in numbers if not math.isnan(number.corrected.value)]
     if undefined := [number.title for number in numbers if math.isnan(number.corrected.value)]:
         notes.append(f"People could not tell for any picture that they labelled: {', '.join(undefined)}.")

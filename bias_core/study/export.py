@@ -41,6 +41,7 @@ from bias_core.study.report_text import (
     Row,
     arm_folder,
     finding_rows,
+    is_corrected_by_people,
     is_known,
     null_sentence,
     plain,
@@ -112,7 +113,7 @@ def facts_of(report: StudyReport, *, pictures: bool = False) -> DatasetFacts:
             f"refused or blanked; {size_in_words(design, settings)}. {headline(report)}"
         ),
         reference=f"{work(design.reference)}, {design.where}" if design.reference else "",
-        annotation=_annotation(settings),
+        annotation=_annotation(report),
         readers=[report.versions.get("encoder", settings.encoder), *filter(None, [report.versions.get("judge")])],
         notes=report.results.notes,
         n_pictures=0 if held is None else len(held),
@@ -124,8 +125,12 @@ def facts_of(report: StudyReport, *, pictures: bool = False) -> DatasetFacts:
     )
 
 
-def _annotation(settings: StudySettings) -> str:
-    people = " Where people answered, their answers are used instead." if replaced_by_people(settings) else ""
+def _annotation(report: StudyReport) -> str:
+    settings, people = report.settings, ""
+    if is_corrected_by_people(report):
+        people = " People’s answers correct its numbers; the corrected ones are in a table of their own."
+    elif replaced_by_people(settings):
+        people = " Where people answered, their answers are used instead."
     how = "it is closer to the sentence that states it than to the one that denies it"
     if settings.judge:
         how = f"the judge {settings.judge} answers yes; pictures that it cannot tell have no label"
@@ -279,10 +284,11 @@ def to_every_eval_ever(report: StudyReport, facts: DatasetFacts) -> bytes:
     """
     if not has_numbers(report):
         raise InvalidInput("this report has no known number, so there is nothing to record")
+    by_people = replaced_by_people(report.settings) and not is_corrected_by_people(report)
     target, collection = io.BytesIO(), f"{COLLECTION}_{_FORBIDDEN.sub('_', report.design.name)}"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for number, (arm, part) in enumerate(named_parts(report)):
-            if results := [_result(*number, part, collection, facts, arm) for number in _numbers(part)]:
+            if results := [_result(*number, part, collection, facts, arm, by_people) for number in _numbers(part)]:
                 record = _record(report, part, facts, arm) | {"evaluation_results": results}
                 key = hashlib.sha256(f"{report.run_id}/{report.created}/{number}".encode()).digest()
                 name = f"data/{collection}/{record['model_info']['id']}/{uuid.UUID(bytes=key[:16], version=4)}.json"
@@ -372,7 +378,9 @@ def _safe(name: str) -> str:
     return _FORBIDDEN.sub("_", name).strip("._ ") or "unnamed"
 
 
-def _result(finding: Finding, row: Row, part: Measured, collection: str, facts: DatasetFacts, arm: str) -> Row:
+def _result(
+    finding: Finding, row: Row, part: Measured, collection: str, facts: DatasetFacts, arm: str, by_people: bool
+) -> Row:
     settings = part.settings
     command = {"generation_args": {"execution_command": facts.command}} if facts.command else {}
     return {
@@ -401,7 +409,7 @@ def _result(finding: Finding, row: Row, part: Measured, collection: str, facts: 
                 published=row["published"],
                 really_drawn=row["drawn"],
                 note=row["note"],
-                reader_errors=_reader_errors(finding, part),
+                reader_errors=_reader_errors(finding, part, by_people=by_people),
                 read_by=", ".join(facts.readers),
             ),
             **_uncertainty(row, settings.confidence),
@@ -446,9 +454,9 @@ def _uncertainty(row: Row, confidence: float) -> Row:
     return {"uncertainty": plain(parts)} if parts else {}
 
 
-def _reader_errors(finding: Finding, part: Measured) -> str:
+def _reader_errors(finding: Finding, part: Measured, *, by_people: bool) -> str:
     """Return a sentence on the errors of the classifier."""
-    if replaced_by_people(part.settings):
+    if by_people:
         return "People's answers are used; the interval does not include their disagreement."
     estimate, siblings = finding.estimate, {found.key for found in part.results.findings}
     if finding.key.endswith(_CORRECTED) or _CORRECTED in f"{estimate.note} {estimate.method}":

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bias_core.measures.cards import METRICS
@@ -182,10 +183,22 @@ def _remarks(report: StudyReport) -> str:
     """Say that a model did not read all of a prompt, that it asks for several people, or that answers do not count."""
     notes = report.results.notes
     cut = [note for note in notes if TOO_LONG in note and "prompt" in note.partition(TOO_LONG)[0]]
-    left_out = [note.partition(NOT_COUNTED)[0] + NOT_COUNTED[:-1] + "." for note in notes if NOT_COUNTED in note]
     said = [re.sub(r" [(][^()]*[)]", "", note) for note in cut[:1]] + [ASKS_FOR_SEVERAL] * (ASKS_FOR_SEVERAL in notes)
-    said += left_out
-    return "".join(f" {sentence}" for sentence in said)
+    return "".join(f" {sentence}" for sentence in [*said, *_answers_left_out(notes)])
+
+
+_LEFT_OUT = re.compile(rf"([\d,]+) of ([\d,]+ answers in .+?) {NOT_COUNTED} (.+?) [(].*[)][.]", re.DOTALL)
+
+
+def _answers_left_out(notes: Sequence[str]) -> Iterator[str]:
+    """Yield for each file of answers how many do not count, for several reasons with the number of each."""
+    reasons = defaultdict[str, list[tuple[int, str]]](list)
+    for match in filter(None, map(_LEFT_OUT.fullmatch, dict.fromkeys(notes))):
+        reasons[match[2]].append((int(match[1].replace(",", "")), match[3]))
+    for of_file, each in reasons.items():
+        why = "; ".join(f"{reason} ({n:,})" for n, reason in each)
+        more = f": {why}" if len(each) > 1 else ""
+        yield f"{sum(n for n, _ in each):,} of {of_file} {NOT_COUNTED[:-1]}{more}."
 
 
 def _forced_headline(report: StudyReport) -> str:

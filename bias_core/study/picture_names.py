@@ -7,10 +7,12 @@ imported, which a run keeps in its saved report for this alone: no exported repo
 import re
 from base64 import urlsafe_b64decode
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
+from unicodedata import normalize
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 import pandas as pd
@@ -20,8 +22,12 @@ from bias_core.store.found_pictures import PICTURES, normal_name
 NOT_IN_RUN = "pictures that the run does not have"
 LEFT_OUT = "pictures that this run leaves out"
 SEVERAL = "several pictures of the run have this name"
-SEVERAL_IN_FILE = "several pictures in the file of answers have this name, and only one of the run"
+SEVERAL_IN_FILE = (
+    "several pictures in the file of answers have this name, and only one of the run: "
+    "take their folders off if they are one picture"
+)
 _BY_NAME, _BY_PATH = "the name of its file", "the path of its file"
+_OF_RATERS = ", in a folder of each person's own"
 _RESAVED, _AFTER_PREFIX = ", saved in another format", " after the prefix of an upload"
 UNMATCHED = NOT_IN_RUN, SEVERAL, SEVERAL_IN_FILE
 """Reasons for which an answer may be about another run."""
@@ -67,6 +73,7 @@ class _FileName:
     folders: tuple[str, ...]  # of an own picture, with those of the import before those within it
     stem: str
     ending: str
+    spelled: tuple[str, ...] = ()  # folders and file in their own case
     import_folders: tuple[str, ...] = ()
     image_id: str = ""  # of the run; "" for a picture that does not count
 
@@ -76,7 +83,11 @@ class _FileName:
         *within, file = path or ("",)
         stem, _, ending = file.rpartition(".")
         stem, ending = (stem, ending) if stem and f".{ending}" in PICTURES else (file, "")
-        return cls(folders=(*above, *within), stem=stem, ending=ending, import_folders=above, image_id=image_id)
+        spelled = tuple(filter(None, normalize("NFC", f"{folder}/{name.strip()}".replace("\\", "/")).split("/")))
+        return cls(
+            folders=(*above, *within), stem=stem, ending=ending, spelled=spelled, import_folders=above,
+            image_id=image_id,
+        )  # fmt: skip
 
     @property
     def uploaded_stem(self) -> str:
@@ -87,6 +98,16 @@ class _FileName:
         """Return True if some folders of the name, one after the other, are these."""
         starts = range(len(self.folders) - len(folders) + 1)
         return any(self.folders[start : start + len(folders)] == folders for start in starts)
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Folders, stem and ending, without case."""
+        return (*self.folders, self.stem, self.ending)
+
+    def count_spelled(self, file: "_FileName") -> int:
+        """Return how many parts of the name, from its end, are those of a file's path in the same case."""
+        pairs = zip(reversed(self.spelled), reversed(file.spelled), strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def nearness(self, file: "_FileName") -> tuple[bool, int, bool]:
         """Return if the path is all of a file's, how many of its folders it has, and if the endings are equal."""
@@ -117,26 +138,39 @@ class PictureNames:
         own = (f"{folder}/{name}" for image_id, folder, name in rows if image_id in image_ids)
         self.example = next(own, f"{next(iter(image_ids), '')}.png")  # the name of a picture
 
-    def match_all(self, names: Iterable[str]) -> dict[str, PictureMatch]:
-        """Return the pictures that the names in one file of answers mean.
+    def match_all(self, raters: Mapping[str, Collection[str]]) -> dict[str, PictureMatch]:
+        """Return the pictures that the names in one file of answers mean, of the raters who answered about each name.
 
-        A picture of the run that is found by its name alone is not matched if names in several folders mean it.
+        A picture of the run that is found by its name alone is not matched if names in several folders mean it, unless
+        each rater has a folder of their own: copies of the same pictures on their machines.
         """
-        matches, folders = {name: match_picture(name, self) for name in names}, defaultdict[str, set[Any]](set)
-        for name, match in matches.items():
-            if match.way.startswith((_BY_NAME, _BY_PATH)) and not match.way.endswith(_AFTER_PREFIX):
-                folders[match.image_id].add(_FileName.build(_path_of(name)).folders)
+        matches = {name: match_picture(name, self) for name in raters}
+        folders = {
+            name: _FileName.build(_path_of(name)).folders
+            for name, match in matches.items()
+            if match.way.startswith((_BY_NAME, _BY_PATH)) and not match.way.endswith(_AFTER_PREFIX)
+        }
+        of_pictures, of_raters = (defaultdict[str, set[tuple[str, ...]]](set) for _ in range(2))
+        for name, folder in folders.items():
+            of_pictures[matches[name].image_id].add(folder)
+            for rater in raters[name]:
+                of_raters[rater].add(folder)
         contradicted = {
             image_id
-            for image_id, each in folders.items()
+            for image_id, each in of_pictures.items()
             for longest in [max(each, key=len)]
             if any(one and longest[-len(one) :] != one for one in each)
         }
-        several = PictureMatch(reason=SEVERAL_IN_FILE)
-        return {
-            name: several if match.image_id in contradicted and match.way.startswith(_BY_NAME) else match
-            for name, match in matches.items()
-        }
+        # A folder of the run itself says that the others are not the run's.
+        in_run = {match.image_id for match in matches.values() if match.way.startswith(_BY_PATH)}
+        one_each = [*of_raters.values()] if "" not in of_raters else []
+        is_copied = all(len(each) == 1 for each in one_each) and 1 < len(one_each) == len(set().union(*one_each))
+        for name, match in matches.items():
+            if match.image_id in contradicted and match.way.startswith(_BY_NAME):
+                copy = replace(match, way=match.way + _OF_RATERS)
+                is_copy = is_copied and match.image_id not in in_run
+                matches[name] = copy if is_copy else PictureMatch(reason=SEVERAL_IN_FILE)
+        return matches
 
     def find_file(self, name: str) -> PictureMatch:
         """Return the own picture whose file a name, path or address means."""
@@ -149,8 +183,10 @@ class PictureNames:
         name, files = _FileName.build(text), list[_FileName]()
         if not is_uploaded:
             files = self._by_stem.get(name.stem, [])
-        elif _UPLOAD_PREFIX.match(name.stem):
-            name = replace(name, stem=_UPLOAD_PREFIX.sub("", name.stem, count=1))
+        elif prefix := _UPLOAD_PREFIX.match(name.stem):
+            *folders, file = name.spelled
+            spelled = (*folders, file[len(prefix[0]) :])
+            name = replace(name, stem=_UPLOAD_PREFIX.sub("", name.stem, count=1), spelled=spelled)
             files = self._by_stem.get(name.stem) or self._by_uploaded_stem.get(name.stem, [])
         # A name in the folder of one arm means no picture of another.
         named_imports = {folders for folders in self._imports if name.lies_in(folders)} or self._imports
@@ -158,7 +194,11 @@ class PictureNames:
         if not files:
             return _NO_MATCH
         best = max(map(name.nearness, files))
-        image_ids = {file.image_id for file in files if name.nearness(file) == best}
+        nearest = [file for file in files if name.nearness(file) == best]
+        if len({file.path for file in nearest}) == 1:  # A.png and a.png
+            most = max(map(name.count_spelled, nearest))
+            nearest = [file for file in nearest if name.count_spelled(file) == most]
+        image_ids = {file.image_id for file in nearest}
         if len(image_ids) > 1:
             return PictureMatch(reason=SEVERAL)
         if not (image_id := image_ids.pop()):

@@ -26,6 +26,7 @@ from bias_core.number_text import (
 )
 from bias_core.store.export import as_code, in_markdown, without_splits
 from bias_core.store.found_pictures import NO_PROMPT
+from bias_core.study.answer_files import NO_RATER
 from bias_core.study.attributes import attribute_of
 from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT
 from bias_core.study.design import known_study
@@ -232,16 +233,22 @@ def at_any_time(report: StudyReport) -> str:
     return ", for shares valid at any time" if watched else ""
 
 
-def read_by(settings: StudySettings) -> str:
+def read_by(settings: StudySettings, *, is_corrected: bool = False) -> str:
     """Return the classifier, judge or people that read the pictures, by the names in the settings.
+
+    ``is_corrected``: as of :func:`is_corrected_by_people`.
 
     >>> read_by(StudySettings(encoder="calibration-clip", judge="endpoint"))
     'calibration-clip, attributes by the judge endpoint'
     >>> read_by(StudySettings(encoder="calibration-clip", labels="answers/three.csv"))
     'people (three.csv), otherwise calibration-clip'
+    >>> read_by(StudySettings(encoder="calibration-clip", labels="answers/three.csv"), is_corrected=True)
+    'calibration-clip, corrected by people (three.csv)'
     """
     people = f"people ({Path(settings.labels).name})"
     classifier = settings.encoder + (f", attributes by the judge {settings.judge}" if settings.judge else "")
+    if is_corrected:
+        return classifier + f", corrected by {people}" * bool(settings.labels)
     if not replaced_by_people(settings):
         return classifier + f", checked by {people}" * bool(settings.labels)
     alone = getattr(settings.options, "labeller", "") == "people"
@@ -251,6 +258,17 @@ def read_by(settings: StudySettings) -> str:
 def replaced_by_people(settings: StudySettings) -> bool:
     """Return True if people's answers replace the classifier's; in some studies they only check it."""
     return bool(settings.labels) and getattr(settings.options, "labels_replace_reader", True)
+
+
+def is_corrected_by_people(report: StudyReport) -> bool:
+    """Return True if people's answers correct a report's numbers in a table of their own, next to the classifier's."""
+    study = known_study(report.design)
+    return bool(_corrected_rows(report)) and not (study is not None and study.takes_labels)
+
+
+def read_report_by(report: StudyReport) -> str:
+    """Return :func:`read_by` of a report, also of one whose numbers people's answers correct."""
+    return read_by(report.settings, is_corrected=is_corrected_by_people(report))
 
 
 def report_facts(report: StudyReport) -> list[str]:
@@ -265,7 +283,7 @@ def report_facts(report: StudyReport) -> list[str]:
         f"{report.n_images:,} of {report.n_planned:,} pictures{scored}" + f": {made_of}" * bool(made_of),
         *([f"{report.n_blocked:,} refused or blanked"] if report.n_blocked else []),
         *filter(None, [drawn_by(report)]),
-        f"classified by {read_by(settings)}",
+        f"classified by {read_report_by(report)}",
         *([size_in_words(design, settings)] if design.reference else []),
         f"{settings.confidence:.0%} intervals{at_any_time(report)}",
         *(["ended by its stop rule"] if report.stop_rule else []),
@@ -426,7 +444,7 @@ def corrected_headline(report: StudyReport) -> str:
         return ""
     row = _lead(rows, has_arms=bool(report.arms))
     alone = f"; the classifier alone gives {_estimate_of(row, 'as read')}" if is_known(row["as read"]) else ""
-    labels = f"{row['labels']:,} of {row['n']:,}, by {count_people(row['raters'])}"
+    labels = f"{row['labels']:,} of {row['n']:,}, {by_people(row['raters'])}"
     return (
         f"{row['number']}, corrected by people’s labels ({labels}): "
         f"{_estimate_of(row, 'corrected')}{_claim_on(row)}{alone}."
@@ -460,13 +478,13 @@ def _claim_on(row: Row) -> str:
     return f", not clearly different from {against} ({p_value}{reason})"
 
 
-def count_people(n: int) -> str:
-    """Return a number of people in words.
+def by_people(n: int) -> str:
+    """Return by how many people answers are, in words; 0 if no rater is known.
 
-    >>> count_people(1), count_people(2)
-    ('1 person', '2 people')
+    >>> by_people(1), by_people(2), by_people(0)
+    ('by 1 person', 'by 2 people', 'without a rater')
     """
-    return f"{n:,} {'person' if n == 1 else 'people'}"
+    return f"by {n:,} {'person' if n == 1 else 'people'}" if n else NO_RATER
 
 
 def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
@@ -476,8 +494,8 @@ def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
     title = ":".join([subject + arm, *what])
     for row in _corrected_rows(report):
         if row["number"] == title:
-            number, people = _estimate_of(row, "corrected"), count_people(row["raters"])
-            return f"Corrected by people’s labels of {row['labels']:,} of them: {number} (by {people})."
+            number, people = _estimate_of(row, "corrected"), by_people(row["raters"])
+            return f"Corrected by people’s labels of {row['labels']:,} of them: {number} ({people})."
     return ""
 
 
@@ -498,11 +516,13 @@ def circumstances(report: StudyReport, part: Measured) -> Circumstances:
     groups = study.attributes(report.settings) if study and len(frame) else {}
     readers = [reader for reader in report.read_by if reader.role != "language_model"]  # it sees no picture
     names = [f"{reader.id} ({reader.revision})" if reader.revision else reader.id for reader in readers]
+    # Numbers that people correct are the classifier's own; the corrected ones have a sentence of their own.
+    settings = replace(part.settings, labels="" if is_corrected_by_people(report) else report.settings.labels)
     return Circumstances(
         prompts=_prompts(frame),
         read_prompts=_prompts(frame[frame["group"].isin(list(groups))]),
         origin=_origin(report, part, rows),
-        reader=read_by(part.settings) if part.settings.labels or not names else " and ".join(dict.fromkeys(names)),
+        reader=read_by(settings) if settings.labels or not names else " and ".join(dict.fromkeys(names)),
         interval=f"{part.settings.confidence:.0%} interval{at_any_time(report)}",
     )
 

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.study.answer_files import ENDINGS, READERS, read_answer_file
+from bias_core.study.answer_files import ENDINGS, READERS, look_table, read_answer_file
 from bias_core.study.answer_fit import fit_answers
-from bias_core.study.answers import read_answers
+from bias_core.study.answers import count_answers, read_answers
 from bias_core.study.label_tasks import YES_NO
 
 IDS = ["0a1b2c3d4e5f", "picture-2", "alone"]
@@ -166,6 +166,27 @@ def test_tags_of_cvat_are_answers_or_their_attributes_are(tmp_path):
         fitted(saved(tmp_path, "gender.xml", gender))
 
 
+def test_answers_of_a_model_in_cvat_are_none_of_people(tmp_path):
+    tag = '<tag label="{}" source="{}"><attribute name="{}">{}</attribute></tag>'
+    shapes = [
+        tag.format("left", "auto", "gender", "feminine") + tag.format("right", "manual", "gender", "masculine"),
+        '<tag label="feminine" source="auto"/><tag label="masculine" source="semi-auto"/>',
+        '<box label="left" source="auto"><attribute name="gender">feminine</attribute></box>',
+    ]
+    names = ("picture-2.png", "alone.png", "0a1b2c3d4e5f.png")
+    images = [(name, "", shape) for name, shape in zip(names, shapes, strict=True)]
+    answers = fitted(saved(tmp_path, "mixed.xml", cvat(cvat_task(7, "ada"), *images)))
+    assert cells(answers) == [["picture-2", "right", "masculine", "ada"], ["alone", "single", "masculine", "ada"]]
+    assert answers.attrs["look"].passed_over == {
+        "answers of machines, not of people": ["image 0", "image 1", "image 2"]
+    }
+    with pytest.raises(InvalidInput, match=r"auto.xml has no answers. 1 of 1 answers .*: answers of machines"):
+        fitted(saved(tmp_path, "auto.xml", cvat("", images[2])))
+    guessed = {"predictions": [{"model_version": "m", "result": [choices("single", "feminine")]}]}
+    studio = [task("alone.png", annotation(1, choices("single", "masculine"))) | guessed, task("alone.png") | guessed]
+    assert cells(fitted(saved(tmp_path, "export.json", studio))) == [["alone", "single", "masculine", "1"]]
+
+
 def test_tasks_and_jobs_in_one_export_of_cvat_are_of_the_people_who_did_them(tmp_path):
     tag = '<tag label="feminine"/>'
     of_a_project = cvat(
@@ -291,6 +312,30 @@ def test_answers_to_a_question_that_a_picture_was_not_asked_are_named(tmp_path):
     ]
     assert given.attrs["look"] is before  # what was given stays as it was
     assert len(given) == 3
+
+
+def test_raters_whose_names_differ_only_by_case_or_blanks_are_named_and_not_merged(tmp_path):
+    raters = ("Ann B", " ann b ", "ANNB", "Bob", "eve", "Eve")
+    rows = [("alone", "single", "feminine", rater) for rater in raters]
+    look = fitted(saved(tmp_path, "names.csv", csv_text(LINE, *rows))).attrs["look"]
+    says = (
+        "Raters in names.csv whose names differ only by case or blanks count as different people: “Ann B” and “ann b” "
+        "and “ANNB”; “eve” and “Eve”. Write one person’s name in one way."
+    )
+    assert list(look.similar_raters()) == [says]
+    assert {says, "Answers: feminine (6) about single (6), of 6 people."} <= {*look.lines()}
+    plain = fitted(saved(tmp_path, "plain.csv", csv_text(LINE, *rows[2:5]))).attrs["look"]
+    assert list(plain.similar_raters()) == []
+
+
+@pytest.mark.parametrize("columns", [4, 3])
+def test_answers_of_no_known_rater_are_of_no_number_of_people(columns, tmp_path):
+    rows = [("alone", "single", "feminine", ""), ("picture-2", "left", "masculine", "")]
+    answers = fitted(saved(tmp_path, "names.csv", csv_text(*(row[:columns] for row in (LINE, *rows)))))
+    look = answers.attrs["look"]
+    assert any(line.endswith("about single (1), left (1), without a rater.") for line in look.lines())
+    assert "people" not in look_table(look).frame["what"].tolist()
+    assert count_answers(answers) == "2 answers in names.csv count, without a rater, about 2 pictures."
 
 
 def layouts_of(chance, answers):

@@ -1,6 +1,9 @@
 """People label a part of a run, and its numbers are shown corrected: from the task to P, Ψ, differences and scores."""
 
+import io
 import math
+import re
+import zipfile
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -27,10 +30,12 @@ from bias_core.study.corrected import (
     shares_of_attribute,
 )
 from bias_core.study.design import find_design
+from bias_core.study.documents import to_html, to_markdown
+from bias_core.study.export import facts_of, to_every_eval_ever
 from bias_core.study.headlines import headline
 from bias_core.study.history import delete_run, list_runs, restore_run
 from bias_core.study.label_tasks import Item, own_task
-from bias_core.study.report_text import CORRECTED, corrected_headline
+from bias_core.study.report_text import CORRECTED, claim, claims, corrected_headline, report_facts
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
 from bias_core.study.types import Arm, Results, StudySettings, StudyTable
@@ -334,12 +339,89 @@ def test_answers_in_a_file_count_once_and_those_about_other_pictures_are_named(s
     says = f"2 of {len(answers) + 2} answers in answers.csv do not count"
     assert headline(report).endswith(f"{says}.")
     assert any(note.startswith(f"{says}: a question that this run does not ask") for note in report.results.notes)
+    report = corrected_by(
+        *((image_id, "man", "yes", 1) for image_id in others), ("elsewhere (1)", "man", "yes", 1),
+        *((asked[0], "man", "yes", rater) for rater in ("judge: a", "judge: b", "judge: c")),
+    )  # fmt: skip
+    says = (
+        f"6 of {len(answers) + 6} answers in answers.csv do not count: a question that this run does not ask about "
+        "their pictures (2); pictures that the run does not have (1); answers of machines, not of people (3)."
+    )
+    assert headline(report).endswith(f" {says}")
+    assert headline(report).count("do not count") == 1
     for added, words in (
         ((asked[0], "man", "no", 1), f"one picture: line 2 and line {len(answers) + 2} "),
         ((asked[0], "hat", "no", 1), "positions in answers.csv are man, glasses; got hat"),
     ):
         with pytest.raises(InvalidInput, match=words):
             corrected_by(added)
+
+
+@pytest.mark.parametrize("kind", ["exploration", "arms"])
+def test_the_classifier_s_share_is_the_classifier_s_and_only_the_corrected_one_is_people_s(
+    kind, services, request, tmp_path
+):
+    stored = request.getfixturevalue(kind)
+    asked = stored.pictures["image_id"].tolist()
+    answers = [(one, "man", "yes" if place % 3 else "no", rater) for place, one in enumerate(asked) for rater in (1, 2)]
+    path = write_labels(tmp_path / "two.csv", ["image_id", "position", "answer", "rater"], answers)
+    named = replace(stored, settings=replace(stored.settings, labels=path))
+    report = corrected_report(named, read_answers(path), services)
+    of_classifier = [sentence for sentence in claims(stored) if "classified as “man” by" in sentence]
+    of_both = [sentence for sentence in claims(report) if "classified as “man” by" in sentence]
+    assert of_both
+    for before, after in zip(of_classifier, of_both, strict=True):
+        assert after.startswith(f"{before} Corrected by people’s labels of ")
+        assert after.endswith(" (by 2 people).")
+    assert claim(report).startswith(claim(stored))
+    assert "classified by calibration-clip, corrected by people (two.csv)" in report_facts(report)
+    assert "classified by calibration-clip, corrected by people (`two.csv`)" in to_markdown(report)
+    facts = facts_of(report)
+    assert "used instead" not in facts.annotation
+    assert "People’s answers correct its numbers" in facts.annotation
+    texts = [to_markdown(report), to_html(report, facts), headline(report), facts.annotation, *report_facts(report)]
+    assert not [text for text in texts if re.search("classified by people|people [(][^)]*[)], oth", text)]
+    with zipfile.ZipFile(io.BytesIO(to_every_eval_ever(report, facts))) as archive:
+        assert not [name for name in archive.namelist() if "People's answers are used" in archive.read(name).decode()]
+
+
+def test_without_a_rater_no_number_of_people_is_said_and_raters_of_alike_names_are(services, exploration, tmp_path):
+    columns, asked = ["image_id", "position", "answer", "rater"], exploration.pictures["image_id"]
+
+    def corrected_by(*raters):
+        answers = [(image_id, "man", "yes", rater) for image_id in asked for rater in raters]
+        path = write_labels(tmp_path / "answers.csv", columns, answers)
+        return corrected_report(exploration, read_answers(path), services)
+
+    report = corrected_by("")
+    assert f"({len(asked)} of {len(asked)}, without a rater)" in headline(report)
+    assert claim(report).endswith("(without a rater).")
+    assert not re.search("1 person|0 people|one rater", to_markdown(report))
+    assert "No rater is known, so neither is the disagreement" in to_markdown(report)
+    alike = corrected_by("Ann", "ANN")
+    assert "by 2 people" in headline(alike)
+    assert any("count as different people: “Ann” and “ANN”" in note for note in alike.results.notes)
+
+
+def test_where_people_s_answers_replace_the_classifier_s_the_shares_are_people_s_in_every_arm(services, tmp_path):
+    settings = StudySettings(scale=0.01, arms=(Arm(condition="fair"), Arm(condition="published")))
+    stored = complete(run_study(find_design("pst-occupations"), settings, services, session=SESSION))
+    answers = [(one, position, "feminine", 1) for arm in stored.arms for one, position in arm_people(stored, arm.name)]
+    path = write_labels(tmp_path / "all.csv", ["image_id", "position", "answer", "rater"], answers)
+    named = replace(stored, settings=replace(stored.settings, labels=path))
+    report = corrected_report(named, read_answers(path), services)
+    assert "classified by people (all.csv), otherwise calibration-clip" in report_facts(report)
+    assert {sentence.partition("classified by ")[2] for sentence in claims(report)} == {
+        "people (all.csv), otherwise calibration-clip."
+    }
+
+
+def arm_people(report, name):
+    """The people in an arm's pictures, as picture and position."""
+    own = report.pictures[report.pictures["arm"] == name]["image_id"]
+    for image_id in own:
+        alone = report.stored[image_id].truth["n_people"] == 1
+        yield from ((image_id, position) for position in ([""] if alone else ["left", "right"]))
 
 
 def test_what_cannot_be_labelled_is_said(services, exploration, tmp_path):

@@ -96,7 +96,7 @@ UNFOUND = {
 
 
 def test_own_pictures_are_found_by_the_names_of_their_files():
-    found = {name: OWN.match_all([name])[name] for name in FOUND | UNFOUND}
+    found = {name: OWN.match_all({name: ()})[name] for name in FOUND | UNFOUND}
     assert {name: (match.image_id, match.way) for name, match in found.items() if not match.reason} == FOUND
     assert {name: match.reason for name, match in found.items() if match.reason} == UNFOUND
 
@@ -111,7 +111,7 @@ ARMS = PictureNames(
 
 def test_a_name_in_the_folder_of_one_arm_never_means_a_picture_of_another():
     names = ["sd15/out/1.png", "/x/sdxl/out/1.png", "2.png", "sdxl/out/2.png", "out/1.png", "1.png"]
-    matches = ARMS.match_all(names).values()
+    matches = ARMS.match_all(dict.fromkeys(names, ())).values()
     assert [match.image_id or match.reason for match in matches] == [
         "old", "new", "only", NOT_IN_RUN, SEVERAL, SEVERAL,
     ]  # fmt: skip
@@ -119,6 +119,32 @@ def test_a_name_in_the_folder_of_one_arm_never_means_a_picture_of_another():
     assert match_picture("b/1.png", PictureNames({"one", "two"}, zips)).image_id == "two"
     overlapping = list_files({Path("a"): {"1.png": ["two", "one"]}})  # one file as a picture of two arms
     assert match_picture("1.png", PictureNames({"one", "two"}, overlapping)).reason == SEVERAL
+
+
+CASES = PictureNames(
+    {"big", "small", "alone", "loud", "low", "Up", "up"},
+    list_files(
+        {
+            Path("set"): {
+                "A.png": ["big"], "a.png": ["small"], "b.png": ["alone"], "c.JPG": ["loud"], "c.jpg": ["low"],
+                "Day/1.png": ["Up"], "day/1.png": ["up"],
+            }
+        }
+    ),
+)  # fmt: skip
+
+
+def test_of_names_that_differ_only_by_case_the_exact_one_is_meant():
+    means = {
+        "A.png": "big", "a.png": "small", "set/a.png": "small", "SET/a.png": "small", "C:\\x\\set\\A.png": "big",
+        "/data/upload/1/0a0b0c0d-a.png": "small", "0A0B0C0D-A.png": "big", "B.PNG": "alone", "a.PNG": SEVERAL,
+        "c.jpg": "low", "c.JPG": "loud", "C.jpg": SEVERAL, "Day/1.png": "Up", "day/1.png": "up", "DAY/1.png": SEVERAL,
+        "1.png": SEVERAL,
+    }  # fmt: skip
+    matches = {name: match_picture(name, CASES) for name in means}
+    assert {name: match.image_id or match.reason for name, match in matches.items()} == means
+    apart = list_files({Path("set"): {"x/1.PNG": ["one"], "y/1.png": ["two"]}})  # case says nothing of the folder
+    assert match_picture("1.PNG", PictureNames({"one", "two"}, apart)).reason == SEVERAL
 
 
 def test_names_in_folders_that_contradict_each_other_mean_no_picture_of_the_run():
@@ -130,7 +156,42 @@ def test_names_in_folders_that_contradict_each_other_mean_no_picture_of_the_run(
         ("/data/upload/3/0f0f0f0f-1.png", "/data/upload/4/1f1f1f1f-1.png"): ["x"] * 2,  # two uploads of one picture
     }
     for names, means in cases.items():
-        assert [match.image_id or match.reason for match in files.match_all(names).values()] == means, names
+        assert [
+            match.image_id or match.reason for match in files.match_all(dict.fromkeys(names, ())).values()
+        ] == means, names
+
+
+def test_raters_with_a_folder_each_mean_the_same_pictures_and_others_are_told_what_to_do(tmp_path):
+    run = list_files({Path("mine"): {"1.png": ["x"], "2.png": ["y"], "3.png": ["z"]}})
+    questions = {image_id: {"beard": ("yes", "no")} for image_id in "xyz"}
+
+    def lines(**folders):
+        return [f"{folder}/{i}.png,yes,{rater}" for i in (1, 2, 3) for rater, folder in folders.items()]
+
+    def fitted(*rows):
+        path = tmp_path / "answers.csv"
+        path.write_text("\n".join(["image,answer,rater", *rows]))
+        return fit_answers(read_answers(str(path)), questions, run)
+
+    ways = (
+        {"ann": r"C:\Users\ann\pics", "bob": "https://host/bob/p", "cyd": "/home/cyd"},
+        {"ann": "copies/one", "bob": "copies/two"},
+    )
+    for folders in ways:
+        answers = fitted(*lines(**folders))
+        assert len(answers) == 3 * len(folders)
+        assert set(answers.attrs["look"].found_by) == {"the name of its file, in a folder of each person's own"}
+    refused = (
+        [*lines(ann="a"), "b/1.png,yes,ann", "b/2.png,no,ann", "b/3.png,no,ann"],  # two folders of one person
+        [*lines(ann="a", bob="b"), "b/1.png,no,ann"],
+        lines(ann="a", bob="a", cyd="b", dan="b"),  # two batches of two people each
+        [line.rpartition(",")[0] + "," for line in lines(ann="a", bob="b")],
+    )
+    for rows in refused:
+        with pytest.raises(InvalidInput, match="take their folders off if they are one picture"):
+            fitted(*rows)
+    mixed = fitted(*lines(ann="set/mine", bob="other"))  # the run's folder says that the other is another one
+    assert set(mixed["rater"]) == {"ann"}
 
 
 def test_the_look_says_by_what_own_pictures_were_found_and_why_others_were_not(tmp_path):

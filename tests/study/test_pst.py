@@ -30,7 +30,7 @@ from bias_core.study.design import find_design, study_of
 from bias_core.study.export import to_form
 from bias_core.study.headlines import headline as full_headline
 from bias_core.study.plan import plan_study
-from bias_core.study.report_text import report_facts, table_of
+from bias_core.study.report_text import claims, report_facts, table_of
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
 from bias_core.study.types import Arm, StudySettings
@@ -375,6 +375,8 @@ def test_people_s_answers_are_taken_instead_and_compared(services, small, tmp_pa
     alone = run(OCCUPATIONS, nobody_reads, services)
     assert findings(alone)["paired_overall"].estimate == findings(small)["paired_overall"].estimate
     assert alone.results.notes[0] == counted
+    assert "classified by people (labels.csv)" in report_facts(alone)
+    assert {sentence.partition("classified by ")[2] for sentence in claims(alone)} == {"people (labels.csv)."}
     says = f"1 of {len(answers) + 1} answers in labels.csv do not count"
     assert full_headline(alone).endswith(f"{says}.")
     assert alone.results.notes[-1].startswith(f"{says}: pictures that the run does not have (line {len(answers) + 2}: ")

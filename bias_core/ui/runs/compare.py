@@ -22,7 +22,7 @@ from bias_core.study.arm_comparison import (
     interval_figures,
 )
 from bias_core.study.design import known_study
-from bias_core.study.report_text import read_by, title_of
+from bias_core.study.report_text import read_report_by, title_of
 from bias_core.study.types import (
     MOST_ARMS,
     ArmReport,
@@ -156,7 +156,7 @@ def comparison_report(reports: Sequence[StudyReport], titles: Sequence[str]) -> 
         settings=StudySettings(
             model=_joined(report.settings.model for report in reports),
             condition="",
-            encoder=_joined(read_by(report.settings) for report in reports),
+            encoder=_joined(read_report_by(report) for report in reports),
             confidence=confidence,
         ),
         results=Results(

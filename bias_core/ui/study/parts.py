@@ -23,7 +23,7 @@ from bias_core.study.label_tasks import N_LABELS, NO, SINGLE, YES
 from bias_core.study.limits import drawn_words
 from bias_core.study.next_steps import N_RATERS, NextStep, next_steps
 from bias_core.study.plan import settle
-from bias_core.study.report_text import is_known, read_by
+from bias_core.study.report_text import is_known, read_report_by
 from bias_core.study.saved import Example, SavedReport, list_examples, open_example
 from bias_core.study.types import Progress, StudyReport
 from bias_core.types import ImageRow, StoredImage
@@ -336,7 +336,7 @@ def why_html(report: StudyReport, image_id: str, services: Services) -> str:
             of = _of_attribute if here.attribute is not None else _of_person
             rows.append(of(report, here, i, stored, services.shown) | {"people": _votes(votes, i, here)})
     shown = {key: name for key, name in _COLUMNS.items() if any(row[key] for row in rows)}
-    return render("why", rows=rows, columns=shown, reader=read_by(report.settings), judged=bool(report.settings.judge))
+    return render("why", rows=rows, columns=shown, reader=read_report_by(report), judged=bool(report.settings.judge))
 
 
 def _of_attribute(
