@@ -34,7 +34,10 @@ from bias_core.store.picture_metadata import (
     facts_of_part,
     facts_of_sidecar,
     find_doubt,
+    find_folders,
     find_hidden_text,
+    find_numbered,
+    is_setting,
     metadata_of_line,
     metadata_of_record,
     model_folder,
@@ -86,6 +89,7 @@ _NO_PICTURES = frozenset((
     ".doc", ".docx", ".xlsx", ".mp4", ".webm", ".mov",
 ))  # fmt: skip
 _MOST_KEPT = 10_000  # pictures of all prompts that are compared with each other
+_MOST_SHOWN = 6  # doubts of one prompt, and folders of one doubt
 _TABLE_TIMES = 5  # the time of a picture, for a table of many
 _ADVICE = (  # on files that are not read
     ((".zip", *ARCHIVES), "unpack it, and add its pictures to the folder"),
@@ -413,7 +417,9 @@ class FoundPictures:
             prompt=prompt,
             n=len(pictures),
             sources=Counter(picture.prompt_source for picture in pictures if picture.prompt_source),
-            doubts=tuple(different(each.doubt or each.missing for each in found)),
+            doubts=_first_of(
+                different([*(each.doubt or each.missing for each in found), self._describe_folders(names)])
+            ),
             spellings=tuple(spellings) if len(spellings) > 1 else (),
             drawn_with=Counter(picture.way for picture in pictures),
             samplers=Counter(drawing.sampler for drawing in drawings if drawing.sampler),
@@ -432,6 +438,9 @@ class FoundPictures:
         left_out = [f"{name}: {reason}" for name, reason in self.left_out.items()]
         counted = [(name, found) for name, found in self._found.items() if name not in self.left_out]
         doubted = [f"{name}: “{found.text}”, {found.doubt}" for name, found in counted if found.doubt]
+        groups = ([name for name in names if name not in self.left_out] for names in self._files_of.values())
+        pooled = [f"“{self._found[names[0]].text}”: {text}" for names in groups
+                  if names and (text := self._describe_folders(names))]  # fmt: skip
         missing = [f"{name}: {found.missing}" for name, found in counted if found.missing]
         unread = [line for line in self.unread_metadata if line.partition(": ")[0] not in self.left_out]
         for columns, tables in self._tables_with.items():
@@ -447,6 +456,7 @@ class FoundPictures:
             ("prompt has several spellings, which count as one", "prompts have several spellings, which count as one",
              [", ".join(f"“{text}”" for text in texts) for texts in self._spellings() if len(texts) > 1]),
             ("prompt is guessed from a name, with a doubt", "prompts are guessed from names, with doubts", doubted),
+            ("prompt is in several folders", "prompts are in several folders", pooled),
             ("picture has no prompt, though something is written about it",
              "pictures have no prompt, though something is written about them", missing),
             ("picture has one colour all over, or is blurred by a checker, and counts as blanked",
@@ -586,7 +596,9 @@ class FoundPictures:
         """Return the facts of a picture, each from the first source that has it."""
         line = self._lines[name].drawing if name in self._lines else PictureMetadata()
         known = line.merged_with(self._tables.get(name, PictureMetadata())).merged_with(inside)
-        return known.merged_with(self._beside[name]).merged_with(replace(facts_of_name(name), prompt=""))
+        return known.merged_with(self._beside[name]).merged_with(
+            replace(facts_of_name(name, self._numbered), prompt="")
+        )
 
     def _find_checkpoints(self) -> set[tuple[str, str]]:
         """Return the models that share their name with another one, with their hashes."""
@@ -634,9 +646,10 @@ class FoundPictures:
             if name not in used and not _is_table(name) and not name.lower().endswith(known_endings):
                 advice = next((text for endings, text in _ADVICE if name.lower().endswith(endings)), "")
                 self.others.append(f"{name}: {advice}" if advice else name)
-        wrapper, found = wrapper_of(names) if self._source.prompts_from == AUTO else "", {}
+        self._wrapper = wrapper_of(names) if self._source.prompts_from == AUTO else ""
+        self._numbered, found = find_numbered(names), dict[str, FoundPrompt]()
         for name in names:
-            prompt = self._find_prompt(name, wrapper, is_in_table=not folders.isdisjoint(PurePosixPath(name).parents))
+            prompt = self._find_prompt(name, is_in_table=not folders.isdisjoint(PurePosixPath(name).parents))
             if prompt.missing == _FIGURE:
                 self.left_out[name] = _FIGURE
             elif len(prompt.text) > MAX_TEXT:
@@ -646,7 +659,7 @@ class FoundPictures:
                 found[name] = prompt if key(prompt.text) else replace(prompt, text="", source="", doubt="")
         return found
 
-    def _find_prompt(self, name: str, wrapper: str, *, is_in_table: bool) -> FoundPrompt:
+    def _find_prompt(self, name: str, *, is_in_table: bool) -> FoundPrompt:
         """Find the prompt of a picture in the first source that has one, or in the source that was asked for."""
         inside = self._inside[name] = self._read_inside(name)
         if inside.is_figure:
@@ -654,7 +667,7 @@ class FoundPictures:
         beside = self._beside[name] = self._read_beside(name)
         if self._source.prompts_from.startswith(ONE_FOR_ALL):
             return FoundPrompt(self._source.prompts_from.removeprefix(ONE_FOR_ALL), GIVEN)
-        folder, file = names_as_prompts(name, wrapper)
+        folder, file = names_as_prompts(name, self._wrapper, self._numbered)
         written = {IN_TABLE: self._find_in_tables(name), IN_PICTURE: inside.prompt, IN_TEXT: beside.prompt}
         guesses = {IN_FOLDER: folder, IN_FILE: file}
         if self._source.prompts_from != AUTO:
@@ -667,11 +680,32 @@ class FoundPictures:
         for source, text in (written | good).items():
             if text:
                 self._note_others(name, text, {of: other for of, other in written.items() if of != source})
-                return FoundPrompt(text, source, find_doubt(text) if source in guesses else "")
+                return FoundPrompt(text, source, self._find_doubt(name, source, good) if source in guesses else "")
         if inside.unclear:  # programs number their files
             return FoundPrompt(missing=inside.unclear)
         source = IN_FOLDER if folder else IN_FILE
         return FoundPrompt(guesses[source], source, "which hardly reads like a prompt")
+
+    def _find_doubt(self, name: str, source: str, guesses: Mapping[str, str]) -> str:
+        """Return a reason to doubt a prompt from one of several names; "" for none."""
+        text, path = guesses[source], PurePosixPath(name)
+        outer = {"the outermost folder": self._wrapper} if reads_like_a_prompt(self._wrapper) else {}
+        others = [
+            f"while {of} says “{other[:SHOWN]}”" for of, other in (guesses | outer).items() if key(other) != key(text)
+        ]
+        below = path.parent.name if source == IN_FOLDER else ""
+        if below and key(below) != key(text) and not is_setting(below):
+            others.append(f"in which the folder “{below[:SHOWN]}” may be another prompt")
+        return find_doubt(text, path.stem if source == IN_FILE else "") or "".join(others[:1])
+
+    def _describe_folders(self, names: Sequence[str]) -> str:
+        """Name the folders that have pictures of the same prompt; "" for a single one, or without a prompt."""
+        folders = Counter("/".join(find_folders(name, self._found[name].text, self._wrapper)) for name in names)
+        if len(folders) < 2 or not self._found[names[0]].text:
+            return ""
+        shown = [f"{folder or 'no such folder'} ({n:,})" for folder, n in folders.most_common(_MOST_SHOWN)]
+        more = [f"and {len(folders) - len(shown):,} more"] if len(folders) > len(shown) else []
+        return f"the same prompt in {len(folders):,} folders, which count together: {', '.join([*shown, *more])}"
 
     def _note_others(self, name: str, prompt: str, others: Mapping[str, str]) -> None:
         """Note sources with another prompt than the one that counts."""
@@ -747,6 +781,12 @@ class FoundPictures:
             if absent := [name for name in named if name not in picture_names]:
                 such = absent[0][:SHOWN]
                 self.problems.append(f"{path}: {len(absent):,} of its pictures are not here, such as {such}")
+
+
+def _first_of(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the first texts, and the number of others."""
+    more = (f"and {len(texts) - _MOST_SHOWN:,} more doubts",) if len(texts) > _MOST_SHOWN else ()
+    return (*texts[:_MOST_SHOWN], *more)
 
 
 def _has_picture_ending(name: str) -> bool:

@@ -143,7 +143,76 @@ def test_a_prompt_is_taken_from_the_name_that_reads_like_one_and_doubted_elsewhe
     found = look(tmp_path / name.replace("'", ""), {path: picture(1, kind), f"z{path}": picture(2, kind)})
     summary = next(summary for summary in found.prompts if summary.prompt == prompt)
     assert [*summary.sources] == [source] * bool(source)
-    assert bool(summary.doubts) == is_doubted
+    assert any("folders" not in doubt for doubt in summary.doubts) == is_doubted
+
+
+NUMBERED = {
+    "ages": ({"a woman aged 25": 1, "a woman aged 65": 1}, ["a woman aged 25", "a woman aged 65"]),
+    "ages, counted": ({"a woman aged 25": 2, "a woman aged 65": 2},
+                      [f"a woman aged {age}_{n}" for age in (25, 65) for n in (0, 1)]),
+    "slugs": ({"a woman aged 25": 1, "a woman aged 65": 1}, ["a_woman_aged_25", "a_woman_aged_65"]),
+    "letters": ({"a robot called R2D2": 1, "a robot called R2D3": 1}, ["a robot called R2D2", "a robot called R2D3"]),
+    "ages before words": ({"100-year-old man": 1, "200-year-old man": 1}, ["100-year-old man", "200-year-old man"]),
+    "rooms, counted": ({"a man in room 1": 2, "a man in room 2": 2},
+                       [f"a man in room {room}_{n}" for room in (1, 2) for n in (0, 1)]),
+    "words that are settings": ({"a man climbs 20 steps": 1, "a man climbs 30 steps": 1},
+                                ["a man climbs 20 steps", "a man climbs 30 steps"]),
+    "a series": ({COOK: 3}, [f"{COOK} {n}" for n in (0, 1, 2)]),
+    "a series with a gap": ({COOK: 3}, [f"{COOK} {n}" for n in (1, 2, 4)]),
+    "a series of slugs": ({COOK: 2}, ["a_photo_of_a_cook_1", "a_photo_of_a_cook_2"]),
+    "copies": ({COOK: 2}, [COOK, f"{COOK} 2"]),
+    "zeros": ({COOK: 1}, ["a_photo_of_a_cook_000017"]),
+    "brackets": ({COOK: 2}, [f"{COOK} (25)", f"{COOK} (65)"]),
+    "models": ({f"{COOK} vision7": 1, f"{COOK} vision8": 1}, [f"{COOK}_0_vision7", f"{COOK}_0_vision8"]),
+    "seeds inside": ({f"{COOK} fair": 2, f"{COOK} cond=x": 1},
+                     [f"{COOK} seed0 fair", f"{COOK} seed1 fair", f"{COOK} seed0 cond=x"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+def test_a_number_in_a_name_is_cut_only_where_it_counts_pictures(name, tmp_path):
+    prompts, stems = NUMBERED[name]
+    files = {f"{stem}.png": picture(n) for n, stem in enumerate(stems)}
+    assert ImportedImages(folder(tmp_path / "x", files)).counts == prompts
+
+
+def test_a_number_or_word_in_a_name_that_may_be_no_part_of_the_prompt_is_doubted(tmp_path):
+    names = ("a woman aged 65", f"{COOK}_0_vision7", f"{COOK} seed4 fair", "a man climbs 20 steps")
+    found = look(tmp_path, {f"{name}.png": picture(n) for n, name in enumerate(names)})
+    doubts = {summary.prompt: summary.doubts for summary in found.prompts}
+    assert "“65” may count pictures" in doubts["a woman aged 65"][0]
+    assert "“vision7” may be" in doubts[f"{COOK} vision7"][0]
+    assert "“fair” may be" in doubts[f"{COOK} fair"][0]
+    assert "“20 steps” may be" in doubts["a man climbs 20 steps"][0]
+    assert found.to_check
+
+
+FOLDERS = {
+    "models": ([f"{COOK}/sd15", f"{COOK}/sdxl"], ()),
+    "seeds": ([f"{COOK}/seed0", f"{COOK}/seed_1"], ()),
+    "LoRAs": ([f"{COOK}/with LoRA fair", f"{COOK}/without LoRA"], ("with LoRA fair (1)", "without LoRA (1)")),
+    "conditions": ([f"{COOK}/guidance 3", f"{COOK}/cond=x"], ("guidance 3 (1)", "cond=x (1)")),
+    "above": ([f"male/{COOK}", f"female/{COOK}"], ("male (1)", "female (1)")),
+    "a word": ([f"{COOK}/kind", f"{COOK}/plain", NURSE], ("kind (1)", "“kind” may be another prompt")),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_prompts_folder_may_be_above_others_and_several_that_count_together_are_named(name, tmp_path):
+    folders, doubts = FOLDERS[name]
+    files = {f"{path}/{n}.png": picture(n) for n, path in enumerate(folders)}
+    summary, *_ = (found := look(tmp_path / "x", files)).prompts
+    assert (summary.prompt, summary.n) == (COOK, 2)
+    assert all(any(doubt in each for each in summary.doubts) for doubt in doubts)
+    assert bool(summary.doubts) == bool(doubts)
+    assert any("several folders" in sentence for sentence, _ in found.notes) == bool(doubts)
+
+
+@pytest.mark.parametrize("others", [{}, {"3.png": picture(2)}])
+def test_of_two_names_that_read_like_prompts_the_other_one_is_named(others, tmp_path):
+    found = look(tmp_path, {f"{NURSE}/{COOK}_1.png": picture(1)} | others)
+    doubts = [doubt for summary in found.prompts for doubt in summary.doubts]
+    assert any("says “a photo of a" in doubt for doubt in doubts)
 
 
 def test_the_source_of_prompts_can_be_chosen(tmp_path):
@@ -300,7 +369,6 @@ MARKED = {
     f"{COOK}-seed=12-stable-diffusion-v1-5 (2).png": {"seed": 12, "model": "stable-diffusion-v1-5"},
     f"{COOK}_512x768_30steps_euler_a.png": {"width": 512, "num_inference_steps": 30, "sampler": "euler_a"},
     f"{COOK}_steps_20_seed_3_20261122.png": {"num_inference_steps": 20, "seed": 3},
-    f"{COOK}2.png": {"seed": None, "model": ""},
 }
 
 
