@@ -505,15 +505,16 @@ _SAMPLERS = dict(enumerate(
 ))  # fmt: skip
 
 
-def sidecars_of(pictures: Sequence[str], files: Sequence[str]) -> dict[str, str]:
-    """The text file next to each picture that has one, by picture name."""
-    there, sidecars = set(files), dict[str, str]()
+def sidecars_of(pictures: Sequence[str], files: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the text file next to each picture that has one, and the pictures of further such texts."""
+    there, sidecars, seconds = set(files), dict[str, str](), dict[str, str]()
     for picture in pictures:
         bases = PurePosixPath(picture).with_suffix("").as_posix(), picture
-        texts = (base + ending for ending in _TEXT_ENDINGS for base in bases)
-        if text := next(filter(there.__contains__, texts), ""):
-            sidecars[picture] = text
-    return sidecars
+        texts = [base + ending for ending in _TEXT_ENDINGS for base in bases if base + ending in there]
+        if texts:
+            sidecars[picture], *further = texts
+            seconds |= dict.fromkeys(further, picture)
+    return sidecars, {text: picture for text, picture in seconds.items() if text not in sidecars.values()}
 
 
 def facts_of_sidecar(data: bytes) -> PictureMetadata:
@@ -581,7 +582,8 @@ _NUMBER_AFTER_WORDS = re.compile(r"(?<=[\s_-])(\d{1,9})$")
 _BETWEEN = " \t_-"
 _NO_PROMPT = re.compile(
     r"(?:ChatGPT Image|Gemini[ _]Generated[ _]Image|Copilot[ _]\d|Screen ?shot|WhatsApp Image|OIG\d?[.-]).*"
-    r"|(?:IMG|DSC|PXL|ComfyUI|SwarmUI|image|picture|photo|download|untitled|unnamed|output|sample|file)[\W\d_]*",
+    r"|(?:copy of )?"
+    r"(?:IMG|DSC|PXL|ComfyUI|SwarmUI|image|picture|photo|download|untitled|unnamed|output|sample|file)[\W\d_]*",
     re.IGNORECASE,
 )
 _FOLDERS = re.compile(
@@ -724,6 +726,19 @@ def is_model_name(text: str) -> bool:
     [True, True, True, True, False]
     """
     return bool(_MODEL_NAME.fullmatch(text.strip()))
+
+
+def model_key(model: str) -> str:
+    """Normalise the name of a model: equal for names that differ only in case, or in folder and ending of its file.
+
+    >>> model_key("models/SD15.safetensors"), model_key("org/sd15")
+    ('sd15', 'org/sd15')
+    """
+    found = _MODEL_FILE.fullmatch(model)
+    return (found[1] if found else model).casefold()
+
+
+_MODEL_FILE = re.compile(r"(?:.*[/\\])?([^/\\]+)\.(?:safetensors|ckpt|pt|bin|gguf)", re.IGNORECASE)
 
 
 def model_folder(name: str) -> str:
