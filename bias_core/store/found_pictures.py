@@ -724,9 +724,8 @@ class FoundPictures:
         """Return a reason to doubt a prompt from one of several names; "" for none."""
         text, path = guesses[source], PurePosixPath(name)
         outer = {"the outermost folder": self._wrapper} if reads_like_a_prompt(self._wrapper) else {}
-        others = [
-            f"while {of} says “{other[:SHOWN]}”" for of, other in (guesses | outer).items() if key(other) != key(text)
-        ]
+        names = {**guesses, **outer}
+        others = [f"while {of} says “{other[:SHOWN]}”" for of, other in names.items() if key(other) != key(text)]
         below = path.parent.name if source == IN_FOLDER else ""
         if below and key(below) != key(text) and not is_setting(below):
             others.append(f"in which the folder “{below[:SHOWN]}” may be another prompt")
@@ -768,9 +767,9 @@ class FoundPictures:
         lines = (self._lines.get(name), *folder_lines, self._tables.get(name))
         return next((line.prompt for line in lines if line is not None), "")
 
-    def _mend(self, path: PurePosixPath, rows: Iterable[tuple[int, dict[str, Any]]]) -> Iterator[Row]:
+    def _mend(self, path: PurePosixPath, rows: Iterable[dict[str, Any]]) -> Iterator[Row]:
         """Yield the rows of a table with numbers as they are meant, and note what is not as it was written."""
-        for n, row in rows:
+        for n, row in enumerate(rows, start=1):
             self.unread_metadata += [f"{path}, entry {n}: {remark}" for remark in _mend_numbers(row)]
             yield f"entry {n}", row
 
@@ -814,9 +813,8 @@ class FoundPictures:
             try:
                 with one_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
                     data = self._files.read(path.as_posix())
-                    rows = enumerate(parquet_rows(data) if is_parquet else _json_list(data), start=1)
-                    rows = note_unused_columns(self._mend(path, rows), TEXTS, _is_used_column, unused)
-                    table = (row for _, row in rows)
+                    rows = self._mend(path, parquet_rows(data) if is_parquet else _json_list(data))
+                    table = (row for _, row in note_unused_columns(rows, TEXTS, _is_used_column, unused))
                     if not is_parquet and (listed := [*table]):
                         data = json.dumps(listed).encode()
                     found = dict(facts_of_parquet(table)) if is_parquet else facts_of_part(data)

@@ -30,7 +30,7 @@ from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
 from bias_core.study.headlines import headline
 from bias_core.study.history import list_runs, open_run
-from bias_core.study.image_rows import ImportedRows
+from bias_core.study.image_rows import SEE_PICTURES, ImportedRows
 from bias_core.study.label_tasks import association_task, own_task, people_of, pst_task
 from bias_core.study.plan import plan_study
 from bias_core.study.report_text import finding_rows, table_of
@@ -284,6 +284,8 @@ def test_ways_of_drawing_are_pooled_with_a_note_or_arms(services, tmp_path):
     settings = explore_settings(concept="mechanic", images=str(tmp_path), force=True, **options)
     pooled = complete(run_study(find_design("explore"), settings, services))
     assert "Pictures drawn in 2 ways are pooled: sd15 (5), sdxl (5)." in " ".join(pooled.results.notes)
+    together = f"10 of 10 files of {tmp_path.name} count: 2 ways of drawing together {SEE_PICTURES}."
+    assert together in pooled.results.notes
     arms = tuple(Arm(drawn_with=model) for model in ("sd15", "sdxl"))
     compared = complete(run_study(find_design("explore"), replace(settings, arms=arms), services))
     assert [(arm.name, arm.n_images) for arm in compared.arms] == [("sd15", 5), ("sdxl", 5)]
