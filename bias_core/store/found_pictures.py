@@ -613,9 +613,8 @@ class FoundPictures:
         """Return the facts of a picture, each from the first source that has it."""
         line = self._lines[name].drawing if name in self._lines else PictureMetadata()
         known = line.merged_with(self._tables.get(name, PictureMetadata())).merged_with(inside)
-        return known.merged_with(self._beside[name]).merged_with(
-            replace(facts_of_name(name, self._numbered), prompt="")
-        )
+        of_name = replace(facts_of_name(name, self._numbered), prompt="")
+        return known.merged_with(self._beside[name]).merged_with(of_name)
 
     def _find_checkpoints(self) -> dict[tuple[str, str], str]:
         """Return the hashes of models that share their name, by their key and hash; the longest of those that agree."""
@@ -687,10 +686,9 @@ class FoundPictures:
     def _note_other_file(self, name: str) -> None:
         """Name a file that is not read, with what to do."""
         advice = next((text for endings, text in _ADVICE if name.lower().endswith(endings)), "")
-        if not advice and _ABOUT_PICTURES.fullmatch(PurePosixPath(name).name):
-            self.problems.append(f"{name}: this text is not read; {_ADVICE_ON_TEXTS}")
-        else:
-            self.others.append(f"{name}: {advice}" if advice else name)
+        is_about_pictures = not advice and _ABOUT_PICTURES.fullmatch(PurePosixPath(name).name)
+        advice = f"this text is not read; {_ADVICE_ON_TEXTS}" if is_about_pictures else advice
+        (self.problems if is_about_pictures else self.others).append(f"{name}: {advice}" if advice else name)
 
     def _find_prompt(self, name: str, *, is_in_table: bool) -> FoundPrompt:
         """Find the prompt of a picture in the first source that has one, or in the source that was asked for."""
@@ -736,9 +734,7 @@ class FoundPictures:
         folders = Counter("/".join(find_folders(name, self._found[name].text, self._wrapper)) for name in names)
         if len(folders) < 2 or not self._found[names[0]].text:
             return ""
-        shown = [f"{folder or 'no such folder'} ({n:,})" for folder, n in folders.most_common(_MOST_SHOWN)]
-        more = [f"and {len(folders) - len(shown):,} more"] if len(folders) > len(shown) else []
-        return f"the same prompt in {len(folders):,} folders, which count together: {', '.join([*shown, *more])}"
+        return f"the same prompt in {len(folders):,} folders, which count together: {_count_in_words(folders)}"
 
     def _note_others(self, name: str, prompt: str, others: Mapping[str, str]) -> None:
         """Note sources with another prompt than the one that counts."""
@@ -754,9 +750,8 @@ class FoundPictures:
             with one_file(text, self._broken):
                 data = self._files.read(text)
                 if len(mended := _json_list(b"[" + data + b"]")) == 1:
-                    remarks = [f"{text}: {remark}" for remark in _mend_numbers(mended[0])]
-                    self.unread_metadata += remarks
-                    data = json.dumps(mended[0]).encode() if remarks else data
+                    self.unread_metadata += [f"{text}: {remark}" for remark in _mend_numbers(mended[0])]
+                    data = json.dumps(mended[0]).encode()
                 return facts_of_sidecar(data)
         except InvalidInput as error:
             self.unread_metadata.append(f"{self._sidecars[name]}: {error}")
@@ -843,24 +838,26 @@ def _json_list(data: bytes) -> list[dict[str, Any]]:
 
 def _describe_settings(drawings: Sequence[PictureMetadata]) -> Iterator[str]:
     """Name settings that differ among the pictures of one prompt, with numbers of pictures."""
-    negatives = [f"“{one.negative_prompt[:SHOWN]}”" if one.negative_prompt else "none" for one in drawings]
     values = {
-        "negative prompts": negatives,
+        "negative prompts": [f"“{one.negative_prompt[:SHOWN]}”" * bool(one.negative_prompt) for one in drawings],
         "steps": [f"{one.num_inference_steps}" for one in drawings if one.num_inference_steps is not None],
         "guidance": [f"{one.guidance_scale:g}" for one in drawings if one.guidance_scale is not None],
         "samplers": [one.sampler for one in drawings if one.sampler],
     }
     for setting, counts in ((setting, Counter(each)) for setting, each in values.items()):
         if len(counts) > 1:
-            shown = ", ".join(f"{value} ({n:,})" for value, n in counts.most_common(_MOST_SHOWN))
-            more = f" and {len(counts) - _MOST_SHOWN:,} more" if len(counts) > _MOST_SHOWN else ""
-            yield f"{setting}: {shown}{more}"
+            yield f"{setting}: {_count_in_words(counts)}"
+
+
+def _count_in_words(counts: Mapping[str, int]) -> str:
+    """Return the most common values with their numbers of pictures, such as “male (3), none (1)”."""
+    shown = [f"{value or 'none'} ({n:,})" for value, n in sorted(counts.items(), key=lambda pair: -pair[1])]
+    return ", ".join(_first_of(shown))
 
 
 def _first_of(texts: Sequence[str]) -> tuple[str, ...]:
     """Return the first texts, and the number of others."""
-    more = (f"and {len(texts) - _MOST_SHOWN:,} more doubts",) if len(texts) > _MOST_SHOWN else ()
-    return (*texts[:_MOST_SHOWN], *more)
+    return (*texts[:_MOST_SHOWN], *[f"and {len(texts) - _MOST_SHOWN:,} more"] * (len(texts) > _MOST_SHOWN))
 
 
 def _has_picture_ending(name: str) -> bool:

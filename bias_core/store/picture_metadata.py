@@ -746,6 +746,7 @@ def model_folder(name: str) -> str:
     return next((part for part in reversed(PurePosixPath(name).parts[:-1]) if is_model_name(part)), "")
 
 
+@lru_cache(maxsize=20_000)
 def _read_words(text: str, numbered: frozenset[str] = frozenset()) -> tuple[str, dict[str, str]]:
     """Return a name's words without dates, numbers and ids, and the settings in it; "" if no words remain."""
     marks, before, is_counted = dict[str, str](), "", False

@@ -359,10 +359,9 @@ def _describe_marked_lines(data: bytes, prompts: Sequence[PackedPrompt]) -> Iter
     """Name the comments of a text, which are no prompts, and the prompts that begin with the mark of a list."""
     comments = [line.strip() for line in decode_text("it", data).split("\n") if line.strip().startswith(_COMMENT)]
     marked = [f"{each.place}: “{each.prompt[:40]}”" for each in prompts if _LIST_MARK.match(each.prompt)]
-    for sentence, lines in (("comments are skipped", comments), ("marks of a list belong to prompts", marked)):
+    for sentence, lines in (("skipped as comments", comments), ("with the mark of a list", marked)):
         if lines:
-            more = f" and {len(lines) - _MOST_NAMED:,} more" if len(lines) > _MOST_NAMED else ""
-            yield f"{sentence}: {', '.join(line[:80] for line in lines[:_MOST_NAMED])}{more}"
+            yield f"{len(lines):,} {sentence}, such as {lines[0][:80]}"
 
 
 def _parquet_rows(name: str, data: bytes) -> Iterator[Row]:
