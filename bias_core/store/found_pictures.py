@@ -731,7 +731,8 @@ class FoundPictures:
 
     def _describe_folders(self, names: Sequence[str]) -> str:
         """Name the folders that have pictures of the same prompt; "" for a single one, or without a prompt."""
-        folders = Counter("/".join(find_folders(name, self._found[name].text, self._wrapper)) for name in names)
+        found = [find_folders(name, self._found[name].text, self._wrapper) for name in names]
+        folders = Counter("/".join(parts) or "outside of these" for parts in found)
         if len(folders) < 2 or not self._found[names[0]].text:
             return ""
         return f"the same prompt in {len(folders):,} folders, which count together: {_count_in_words(folders)}"

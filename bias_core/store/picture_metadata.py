@@ -608,9 +608,8 @@ def find_numbered(names: Iterable[str]) -> frozenset[str]:
             numbers.setdefault(words[: found.start()].rstrip(_BETWEEN), set()).add(int(found[1]))
     for words in numbers.keys() & {*texts}:  # the first one has no number
         numbers[words].add(1)
-    return frozenset(
-        words for words, each in numbers.items() if len(each) > 1 and min(each) <= 1 and max(each) < 2 * len(each)
-    )
+    begun = {words: each for words, each in numbers.items() if min(each) <= 1 < len(each)}
+    return frozenset(words for words, each in begun.items() if min(each) + 1 in each or max(each) < 2 * len(each))
 
 
 @lru_cache(maxsize=20_000)

@@ -159,6 +159,7 @@ NUMBERED = {
                                 ["a man climbs 20 steps", "a man climbs 30 steps"]),
     "a series": ({COOK: 3}, [f"{COOK} {n}" for n in (0, 1, 2)]),
     "a series with a gap": ({COOK: 3}, [f"{COOK} {n}" for n in (1, 2, 4)]),
+    "a long series": ({COOK: 4}, [f"{COOK} {n}" for n in (0, 1, 20, 61)]),
     "a series of slugs": ({COOK: 2}, ["a_photo_of_a_cook_1", "a_photo_of_a_cook_2"]),
     "copies": ({COOK: 2}, [COOK, f"{COOK} 2"]),
     "zeros": ({COOK: 1}, ["a_photo_of_a_cook_000017"]),
