@@ -292,6 +292,22 @@ def test_ways_of_drawing_are_pooled_with_a_note_or_arms(services, tmp_path):
     assert "pooled" not in " ".join(compared.results.notes)
 
 
+def test_notes_on_the_same_faults_of_two_arms_name_their_folders(services, tmp_path):
+    rng = Random(3)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        for n in range(4):
+            draw_scene(_portrait(rng, skin=9), 64).save(tmp_path / name / f"{n}.png")
+        lines = "".join(f"{n}.png,{DARK},3.07E+09\n" for n in range(4))
+        (tmp_path / name / "metadata.csv").write_text(f"file_name,prompt,seed\n{lines}")
+    options = {"attributes": ["dark skin"], "attribute_a": "", "attribute_b": "", "n_images": 4}
+    arms = tuple(Arm(name=f"arm {name}", images=str(tmp_path / name)) for name in ("one", "two"))
+    settings = explore_settings(concept="mechanic", force=True, arms=arms, **options)
+    compared = complete(run_study(find_design("explore"), settings, services))
+    rounded = [note for note in compared.results.notes if "rounded by a spreadsheet" in note]
+    assert [note.partition(" 4 notes")[0] for note in rounded] == ["arm one: one:", "arm two: two:"]
+
+
 def test_a_study_that_asks_for_these_prompts_says_how_many(services, tmp_path):
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
     drawn = complete(run_study(find_design("t2iat-tests"), settings, services))
