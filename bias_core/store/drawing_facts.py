@@ -223,7 +223,8 @@ def find_loras(table: Mapping[str, Any], prompts: Iterable[str] = ()) -> tuple[s
     for name, *weight in found:
         name = re.sub(r"\.(?:safetensors|ckpt|pt|bin)$", "", one_line(name).rpartition("/")[2].rpartition("\\")[2])
         if name and name.lower() != "none" and number(strength := "".join(weight[:1]).strip() or "1") != 0:
-            strength = f":{strength[:40]}" if weight and weight[0] else ""
+            plain = f"{weight_number:g}" if (weight_number := number(strength)) is not None else strength
+            strength = f":{plain[:40]}" if weight and weight[0] else ""
             loras[name[:LONGEST_NAME]] = loras.get(name[:LONGEST_NAME]) or strength
     return tuple(name + strength for name, strength in loras.items())[:_MOST_FURTHER]
 

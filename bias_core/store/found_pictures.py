@@ -7,7 +7,7 @@ import re
 import shutil
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -29,15 +29,20 @@ from bias_core.store.images import DamagedRecord, decode_picture, is_animation, 
 from bias_core.store.picture_files import ARCHIVES, DAMAGE, SHOWN, Files, check_name, open_files, stored_name
 from bias_core.store.picture_metadata import (
     PARQUET,
+    UNREADABLE,
     facts_of_name,
     facts_of_parquet,
     facts_of_part,
     facts_of_sidecar,
     find_doubt,
+    find_folders,
     find_hidden_text,
+    find_numbered,
+    is_setting,
     metadata_of_line,
     metadata_of_record,
     model_folder,
+    model_key,
     names_as_prompts,
     read_metadata,
     reads_like_a_prompt,
@@ -45,9 +50,9 @@ from bias_core.store.picture_metadata import (
     wrapper_of,
 )
 from bias_core.store.reader import TooMuch, count_picture, may_write, one_file
-from bias_core.store.tables import describe_unused_columns, note_unused_columns, parquet_rows, read_table, refuse
+from bias_core.store.tables import Row, describe_unused_columns, note_unused_columns, parquet_rows, read_table, refuse
 from bias_core.types import IMPORTED, ImageRow, PictureRecord, is_blank
-from bias_core.values import MAX_TEXT, check_texts, normal_form
+from bias_core.values import MAX_TEXT, check_texts, normal_form, read_json
 
 T = TypeVar("T")
 
@@ -86,6 +91,7 @@ _NO_PICTURES = frozenset((
     ".doc", ".docx", ".xlsx", ".mp4", ".webm", ".mov",
 ))  # fmt: skip
 _MOST_KEPT = 10_000  # pictures of all prompts that are compared with each other
+_MOST_SHOWN = 6  # doubts of one prompt, and folders of one doubt
 _TABLE_TIMES = 5  # the time of a picture, for a table of many
 _ADVICE = (  # on files that are not read
     ((".zip", *ARCHIVES), "unpack it, and add its pictures to the folder"),
@@ -95,6 +101,10 @@ _ADVICE = (  # on files that are not read
         "if it has the prompts, name it metadata.csv, .tsv or .jsonl; it needs file_name and prompt",
     ),
 )
+_ABOUT_PICTURES = re.compile(
+    r".*(?:meta|caption|prompt|label|annotation|info).*\.(?:txt|json|ya?ml|caption)", re.IGNORECASE
+)
+_ADVICE_ON_TEXTS = "if it has the prompts, save them as metadata.csv with the columns file_name and prompt"
 _LOSSLESS = ("PNG", "WEBP", "BMP", "TIFF")  # formats whose pixels can hide a text
 _HEADS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")  # of pictures
 
@@ -381,6 +391,7 @@ class FoundPictures:
         if not self._found:
             reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()] + self.problems + self.others
             raise InvalidInput(f"{path.name} has no picture{f' ({chr(59).join(reasons[:3])})' if reasons else ''}")
+        self._models = defaultdict[str, dict[str, None]](dict)  # spellings of their names, by key
         self._checkpoints = self._find_checkpoints()
         self.is_assumed = bool(source.assumed_prompt) and not any(found.text for found in self._found.values())
         if self.is_assumed:
@@ -408,12 +419,12 @@ class FoundPictures:
     def _summarise(self, prompt: str, pictures: Sequence[ImportedPicture]) -> PromptSummary:
         names, drawings = [picture.name for picture in pictures], [picture.drawing for picture in pictures]
         found = [self._found[name] for name in names]
-        spellings = different(each.text for each in found)
+        spellings, doubts = different(each.text for each in found), [each.doubt or each.missing for each in found]
         return PromptSummary(
             prompt=prompt,
             n=len(pictures),
             sources=Counter(picture.prompt_source for picture in pictures if picture.prompt_source),
-            doubts=tuple(different(each.doubt or each.missing for each in found)),
+            doubts=_first_of(different([*doubts, self._describe_folders(names), *_describe_settings(drawings)])),
             spellings=tuple(spellings) if len(spellings) > 1 else (),
             drawn_with=Counter(picture.way for picture in pictures),
             samplers=Counter(drawing.sampler for drawing in drawings if drawing.sampler),
@@ -432,6 +443,11 @@ class FoundPictures:
         left_out = [f"{name}: {reason}" for name, reason in self.left_out.items()]
         counted = [(name, found) for name, found in self._found.items() if name not in self.left_out]
         doubted = [f"{name}: “{found.text}”, {found.doubt}" for name, found in counted if found.doubt]
+        groups = ([name for name in names if name not in self.left_out] for names in self._files_of.values())
+        pooled = [f"“{self._found[names[0]].text}”: {text}" for names in groups
+                  if names and (text := self._describe_folders(names))]  # fmt: skip
+        mixed = [f"“{pictures[0].row.prompt or NO_PROMPT}”: {text}" for pictures in self._pictures.values()
+                 if (text := "; ".join(_describe_settings([picture.drawing for picture in pictures])))]  # fmt: skip
         missing = [f"{name}: {found.missing}" for name, found in counted if found.missing]
         unread = [line for line in self.unread_metadata if line.partition(": ")[0] not in self.left_out]
         for columns, tables in self._tables_with.items():
@@ -447,6 +463,10 @@ class FoundPictures:
             ("prompt has several spellings, which count as one", "prompts have several spellings, which count as one",
              [", ".join(f"“{text}”" for text in texts) for texts in self._spellings() if len(texts) > 1]),
             ("prompt is guessed from a name, with a doubt", "prompts are guessed from names, with doubts", doubted),
+            ("prompt is in several folders", "prompts are in several folders", pooled),
+            ("prompt was drawn with settings that differ", "prompts were drawn with settings that differ", mixed),
+            ("model has several spellings, which count as one", "models have several spellings, which count as one",
+             [", ".join(f"“{model}”" for model in models) for models in self._models.values() if len(models) > 1]),
             ("picture has no prompt, though something is written about it",
              "pictures have no prompt, though something is written about them", missing),
             ("picture has one colour all over, or is blurred by a checker, and counts as blanked",
@@ -575,25 +595,41 @@ class FoundPictures:
             if isinstance(error, DamagedRecord):
                 self.unread_metadata.append(f"{name}: {error}")
         drawing = self._merge_facts(name, inside)
-        for what, first, second in (("model", drawing.model, inside.model), ("seed", drawing.seed, inside.seed)):
-            if second not in (None, "") and first != second:
-                self.unread_metadata.append(f"{name}: its {what} is {second} by its own record, {first} by the table")
-        if (drawing.model, drawing.model_hash) in self._checkpoints:
-            drawing = replace(drawing, model=f"{drawing.model} ({drawing.model_hash})")
-        return record, drawing
+        of_name = facts_of_name(name, self._numbered)
+        for what, first, second, third in (
+            ("model", drawing.model, inside.model, of_name.model),
+            ("seed", drawing.seed, inside.seed, of_name.seed),
+            ("negative prompt", drawing.negative_prompt, inside.negative_prompt, ""),
+        ):
+            for value, where in ((second, "its own record"), (third, "its name")):
+                if value not in (None, "") and model_key(f"{first}") != model_key(f"{value}"):
+                    self.unread_metadata.append(f"{name}: its {what} is {value} by {where}, but {first} counts")
+        model = next(iter(self._models.get(model_key(drawing.model), ())), drawing.model)
+        if digits := self._checkpoints.get((model_key(model), drawing.model_hash)):
+            model = f"{model} ({digits})"
+        return record, replace(drawing, model=model)
 
     def _merge_facts(self, name: str, inside: PictureMetadata) -> PictureMetadata:
         """Return the facts of a picture, each from the first source that has it."""
         line = self._lines[name].drawing if name in self._lines else PictureMetadata()
         known = line.merged_with(self._tables.get(name, PictureMetadata())).merged_with(inside)
-        return known.merged_with(self._beside[name]).merged_with(replace(facts_of_name(name), prompt=""))
+        of_name = replace(facts_of_name(name, self._numbered), prompt="")
+        return known.merged_with(self._beside[name]).merged_with(of_name)
 
-    def _find_checkpoints(self) -> set[tuple[str, str]]:
-        """Return the models that share their name with another one, with their hashes."""
-        facts = [self._merge_facts(name, self._inside[name]) for name in self._found]
-        named = {(each.model, each.model_hash) for each in facts if each.model and each.model_hash}
-        n_hashes = Counter(model for model, _ in named)
-        return {(model, model_hash) for model, model_hash in named if n_hashes[model] > 1}
+    def _find_checkpoints(self) -> dict[tuple[str, str], str]:
+        """Return the hashes of models that share their name, by their key and hash; the longest of those that agree."""
+        checkpoints, hashes = dict[tuple[str, str], str](), defaultdict[str, set[str]](set)
+        for facts in (self._merge_facts(name, self._inside[name]) for name in self._found):
+            if facts.model:
+                self._models[model_key(facts.model)][facts.model] = None
+                hashes[model_key(facts.model)] |= {facts.model_hash} - {""}
+        for model, each in hashes.items():
+            longest = [digits for digits in each if not any(other.startswith(digits) for other in each - {digits})]
+            longer = {digits: [other for other in longest if other.startswith(digits)] for digits in each}
+            full = {digits: others[0] if len(others) == 1 else digits for digits, others in longer.items()}
+            if len({*full.values()}) > 1:
+                checkpoints |= {(model, digits): full[digits] for digits in each}
+        return checkpoints
 
     def _read_metadata(self, names: Sequence[str]) -> set[PurePosixPath]:
         """Read the lines of all metadata files; return the folders of their pictures."""
@@ -629,14 +665,15 @@ class FoundPictures:
         names = [name for name in self._files.names if self._looks_like_a_picture(name)]
         folders = self._read_metadata(names)
         self._read_tables(names)
-        used, known_endings = {*names, *self._sidecars.values()}, (".json", ".parquet", *_OTHER_PICTURES)
+        used = {*names, *self._sidecars.values(), *self._second_texts}
+        known_endings = (".json", ".parquet", *_OTHER_PICTURES)
         for name in self._files.names:
             if name not in used and not _is_table(name) and not name.lower().endswith(known_endings):
-                advice = next((text for endings, text in _ADVICE if name.lower().endswith(endings)), "")
-                self.others.append(f"{name}: {advice}" if advice else name)
-        wrapper, found = wrapper_of(names) if self._source.prompts_from == AUTO else "", {}
+                self._note_other_file(name)
+        self._wrapper = wrapper_of(names) if self._source.prompts_from == AUTO else ""
+        self._numbered, found = find_numbered(names), dict[str, FoundPrompt]()
         for name in names:
-            prompt = self._find_prompt(name, wrapper, is_in_table=not folders.isdisjoint(PurePosixPath(name).parents))
+            prompt = self._find_prompt(name, is_in_table=not folders.isdisjoint(PurePosixPath(name).parents))
             if prompt.missing == _FIGURE:
                 self.left_out[name] = _FIGURE
             elif len(prompt.text) > MAX_TEXT:
@@ -646,7 +683,14 @@ class FoundPictures:
                 found[name] = prompt if key(prompt.text) else replace(prompt, text="", source="", doubt="")
         return found
 
-    def _find_prompt(self, name: str, wrapper: str, *, is_in_table: bool) -> FoundPrompt:
+    def _note_other_file(self, name: str) -> None:
+        """Name a file that is not read, with what to do."""
+        advice = next((text for endings, text in _ADVICE if name.lower().endswith(endings)), "")
+        is_about_pictures = not advice and _ABOUT_PICTURES.fullmatch(PurePosixPath(name).name)
+        advice = f"this text is not read; {_ADVICE_ON_TEXTS}" if is_about_pictures else advice
+        (self.problems if is_about_pictures else self.others).append(f"{name}: {advice}" if advice else name)
+
+    def _find_prompt(self, name: str, *, is_in_table: bool) -> FoundPrompt:
         """Find the prompt of a picture in the first source that has one, or in the source that was asked for."""
         inside = self._inside[name] = self._read_inside(name)
         if inside.is_figure:
@@ -654,7 +698,7 @@ class FoundPictures:
         beside = self._beside[name] = self._read_beside(name)
         if self._source.prompts_from.startswith(ONE_FOR_ALL):
             return FoundPrompt(self._source.prompts_from.removeprefix(ONE_FOR_ALL), GIVEN)
-        folder, file = names_as_prompts(name, wrapper)
+        folder, file = names_as_prompts(name, self._wrapper, self._numbered)
         written = {IN_TABLE: self._find_in_tables(name), IN_PICTURE: inside.prompt, IN_TEXT: beside.prompt}
         guesses = {IN_FOLDER: folder, IN_FILE: file}
         if self._source.prompts_from != AUTO:
@@ -662,16 +706,36 @@ class FoundPictures:
             return FoundPrompt((written | guesses)[source], source)
         if is_in_table and not written[IN_TABLE]:
             named = "its line in the table has no prompt" if name in self._lines else "no line of the table names it"
-            return FoundPrompt(missing=named)
+            others = [f"{of} says “{text[:SHOWN]}”, which does not count" for of, text in written.items() if text]
+            return FoundPrompt(missing=" and ".join([named, *others]))
         good = {source: text for source, text in guesses.items() if reads_like_a_prompt(text)}
         for source, text in (written | good).items():
             if text:
                 self._note_others(name, text, {of: other for of, other in written.items() if of != source})
-                return FoundPrompt(text, source, find_doubt(text) if source in guesses else "")
+                return FoundPrompt(text, source, self._find_doubt(name, source, good) if source in guesses else "")
         if inside.unclear:  # programs number their files
             return FoundPrompt(missing=inside.unclear)
         source = IN_FOLDER if folder else IN_FILE
         return FoundPrompt(guesses[source], source, "which hardly reads like a prompt")
+
+    def _find_doubt(self, name: str, source: str, guesses: Mapping[str, str]) -> str:
+        """Return a reason to doubt a prompt from one of several names; "" for none."""
+        text, path = guesses[source], PurePosixPath(name)
+        outer = {"the outermost folder": self._wrapper} if reads_like_a_prompt(self._wrapper) else {}
+        names = {**guesses, **outer}
+        others = [f"while {of} says “{other[:SHOWN]}”" for of, other in names.items() if key(other) != key(text)]
+        below = path.parent.name if source == IN_FOLDER else ""
+        if below and key(below) != key(text) and not is_setting(below):
+            others.append(f"in which the folder “{below[:SHOWN]}” may be another prompt")
+        return find_doubt(text, path.stem if source == IN_FILE else "") or "".join(others[:1])
+
+    def _describe_folders(self, names: Sequence[str]) -> str:
+        """Name the folders that have pictures of the same prompt; "" for a single one, or without a prompt."""
+        found = [find_folders(name, self._found[name].text, self._wrapper) for name in names]
+        folders = Counter("/".join(parts) or "outside of these" for parts in found)
+        if len(folders) < 2 or not self._found[names[0]].text:
+            return ""
+        return f"the same prompt in {len(folders):,} folders, which count together: {_count_in_words(folders)}"
 
     def _note_others(self, name: str, prompt: str, others: Mapping[str, str]) -> None:
         """Note sources with another prompt than the one that counts."""
@@ -685,7 +749,11 @@ class FoundPictures:
             if not (text := self._sidecars.get(name)):
                 return PictureMetadata()
             with one_file(text, self._broken):
-                return facts_of_sidecar(self._files.read(text))
+                data = self._files.read(text)
+                if len(mended := _json_list(b"[" + data + b"]")) == 1:
+                    self.unread_metadata += [f"{text}: {remark}" for remark in _mend_numbers(mended[0])]
+                    data = json.dumps(mended[0]).encode()
+                return facts_of_sidecar(data)
         except InvalidInput as error:
             self.unread_metadata.append(f"{self._sidecars[name]}: {error}")
             return PictureMetadata()
@@ -694,6 +762,12 @@ class FoundPictures:
         folder_lines = map(self._folder_lines.get, PurePosixPath(name).parents)
         lines = (self._lines.get(name), *folder_lines, self._tables.get(name))
         return next((line.prompt for line in lines if line is not None), "")
+
+    def _mend(self, path: PurePosixPath, rows: Iterable[dict[str, Any]]) -> Iterator[Row]:
+        """Yield the rows of a table with numbers as they are meant, and note what is not as it was written."""
+        for n, row in enumerate(rows, start=1):
+            self.unread_metadata += [f"{path}, entry {n}: {remark}" for remark in _mend_numbers(row)]
+            yield f"entry {n}", row
 
     def _read_inside(self, name: str) -> PictureMetadata:
         """Read the metadata in a picture."""
@@ -722,31 +796,69 @@ class FoundPictures:
 
     def _read_tables(self, names: Sequence[str]) -> None:
         """Read other tables, and the texts next to pictures."""
-        self._sidecars = sidecars_of(names, self._files.names)
+        self._sidecars, self._second_texts = sidecars_of(names, self._files.names)
+        seconds = self._second_texts.items()
+        self.unread_metadata += [f"{text}: a second text about {name}, which does not count" for text, name in seconds]
         picture_names, beside = set(names), set(self._sidecars.values())
         for path in map(PurePosixPath, self._files.names):
             is_parquet = path.suffix.lower() == ".parquet"
-            if not is_parquet and (path.suffix.lower() != ".json" or path.as_posix() in beside):
+            is_text = path.as_posix() in beside or path.as_posix() in self._second_texts
+            if not is_parquet and (path.suffix.lower() != ".json" or is_text):
                 continue
             unused = dict[str, None]()
             try:
                 with one_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
                     data = self._files.read(path.as_posix())
-                    rows = note_unused_columns(
-                        (("", row) for row in parquet_rows(data)), TEXTS, _is_used_column, unused
-                    )
-                    found = dict(facts_of_parquet(row for _, row in rows)) if is_parquet else facts_of_part(data)
+                    rows = self._mend(path, parquet_rows(data) if is_parquet else _json_list(data))
+                    table = (row for _, row in note_unused_columns(rows, TEXTS, _is_used_column, unused))
+                    if not is_parquet and (listed := [*table]):
+                        data = json.dumps(listed).encode()
+                    found = dict(facts_of_parquet(table)) if is_parquet else facts_of_part(data)
             except InvalidInput as error:
                 is_table_of_pictures = not is_parquet or path.name.lower() == PARQUET
                 (self.problems if is_table_of_pictures else self.others).append(f"{path}: {error}")
                 continue
-            self.others += [] if found else [path.as_posix()]
-            self._tables_with[describe_unused_columns(unused)].append(f"{path}")
+            if not found:
+                self._note_other_file(path.as_posix())
+            if found or is_parquet:
+                self._tables_with[describe_unused_columns(unused)].append(f"{path}")
             named = {(path.parent / name).as_posix(): facts for name, facts in found.items()}
             self._tables |= {name: named[name] for name in named if name in picture_names}
             if absent := [name for name in named if name not in picture_names]:
                 such = absent[0][:SHOWN]
                 self.problems.append(f"{path}: {len(absent):,} of its pictures are not here, such as {such}")
+
+
+def _json_list(data: bytes) -> list[dict[str, Any]]:
+    """Return the objects of a JSON list; [] for another file."""
+    with suppress(*UNREADABLE):
+        rows = read_json(data)
+        return rows if isinstance(rows, list) and all(isinstance(row, dict) for row in rows) else []
+    return []
+
+
+def _describe_settings(drawings: Sequence[PictureMetadata]) -> Iterator[str]:
+    """Name settings that differ among the pictures of one prompt, with numbers of pictures."""
+    values = {
+        "negative prompts": [f"“{one.negative_prompt[:SHOWN]}”" * bool(one.negative_prompt) for one in drawings],
+        "steps": [f"{one.num_inference_steps}" for one in drawings if one.num_inference_steps is not None],
+        "guidance": [f"{one.guidance_scale:g}" for one in drawings if one.guidance_scale is not None],
+        "samplers": [one.sampler for one in drawings if one.sampler],
+    }
+    for setting, counts in ((setting, Counter(each)) for setting, each in values.items()):
+        if len(counts) > 1:
+            yield f"{setting}: {_count_in_words(counts)}"
+
+
+def _count_in_words(counts: Mapping[str, int]) -> str:
+    """Return the most common values with their numbers of pictures, such as “male (3), none (1)”."""
+    shown = [f"{value or 'none'} ({n:,})" for value, n in sorted(counts.items(), key=lambda pair: -pair[1])]
+    return ", ".join(_first_of(shown))
+
+
+def _first_of(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the first texts, and the number of others."""
+    return (*texts[:_MOST_SHOWN], *[f"and {len(texts) - _MOST_SHOWN:,} more"] * (len(texts) > _MOST_SHOWN))
 
 
 def _has_picture_ending(name: str) -> bool:

@@ -505,15 +505,16 @@ _SAMPLERS = dict(enumerate(
 ))  # fmt: skip
 
 
-def sidecars_of(pictures: Sequence[str], files: Sequence[str]) -> dict[str, str]:
-    """The text file next to each picture that has one, by picture name."""
-    there, sidecars = set(files), dict[str, str]()
+def sidecars_of(pictures: Sequence[str], files: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the text file next to each picture that has one, and the pictures of further such texts."""
+    there, sidecars, seconds = set(files), dict[str, str](), dict[str, str]()
     for picture in pictures:
         bases = PurePosixPath(picture).with_suffix("").as_posix(), picture
-        texts = (base + ending for ending in _TEXT_ENDINGS for base in bases)
-        if text := next(filter(there.__contains__, texts), ""):
-            sidecars[picture] = text
-    return sidecars
+        texts = [base + ending for ending in _TEXT_ENDINGS for base in bases if base + ending in there]
+        if texts:
+            sidecars[picture], *further = texts
+            seconds |= dict.fromkeys(further, picture)
+    return sidecars, {text: picture for text, picture in seconds.items() if text not in sidecars.values()}
 
 
 def facts_of_sidecar(data: bytes) -> PictureMetadata:
@@ -571,12 +572,18 @@ _OF_PROGRAMS = (
     ("Adobe Firefly", re.compile(r"Firefly[ _](.*?)[ _]\d+")),
     ("Leonardo", re.compile(rf"(?:Default|Leonardo)_(.*?)_\d+(?:_{_UUID})?(?:_\d+)?")),
 )
-_BEFORE = re.compile(rf"^(?:{_DATE}|\d{{8}}(?=\D)|\d{{3,}}(?=[-_]))[\s_-]*")
-_AFTER = re.compile(rf"(?:\(\d+\)|#?\d+|{_DATE}|{_UUID}|(?<=[\s_-])(?=[a-z]*\d)[0-9a-f]{{8,}})$", re.IGNORECASE)
+_BEFORE = re.compile(
+    rf"^(?:{_DATE}|\d{{8}}(?=\D)|0\d{{2,}}(?=[-_])(?:-\d+(?=-))?|\d{{5,}}(?=[-_])|\d{{3,}}(?=_[^_]* ))[\s_-]*"
+)
+_AFTER = re.compile(
+    rf"(?:\(\d+\)|\[\d+\]|#\d+|(?<=[_-])\d+|{_DATE}|{_UUID}|(?<=[\s_-])(?=[a-z]*\d)[0-9a-f]{{8,}})$", re.IGNORECASE
+)
+_NUMBER_AFTER_WORDS = re.compile(r"(?<=[\s_-])(\d{1,9})$")
 _BETWEEN = " \t_-"
 _NO_PROMPT = re.compile(
     r"(?:ChatGPT Image|Gemini[ _]Generated[ _]Image|Copilot[ _]\d|Screen ?shot|WhatsApp Image|OIG\d?[.-]).*"
-    r"|(?:IMG|DSC|PXL|ComfyUI|SwarmUI|image|picture|photo|download|untitled|unnamed|output|sample|file)[\W\d_]*",
+    r"|(?:copy of )?"
+    r"(?:IMG|DSC|PXL|ComfyUI|SwarmUI|image|picture|photo|download|untitled|unnamed|output|sample|file)[\W\d_]*",
     re.IGNORECASE,
 )
 _FOLDERS = re.compile(
@@ -589,9 +596,27 @@ _SHEET = re.compile(r"(?:xyz_|txt2img_|img2img_)?grid(?:-\d{4,}(?:-.*)?)?")  # A
 _EARLIER = re.compile(r"(.{1,250}?)-(?:before-[a-z-]{1,50}|ad-before|ad-preview[-\d]*|init-image|mask|mask-composite)")
 
 
+def find_numbered(names: Iterable[str]) -> frozenset[str]:
+    """Return the words after which the names have numbers that run, such as 0, 1, 2, and thus count pictures.
+
+    >>> find_numbered(["a cook 1.png", "a cook 2.png", "a cook aged 25.png", "a cook aged 65.png"])
+    frozenset({'a cook'})
+    """
+    numbers: dict[str, set[int]] = {}
+    for words in (texts := [facts_of_name(name).prompt for name in names]):
+        if found := _NUMBER_AFTER_WORDS.search(words):
+            numbers.setdefault(words[: found.start()].rstrip(_BETWEEN), set()).add(int(found[1]))
+    for words in numbers.keys() & {*texts}:  # the first one has no number
+        numbers[words].add(1)
+    begun = {words: each for words, each in numbers.items() if min(each) <= 1 < len(each)}
+    return frozenset(words for words, each in begun.items() if min(each) + 1 in each or max(each) < 2 * len(each))
+
+
 @lru_cache(maxsize=20_000)
-def facts_of_name(name: str) -> PictureMetadata:
+def facts_of_name(name: str, numbered: frozenset[str] = frozenset()) -> PictureMetadata:
     """Return the facts in a file's name: words, the program, Midjourney's switches, settings at its end.
+
+    A number after words counts pictures if these are ``numbered``: see :func:`find_numbered`.
 
     >>> facts = facts_of_name("a photo of a doctor_s42_cfg7 sd15_003.png")
     >>> facts.prompt, facts.seed, facts.guidance_scale, facts.model
@@ -603,22 +628,50 @@ def facts_of_name(name: str) -> PictureMetadata:
     for program, pattern in _OF_PROGRAMS:
         if found := pattern.fullmatch(stem):
             return PictureMetadata(program=program, prompt=_read_words(found[1])[0])
-    words, marks = _read_words(stem)
+    words, marks = _read_words(stem, numbered)
     return facts_of_table({"prompt": words} | marks)
 
 
-def names_as_prompts(name: str, wrapper: str) -> tuple[str, str]:
+def names_as_prompts(name: str, wrapper: str, numbered: frozenset[str] = frozenset()) -> tuple[str, str]:
     """Return the words of a picture's folder and of its name; "" where these are numbers, or names of programs.
+
+    Folders of a model, a seed or another setting lie between the folder of a prompt and its pictures.
 
     >>> names = ("a photo of a doctor/3.png", "x/00012-123-a_nurse-7.png", "DALL·E 2023-10-12 10.41.55 - A cook.png")
     >>> [names_as_prompts(name, "x") for name in (*names, "00000-1234.png", "2026-11-22/a cook-3.png")]
     [('a photo of a doctor', ''), ('', 'a nurse'), ('', 'A cook'), ('', ''), ('', 'a cook')]
+    >>> names_as_prompts("a photo of a doctor/sd15/seed0/3.png", "")
+    ('a photo of a doctor', '')
     """
-    parent = PurePosixPath(name).parent
-    is_named = parent.as_posix() not in {".", wrapper} and _read_words(parent.name)[0]
-    is_prompt = is_named and not _FOLDERS.fullmatch(parent.name) and not is_model_name(parent.name)
-    folder = one_line(parent.name.replace("_", " ")) if is_prompt else ""
-    return folder, facts_of_name(name).prompt
+    folders, parent = list[str](), PurePosixPath(name).parent
+    while parent.as_posix() not in {".", wrapper} and not _FOLDERS.fullmatch(parent.name):
+        folders += [] if is_setting(parent.name) else [one_line(parent.name.replace("_", " "))]
+        parent = parent.parent
+    folder = next(filter(reads_like_a_prompt, folders), (folders or [""])[0])
+    return folder, facts_of_name(name, numbered).prompt
+
+
+def is_setting(folder: str) -> bool:
+    """Return true if a folder is named after a number, a model or another setting, and not after what it shows.
+
+    >>> [is_setting(name) for name in ("seed0", "sd15", "without LoRA", "guidance 3", "cond=fair", "nurse")]
+    [True, True, True, True, True, False]
+    """
+    return is_model_name(folder) or bool(_CONDITION.fullmatch(folder)) or not _read_words(folder)[0]
+
+
+_CONDITION = re.compile(
+    r"(?:(?i:with|without|no)[\s_-]+)?(?:LoRA|lora|LORA|LoRa)s?(?:[\s_:=-].*)?|\w+=[^\s/]*|(?i:baseline|(?:de|un)?biased"
+    r"|fair|original|control|treatment|vanilla|fine-?tuned|before|after)"
+)
+
+
+def find_folders(name: str, prompt: str, wrapper: str) -> tuple[str, ...]:
+    """Return the folders of a picture that say more of it than its prompt, its number, its seed or its model."""
+    path = PurePosixPath(name).parent
+    parts = (path.relative_to(wrapper) if wrapper and path.is_relative_to(wrapper) else path).parts
+    others = [part for part in parts if one_line(part.replace("_", " ")) != prompt and not is_model_name(part)]
+    return tuple(part for part in others if (read := _read_words(part))[0] or read[1].keys() - {"seed"})
 
 
 def reads_like_a_prompt(text: str) -> bool:
@@ -630,17 +683,25 @@ def reads_like_a_prompt(text: str) -> bool:
     return len(text.split()) >= FEWEST_WORDS or len(_UNSPACED.findall(text)) >= _FEWEST_UNSPACED
 
 
-def find_doubt(text: str) -> str:
+def find_doubt(text: str, stem: str = "") -> str:
     """Return a reason to doubt that a name has a whole prompt and nothing else; "" for none.
+
+    ``stem`` is the whole name of a file, without its ending.
 
     >>> find_doubt("2 doctors in"), find_doubt("a photo of a phone s23"), find_doubt("a photo of a doctor")
     ('which seems to be cut off', 'in which “s23” may be a setting or a model', '')
+    >>> find_doubt("a doctor aged 65", "a doctor aged 65"), find_doubt("a doctor aged 65", "a doctor aged 65_3")
+    ('in which “65” may count pictures', '')
     """
-    first, *_, last = (text or ".").split() * 2
-    for word in (last, first):
+    first, *_, last = words = (text or ".").split() * 2
+    for word in (last, first, " ".join(words[-2:])):
         is_model = word is last and is_model_name(word) and word.lower() not in _ALSO_WORDS
         if is_model or _MARK.fullmatch(word) or (word is last and _SHORT_MARK.fullmatch(word)):
             return f"in which “{word[:80]}” may be a setting or a model"
+    if (rest := _cut_inside(stem)[1]) and text.endswith(one_line(rest.replace("_", " "))):
+        return f"in which “{rest[:80]}” may be a setting or a model"
+    if last[-1].isdecimal() and stem.endswith(last):
+        return f"in which “{last[:80]}” may count pictures"
     return "which seems to be cut off" if _CUT_OFF.fullmatch(last) else ""
 
 
@@ -666,34 +727,81 @@ def is_model_name(text: str) -> bool:
     return bool(_MODEL_NAME.fullmatch(text.strip()))
 
 
+def model_key(model: str) -> str:
+    """Normalise the name of a model: equal for names that differ only in case, or in folder and ending of its file.
+
+    >>> model_key("models/SD15.safetensors"), model_key("org/sd15")
+    ('sd15', 'org/sd15')
+    """
+    found = _MODEL_FILE.fullmatch(model)
+    return (found[1] if found else model).casefold()
+
+
+_MODEL_FILE = re.compile(r"(?:.*[/\\])?([^/\\]+)\.(?:safetensors|ckpt|pt|bin|gguf)", re.IGNORECASE)
+
+
 def model_folder(name: str) -> str:
     """Return the nearest folder of a picture that is named after a model; "" if none is."""
     return next((part for part in reversed(PurePosixPath(name).parts[:-1]) if is_model_name(part)), "")
 
 
-def _read_words(text: str) -> tuple[str, dict[str, str]]:
-    """Return a name's words without dates, numbers and ids, and the settings at its end; "" if no words remain."""
-    marks, before = dict[str, str](), ""
+@lru_cache(maxsize=20_000)
+def _read_words(text: str, numbered: frozenset[str] = frozenset()) -> tuple[str, dict[str, str]]:
+    """Return a name's words without dates, numbers and ids, and the settings in it; "" if no words remain."""
+    marks, before, is_counted = dict[str, str](), "", False
     while text != before and not _NO_PROMPT.fullmatch(text):
         before, text = text, _BEFORE.sub("", text).rstrip(_BETWEEN)
         text, settings = _cut_settings(text)
         marks = settings | marks
-        if not settings and not _SHORT_MARK.search(text) and (found := _AFTER.search(text)):
-            text = text[: found.start()].rstrip(_BETWEEN)
+        if not settings and (rest := _cut_number(text, frozenset() if is_counted else numbered)) != text:
+            text, is_counted = rest, True
+    text, _, seed = _cut_inside(text)
     is_prompt = any(map(str.isalpha, text)) and not _NO_PROMPT.fullmatch(text)
-    return one_line(text.replace("_", " ")) if is_prompt else "", marks
+    return one_line(text.replace("_", " ")) if is_prompt else "", marks | seed
+
+
+def _cut_number(text: str, numbered: frozenset[str]) -> str:
+    """Return a name without the number, date or id at its end, unless this may be a part of its words."""
+    if _SHORT_MARK.search(text):
+        return text
+    if found := _AFTER.search(text):
+        before, number = text[: found.start()], found[0]
+        is_word = " " not in text and before[-1:] in ("_", "-") and before[-1:] in before[:-1]  # as in aged_65
+        if not is_word or number[0] == "0" or len(number) > _MOST_DIGITS:
+            return before.rstrip(_BETWEEN)
+    found = _NUMBER_AFTER_WORDS.search(text)
+    before = text[: found.start()].rstrip(_BETWEEN) if found else ""
+    return before if found and one_line(before.replace("_", " ")) in numbered else text
+
+
+_MOST_DIGITS = 4  # of a number that may be a part of words, such as a year
+
+
+def _cut_inside(text: str) -> tuple[str, str, dict[str, str]]:
+    """Return a name without a seed or number before its last words, these words, and the seed."""
+    found = _SEED_INSIDE.search(text)
+    if not found or not any(map(str.isalpha, rest := text[found.end() :])):
+        return text, "", {}
+    return f"{text[: found.start()]} {rest}", rest, {"seed": found[1]} if found[1] else {}
+
+
+_SEED_INSIDE = re.compile(
+    r"(?<=\S)[\s_,-]seed[_=-]?(\d{1,19})[\s_,-]+(?=\S)|(?<=[^\s_])_\d{1,6}_(?=[^\s_]+$)", re.IGNORECASE
+)
 
 
 def _cut_settings(text: str) -> tuple[str, dict[str, str]]:
     """Return a name without the settings at its end; a short one such as “s42” counts only next to a clear one."""
     starts = [each.start() for each in re.finditer(r"[^\s_,;-]+", text)]
-    rest, marks, is_clear = text, dict[str, str](), False
+    rest, marks, is_clear, n_spaced = text, dict[str, str](), False, 0
     while starts:
         pieces = ((n, rest[starts[-n] :]) for n in range(min(_MOST_PIECES, len(starts)), 0, -1))
         n, found = next(((n, found) for n, piece in pieces if (found := _read_mark(piece))), (0, {}))
         if not n:
             break
-        is_clear = is_clear or not found.keys() <= _UNCLEAR
+        is_spaced = " " in rest[starts[-n] :] and rest[: starts[-n]].endswith(" ")  # as in: a man climbs 20 steps
+        n_spaced += is_spaced
+        is_clear = is_clear or n_spaced > 1 or not (is_spaced or found.keys() <= _UNCLEAR)
         marks = {("seed" if name == "short" else name): value for name, value in found.items()} | marks
         rest, starts = rest[: starts[-n]].rstrip(_BETWEEN + ",;"), starts[:-n]
     return (rest, marks) if is_clear else (text, {})
@@ -724,8 +832,11 @@ def wrapper_of(names: Sequence[str]) -> str:
     tops = {PurePosixPath(name).parts[0] for name in names}
     if len(tops) != 1 or any(len(PurePosixPath(name).parts) == 1 for name in names):
         return ""
-    directly = [name for name in names if len(PurePosixPath(name).parts) == 2]
-    return tops.pop() if all(len(facts_of_name(name).prompt.split()) >= FEWEST_WORDS for name in directly) else ""
+    top = tops.pop()
+    inner = {name: PurePosixPath(name).parts[1:-1] for name in names}
+    directly = [name for name in names if all(map(is_setting, inner[name]))] if reads_like_a_prompt(top) else []
+    directly = directly or [name for name in names if not inner[name]]
+    return top if all(len(facts_of_name(name).prompt.split()) >= FEWEST_WORDS for name in directly) else ""
 
 
 def is_sheet_name(name: str) -> bool:

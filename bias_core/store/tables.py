@@ -318,7 +318,12 @@ def read_prompts(name: str, file: str) -> tuple[tuple[PackedPrompt, ...], str]:
             data = Path(file).read_bytes()
             rows = _plain_prompts(name, data, ending) or read_table(name, data, needs=[_PROMPT], further=_FURTHER)
             rows = note_unused_columns(rows, _PROMPT, {*_PROMPT, *_FURTHER}.__contains__, unused)
-            return checked_prompts(name, rows), describe_unused_columns(unused)
+            prompts = checked_prompts(name, rows)
+            notes = [
+                describe_unused_columns(unused),
+                *(_describe_marked_lines(data, prompts) if ending == ".txt" else ()),
+            ]
+            return prompts, "; ".join(filter(None, notes))
     except OSError as error:
         raise InvalidInput(f"{name} cannot be read: {error.strerror or error}") from error
 
@@ -329,7 +334,8 @@ def _plain_prompts(name: str, data: bytes, ending: str) -> Iterable[Row]:
         return _parquet_rows(name, data)
     text = decode_text(name, data) if ending in (".json", ".txt") else ""
     if ending == ".txt":
-        rows = [(f"line {n}", {"prompt": line.strip()}) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+        lines = ((n, line.strip()) for n, line in enumerate(text.split("\n"), 1))
+        rows = [(f"line {n}", {"prompt": line}) for n, line in lines if line and not line.startswith(_COMMENT)]
         has_columns = {*_PROMPT} & {*map(_column, re.split(r"[,;\t|]", text.lstrip().partition("\n")[0]))}
         return [] if has_columns else rows
     if not text.lstrip().startswith("["):
@@ -343,6 +349,19 @@ def _plain_prompts(name: str, data: bytes, ending: str) -> Iterable[Row]:
         (f"entry {n}", {_column(str(key)): _cell(value) for key, value in item.items()})
         for n, item in enumerate(objects, start=1)
     ]
+
+
+_COMMENT = ("# ", "//")
+_LIST_MARK = re.compile(r"(?:\d{1,4}[.)]|[-*•])\s")
+
+
+def _describe_marked_lines(data: bytes, prompts: Sequence[PackedPrompt]) -> Iterator[str]:
+    """Name the comments of a text, which are no prompts, and the prompts that begin with the mark of a list."""
+    comments = [line.strip() for line in decode_text("it", data).split("\n") if line.strip().startswith(_COMMENT)]
+    marked = [f"{each.place}: “{each.prompt[:40]}”" for each in prompts if _LIST_MARK.match(each.prompt)]
+    for sentence, lines in (("skipped as comments", comments), ("with the mark of a list", marked)):
+        if lines:
+            yield f"{len(lines):,} {sentence}, such as {lines[0][:80]}"
 
 
 def _parquet_rows(name: str, data: bytes) -> Iterator[Row]:

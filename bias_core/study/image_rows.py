@@ -21,6 +21,7 @@ from bias_core.models.engines import EngineProgress, run_rows
 from bias_core.number_text import typeset
 from bias_core.prompts import SLOT, WORD_SLOT, fill_template, replace_word
 from bias_core.protocols import ChangesSampler, ChecksSettings, Hosted, ReadsPrompts, RewritesPrompts, TextToImage
+from bias_core.settings import COMMAND
 from bias_core.store.drawing_facts import PictureMetadata
 from bias_core.store.found_pictures import ONE_FOR_ALL, key
 from bias_core.store.imports import ImportedImages
@@ -135,6 +136,8 @@ def rewriting_note(settings: StudySettings) -> list[str]:
 
 
 T = TypeVar("T")
+SEE_PICTURES = f"(see `{COMMAND} pictures`)"
+"""Ends the note that says how many files count."""
 _PER_CENT = 100  # scales are given in whole percent
 _SAMPLING = frozenset({"num_inference_steps", "guidance_scale", "negative_prompt"})
 _LEAST_SIDE, _MOST_SIDE, _SIDE_OF = 64, 4096, 8  # pixels; sides are multiples of the last
@@ -330,16 +333,34 @@ class ImportedRows:
              sum(asked - n for n, asked in short.values()),
              [f"{n:,} of {asked:,} of “{prompt}”" for prompt, (n, asked) in short.items()]),
             ("pictures are more than this study asks for", sum(spare.values()), [*spare]),
-            *((sentence, len(lines), lines) for sentence, lines in self.source.remarks()),
         )  # fmt: skip
-        notes = [f"{n:,} {what}: " + listed(which, "; ") + "." for what, n, which in parts if n]
+        notes = [f"{n:,} {what}: {listed(which, '; ')}." for what, n, which in parts if n]
+        notes += [f"{self.source.name}: {len(lines):,} {what}: {listed(lines, '; ')}."
+                  for what, lines in self.source.remarks()]  # fmt: skip
         rows = [row for shot in shots for row in self.of(shot)]
         return [
             *self._prompts_in_words(rows),
             *self._ways_in_words(rows),
             *notes,
+            *self._files_in_words(rows),
             *drawn_elsewhere([self.source.get_picture(row.id).drawing for row in rows]),
         ]
+
+    def _files_in_words(self, rows: Sequence[ImageRow]) -> list[str]:
+        """Say how many files count, if some do not, or if several ways of drawing count together."""
+        n_files, n_left_out = len(self.source.names), len(self.source.left_out)
+        n_ways = len({self.source.get_picture(row.id).way for row in rows})
+        n_counted = len({row.id for row in rows})
+        n_others = n_files - n_left_out - n_counted
+        parts = [
+            f"{n_left_out:,} left out" * (n_left_out > 0),
+            f"{n_others:,} of other prompts or more than asked for" * (n_others > 0),
+            f"{n_ways:,} ways of drawing together" * (n_ways > 1),
+        ]
+        if not any(parts):
+            return []
+        said = ", ".join(filter(None, parts))
+        return [f"{n_counted:,} of {n_files:,} files of {self.source.name} count: {said} {SEE_PICTURES}."]
 
     def _prompts_in_words(self, rows: Sequence[ImageRow]) -> list[str]:
         """Say where the prompts of these pictures come from."""

@@ -1032,7 +1032,8 @@ NAMED = {
     "00000-1234.png": "",
     "20261122_101500.png": "",
     "ComfyUI_00001_.png": "",
-    "image of a doctor 2.png": "image of a doctor",
+    "image of a doctor_2.png": "image of a doctor",
+    "image of a doctor 2.png": "image of a doctor 2",
 }
 
 

@@ -143,7 +143,182 @@ def test_a_prompt_is_taken_from_the_name_that_reads_like_one_and_doubted_elsewhe
     found = look(tmp_path / name.replace("'", ""), {path: picture(1, kind), f"z{path}": picture(2, kind)})
     summary = next(summary for summary in found.prompts if summary.prompt == prompt)
     assert [*summary.sources] == [source] * bool(source)
-    assert bool(summary.doubts) == is_doubted
+    assert any("folders" not in doubt for doubt in summary.doubts) == is_doubted
+
+
+NUMBERED = {
+    "ages": ({"a woman aged 25": 1, "a woman aged 65": 1}, ["a woman aged 25", "a woman aged 65"]),
+    "ages, counted": ({"a woman aged 25": 2, "a woman aged 65": 2},
+                      [f"a woman aged {age}_{n}" for age in (25, 65) for n in (0, 1)]),
+    "slugs": ({"a woman aged 25": 1, "a woman aged 65": 1}, ["a_woman_aged_25", "a_woman_aged_65"]),
+    "letters": ({"a robot called R2D2": 1, "a robot called R2D3": 1}, ["a robot called R2D2", "a robot called R2D3"]),
+    "ages before words": ({"100-year-old man": 1, "200-year-old man": 1}, ["100-year-old man", "200-year-old man"]),
+    "rooms, counted": ({"a man in room 1": 2, "a man in room 2": 2},
+                       [f"a man in room {room}_{n}" for room in (1, 2) for n in (0, 1)]),
+    "words that are settings": ({"a man climbs 20 steps": 1, "a man climbs 30 steps": 1},
+                                ["a man climbs 20 steps", "a man climbs 30 steps"]),
+    "a series": ({COOK: 3}, [f"{COOK} {n}" for n in (0, 1, 2)]),
+    "a series with a gap": ({COOK: 3}, [f"{COOK} {n}" for n in (1, 2, 4)]),
+    "a long series": ({COOK: 4}, [f"{COOK} {n}" for n in (0, 1, 20, 61)]),
+    "a series of slugs": ({COOK: 2}, ["a_photo_of_a_cook_1", "a_photo_of_a_cook_2"]),
+    "copies": ({COOK: 2}, [COOK, f"{COOK} 2"]),
+    "zeros": ({COOK: 1}, ["a_photo_of_a_cook_000017"]),
+    "brackets": ({COOK: 2}, [f"{COOK} (25)", f"{COOK} (65)"]),
+    "models": ({f"{COOK} vision7": 1, f"{COOK} vision8": 1}, [f"{COOK}_0_vision7", f"{COOK}_0_vision8"]),
+    "seeds inside": ({f"{COOK} fair": 2, f"{COOK} cond=x": 1},
+                     [f"{COOK} seed0 fair", f"{COOK} seed1 fair", f"{COOK} seed0 cond=x"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+def test_a_number_in_a_name_is_cut_only_where_it_counts_pictures(name, tmp_path):
+    prompts, stems = NUMBERED[name]
+    files = {f"{stem}.png": picture(n) for n, stem in enumerate(stems)}
+    assert ImportedImages(folder(tmp_path / "x", files)).counts == prompts
+
+
+def test_a_number_or_word_in_a_name_that_may_be_no_part_of_the_prompt_is_doubted(tmp_path):
+    names = ("a woman aged 65", f"{COOK}_0_vision7", f"{COOK} seed4 fair", "a man climbs 20 steps")
+    found = look(tmp_path, {f"{name}.png": picture(n) for n, name in enumerate(names)})
+    doubts = {summary.prompt: summary.doubts for summary in found.prompts}
+    assert "“65” may count pictures" in doubts["a woman aged 65"][0]
+    assert "“vision7” may be" in doubts[f"{COOK} vision7"][0]
+    assert "“fair” may be" in doubts[f"{COOK} fair"][0]
+    assert "“20 steps” may be" in doubts["a man climbs 20 steps"][0]
+    assert found.to_check
+
+
+FOLDERS = {
+    "models": ([f"{COOK}/sd15", f"{COOK}/sdxl"], ()),
+    "seeds": ([f"{COOK}/seed0", f"{COOK}/seed_1"], ()),
+    "LoRAs": ([f"{COOK}/with LoRA fair", f"{COOK}/without LoRA"], ("with LoRA fair (1)", "without LoRA (1)")),
+    "conditions": ([f"{COOK}/guidance 3", f"{COOK}/cond=x"], ("guidance 3 (1)", "cond=x (1)")),
+    "above": ([f"male/{COOK}", f"female/{COOK}"], ("male (1)", "female (1)")),
+    "a word": ([f"{COOK}/kind", f"{COOK}/plain", NURSE], ("kind (1)", "“kind” may be another prompt")),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_prompts_folder_may_be_above_others_and_several_that_count_together_are_named(name, tmp_path):
+    folders, doubts = FOLDERS[name]
+    files = {f"{path}/{n}.png": picture(n) for n, path in enumerate(folders)}
+    summary, *_ = (found := look(tmp_path / "x", files)).prompts
+    assert (summary.prompt, summary.n) == (COOK, 2)
+    assert all(any(doubt in each for each in summary.doubts) for doubt in doubts)
+    assert bool(summary.doubts) == bool(doubts)
+    assert any("several folders" in sentence for sentence, _ in found.notes) == bool(doubts)
+
+
+@pytest.mark.parametrize("others", [{}, {"3.png": picture(2)}])
+def test_of_two_names_that_read_like_prompts_the_other_one_is_named(others, tmp_path):
+    found = look(tmp_path, {f"{NURSE}/{COOK}_1.png": picture(1)} | others)
+    doubts = [doubt for summary in found.prompts for doubt in summary.doubts]
+    assert any("says “a photo of a" in doubt for doubt in doubts)
+
+
+SETTINGS = "{}\nNegative prompt: {}\nSteps: {}, Sampler: {}, CFG scale: {}, Seed: {}, Model: {}"
+
+
+def settings(n, negative="x", steps=20, sampler="Euler", cfg=7, model="sd15", prompt=COOK):
+    """A picture with AUTOMATIC1111's text."""
+    return picture(n, parameters=SETTINGS.format(prompt, negative, steps, sampler, cfg, n, model))
+
+
+DIFFER = {
+    "negative": (("man", "woman", "woman"), "negative prompts: “woman” (2), “man” (1)"),
+    "steps": ((4, 50, 50), "steps: 50 (2), 4 (1)"),
+    "cfg": ((2, 7.5, 7.5), "guidance: 7.5 (2), 2 (1)"),
+    "sampler": (("Euler", "DDIM", "DDIM"), "samplers: DDIM (2), Euler (1)"),
+}
+
+
+@pytest.mark.parametrize("name", DIFFER)
+def test_settings_that_differ_within_a_prompt_are_named(name, tmp_path):
+    values, doubt = DIFFER[name]
+    found = look(tmp_path, {f"{n}.png": settings(n, **{name: value}) for n, value in enumerate(values)})
+    assert found.prompts[0].doubts == (doubt,)
+    assert any(doubt in line for _, lines in found.notes for line in lines)
+
+
+OTHER_SOURCES = {
+    "list.json": lambda row: json.dumps([{"file_name": "1.png", "rating": 3, **row}]),
+    "1.json": lambda row: json.dumps(row),
+    "metadata.parquet": lambda row: parquet([{"file_name": "1.png", "rating": 3, **row}]),
+}
+
+
+def parquet(rows):
+    from pyarrow import Table, parquet as arrow
+
+    file = io.BytesIO()
+    arrow.write_table(Table.from_pylist(rows), file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("name", OTHER_SOURCES)
+def test_numbers_of_a_spreadsheet_are_mended_or_unknown_in_all_tables(name, tmp_path):
+    row = {"prompt": COOK, "seed": "3,07E+09", "guidance_scale": "7,5"}
+    found = ImportedImages(folder(tmp_path, {"1.png": picture(1), name: OTHER_SOURCES[name](row)}))
+    (drawn,) = found.rows(COOK, 9)
+    assert (drawn.seed, drawn.guidance_scale, found.look().prompts[0].n_seeds) == (0, 7.5, 0)
+    assert any("rounded by a spreadsheet" in line for line in unread(found))
+    assert any("columns not used: rating" in line for line in unread(found)) == (name != "1.json")
+
+
+def test_texts_that_do_not_count_are_called_what_they_are(tmp_path):
+    files = {"1.png": picture(1), "1.txt": COOK, "1.json": "{}", "1.caption": NURSE, "captions.txt": "1.png x",
+             "metadata.json": '{"1.png": "x"}', "index.html": "x"}  # fmt: skip
+    found = ImportedImages(folder(tmp_path, files))
+    assert found.counts == {COOK: 1}
+    seconds = [line for line in unread(found) if "a second text about 1.png, which does not count" in line]
+    assert [line.partition(":")[0] for line in seconds] == ["1.caption", "1.json"]
+    notes = {sentence: [line.partition(":")[0] for line in lines] for sentence, lines in found.remarks()}
+    assert sorted(notes["lines or files could not be used"]) == ["captions.txt", "metadata.json"]
+    assert notes["file is neither a picture nor a text about one"] == ["index.html"]
+
+
+def test_contradictions_of_a_name_a_table_and_a_record_are_named(tmp_path):
+    files = {f"{COOK}_seed9_sdxl.png": settings(1), "2.png": settings(2, negative="man"), "3.png": settings(3)}
+    lines = [("2.png", "woman"), (f"{COOK}_seed9_sdxl.png", "x")]
+    rows = [json.dumps({"file_name": name, "prompt": COOK, "negative_prompt": text}) for name, text in lines]
+    found = ImportedImages(folder(tmp_path, files | {"metadata.jsonl": "\n".join(rows)}))
+    summaries = {summary.prompt: summary for summary in found.look().prompts}
+    name = f"{COOK}_seed9_sdxl.png"
+    assert sorted(unread(found), reverse=True) == [
+        f"{name}: its seed is 9 by its name, but 1 counts",
+        f"{name}: its model is sdxl by its name, but sd15 counts",
+        "2.png: its negative prompt is man by its own record, but woman counts",
+    ]
+    (doubt,) = summaries[NO_PROMPT].doubts
+    assert f"says “{COOK}”, which does not count" in doubt
+
+
+def test_spellings_of_a_model_and_a_weight_are_one_way_of_drawing(tmp_path):
+    models = ("sd15", "SD15", "sd15.safetensors", "models/sd15.ckpt", "sdxl", "org/sd15")
+    files = {f"{n}.png": settings(n, model=model) for n, model in enumerate(models)}
+    found = look(tmp_path / "models", files)
+    assert found.ways == {"sd15": 4, "sdxl": 1, "org/sd15": 1}
+    assert any("several spellings" in sentence and "SD15" in lines[0] for sentence, lines in found.notes)
+    prompts = [f"{COOK} <lora:fair:{weight}>" for weight in ("1", "1.0", "0.50", "0.5")]
+    found = look(tmp_path / "loras", {f"{n}.png": settings(n, prompt=text) for n, text in enumerate(prompts)})
+    assert found.ways == {"sd15 + fair:1": 2, "sd15 + fair:0.5": 2}
+
+
+OVERLAPS = {
+    "one that begins the other": (("6ce0161689", "6ce01616"), {"m": 2}),
+    "two": (("6ce0161689", "1234567890"), {"m (6ce0161689)": 1, "m (1234567890)": 1}),
+    "two, and the beginning of one": (("6ce0161689", "1234567890", "12345678"),
+                                      {"m (6ce0161689)": 1, "m (1234567890)": 2}),
+    "two, and the beginning of both": (("6ce0161689", "6ce01616aa", "6ce01616"),
+                                       {"m (6ce0161689)": 1, "m (6ce01616aa)": 1, "m (6ce01616)": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OVERLAPS)
+def test_a_hash_that_begins_another_one_is_of_the_same_checkpoint(name, tmp_path):
+    hashes, ways = OVERLAPS[name]
+    models = (f"m, Model hash: {digits}" for digits in hashes)
+    assert look(tmp_path, {f"{n}.png": settings(n, model=model) for n, model in enumerate(models)}).ways == ways
 
 
 def test_the_source_of_prompts_can_be_chosen(tmp_path):
@@ -208,7 +383,10 @@ def test_a_list_in_json_is_a_table_and_other_json_is_named(tmp_path):
     found = look(tmp_path, files)
     assert found.counts == {COOK: 1, NURSE: 1}
     assert found.prompts[0].sources == {"a table": 1}
-    assert found.notes == (("files are neither pictures nor texts about them", ("broken.json", "settings.json")),)
+    assert found.notes == (
+        ("note on metadata that is not used as it stands", ("a/list.json: columns not used: x",)),
+        ("files are neither pictures nor texts about them", ("broken.json", "settings.json")),
+    )
 
 
 def test_sources_that_contradict_each_other_are_named(tmp_path):
@@ -300,7 +478,6 @@ MARKED = {
     f"{COOK}-seed=12-stable-diffusion-v1-5 (2).png": {"seed": 12, "model": "stable-diffusion-v1-5"},
     f"{COOK}_512x768_30steps_euler_a.png": {"width": 512, "num_inference_steps": 30, "sampler": "euler_a"},
     f"{COOK}_steps_20_seed_3_20261122.png": {"num_inference_steps": 20, "seed": 3},
-    f"{COOK}2.png": {"seed": None, "model": ""},
 }
 
 

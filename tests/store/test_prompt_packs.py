@@ -19,6 +19,13 @@ def rows(prompts):
     return [(one.prompt, one.group, one.n, one.attributes, one.place) for one in prompts]
 
 
+def test_comments_of_a_text_are_skipped_and_named_and_marks_of_lists_are_named(tmp_path):
+    (tmp_path / "own.txt").write_text("# of care\n1. a nurse\n- a cook\n3 cooks\n#1 fan\n")
+    prompts, notes = read_pack(str(tmp_path / "own.txt"))
+    assert [one.prompt for one in prompts] == ["1. a nurse", "- a cook", "3 cooks", "#1 fan"]
+    assert notes == "1 skipped as comments, such as # of care; 2 with the mark of a list, such as line 2: “1. a nurse”"
+
+
 def test_a_table_of_any_common_form_is_read(tmp_path):
     expected = [
         ("a nurse, at work", "care", 8, ("man", "old"), "line 2"),

@@ -30,7 +30,7 @@ from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
 from bias_core.study.headlines import headline
 from bias_core.study.history import list_runs, open_run
-from bias_core.study.image_rows import ImportedRows
+from bias_core.study.image_rows import SEE_PICTURES, ImportedRows
 from bias_core.study.label_tasks import association_task, own_task, people_of, pst_task
 from bias_core.study.plan import plan_study
 from bias_core.study.report_text import finding_rows, table_of
@@ -284,10 +284,28 @@ def test_ways_of_drawing_are_pooled_with_a_note_or_arms(services, tmp_path):
     settings = explore_settings(concept="mechanic", images=str(tmp_path), force=True, **options)
     pooled = complete(run_study(find_design("explore"), settings, services))
     assert "Pictures drawn in 2 ways are pooled: sd15 (5), sdxl (5)." in " ".join(pooled.results.notes)
+    together = f"10 of 10 files of {tmp_path.name} count: 2 ways of drawing together {SEE_PICTURES}."
+    assert together in pooled.results.notes
     arms = tuple(Arm(drawn_with=model) for model in ("sd15", "sdxl"))
     compared = complete(run_study(find_design("explore"), replace(settings, arms=arms), services))
     assert [(arm.name, arm.n_images) for arm in compared.arms] == [("sd15", 5), ("sdxl", 5)]
     assert "pooled" not in " ".join(compared.results.notes)
+
+
+def test_notes_on_the_same_faults_of_two_arms_name_their_folders(services, tmp_path):
+    rng = Random(3)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        for n in range(4):
+            draw_scene(_portrait(rng, skin=9), 64).save(tmp_path / name / f"{n}.png")
+        lines = "".join(f"{n}.png,{DARK},3.07E+09\n" for n in range(4))
+        (tmp_path / name / "metadata.csv").write_text(f"file_name,prompt,seed\n{lines}")
+    options = {"attributes": ["dark skin"], "attribute_a": "", "attribute_b": "", "n_images": 4}
+    arms = tuple(Arm(name=f"arm {name}", images=str(tmp_path / name)) for name in ("one", "two"))
+    settings = explore_settings(concept="mechanic", force=True, arms=arms, **options)
+    compared = complete(run_study(find_design("explore"), settings, services))
+    rounded = [note for note in compared.results.notes if "rounded by a spreadsheet" in note]
+    assert [note.partition(" 4 notes")[0] for note in rounded] == ["arm one: one:", "arm two: two:"]
 
 
 def test_a_study_that_asks_for_these_prompts_says_how_many(services, tmp_path):

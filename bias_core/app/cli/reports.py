@@ -88,13 +88,15 @@ def show_study_report(
 
 
 def _show_first(report: StudyReport, services: "Services | None") -> None:
+    from bias_core.study.image_rows import SEE_PICTURES
     from bias_core.study.next_steps import next_steps
     from bias_core.study.report_text import LIMITS
 
     n_more = _show_first_numbers(report) if report.results.findings else 0
     _show_unknown_words(report)
-    for note in report.results.notes if report.stopped else ():
-        console.print(note, markup=False)
+    for note in report.results.notes:
+        if report.stopped or SEE_PICTURES in note:
+            console.print(note, markup=False)
     console.print(f"{LIMITS.partition('. ')[0]}.", markup=False, style="dim")
     for step in next_steps(report, services)[:1] if services else ():
         _show_step(report, step)
