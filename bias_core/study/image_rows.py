@@ -21,7 +21,6 @@ from bias_core.models.engines import EngineProgress, run_rows
 from bias_core.number_text import typeset
 from bias_core.prompts import SLOT, WORD_SLOT, fill_template, replace_word
 from bias_core.protocols import ChangesSampler, ChecksSettings, Hosted, ReadsPrompts, RewritesPrompts, TextToImage
-from bias_core.settings import COMMAND
 from bias_core.store.drawing_facts import PictureMetadata
 from bias_core.store.found_pictures import ONE_FOR_ALL, key
 from bias_core.store.imports import ImportedImages
@@ -136,7 +135,7 @@ def rewriting_note(settings: StudySettings) -> list[str]:
 
 
 T = TypeVar("T")
-SEE_PICTURES = f"(see `{COMMAND} pictures`)"
+SEE_PICTURES = "(`pictures` names them)"
 """Ends the note that says how many files count."""
 _PER_CENT = 100  # scales are given in whole percent
 _SAMPLING = frozenset({"num_inference_steps", "guidance_scale", "negative_prompt"})

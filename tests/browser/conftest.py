@@ -83,6 +83,7 @@ def open_page(browser, url, *, width=1280, scheme="light", query=""):
     page.add_init_script(PRESSED_JS + FEW_FRAMES_JS)
     page.goto(url + query)
     page.wait_for_selector("[role=tab]" if query else "#generate")
+    page.wait_for_function("window.linkIsRead")  # which may open another tab
     page.wait_for_function("localStorage.getItem('t2i-bias-visitor')")  # the page's first events are over
     return page
 

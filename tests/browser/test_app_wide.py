@@ -158,8 +158,10 @@ def test_a_new_visitor_sees_nobody_elses_work_and_a_reload_keeps_what_was_chosen
 WALKED = (*PAPERS, "label", "runs", "calibration")
 # Numbers what can be pressed in the open tab, and brings the focus before it; how much that is.
 BEGIN_JS = """() => {
-  const panel = [...document.querySelectorAll('[role=tabpanel]')].findLast((one) => one.offsetParent);
-  const all = [...panel.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex="0"]')];
+  const panels = [...document.querySelectorAll('[role=tabpanel]')].filter((one) => one.offsetParent);
+  const panel = panels.find((one) => one.querySelector('.ask')?.offsetParent) ?? panels.at(-1);  // papers share theirs
+  const controls = 'a[href], button:not([role=tab]), input, select, textarea, summary, [tabindex="0"]';
+  const all = [...panel.querySelectorAll(controls)];
   const shown = all.filter((one) => one.checkVisibility({visibilityProperty: true}) && !one.disabled
     && one.getBoundingClientRect().width > 1);
   document.querySelectorAll('[data-walk]').forEach((one) => delete one.dataset.walk);

@@ -109,7 +109,7 @@ def test_what_was_typed_and_the_results_of_two_papers_are_kept_while_one_switche
 
 def test_a_run_is_seen_from_another_paper_which_offers_its_result_once_it_has_ended(visit):
     page = visit(query="?tab=paired")
-    begin_slow_run(page, "slow pilot", seconds=8)
+    begin_slow_run(page, "slow pilot", seconds=20)
     switch(page, "association")
     page.wait_for_selector(f"#paper-header .example-note:has-text('{EXAMPLES['association']}')")
     page.wait_for_function("document.querySelector('#paper-status').innerText.trim().startsWith('Paired: ')")
@@ -126,7 +126,7 @@ def test_a_run_is_seen_from_another_paper_which_offers_its_result_once_it_has_en
     wait_for_result(page, "slow pilot and assistant")
     open_folds(page, "own", "more")
     assert page.input_value(FIRST) == "slow pilot"
-    assert page.input_value("#paper-steps input") == "8"
+    assert page.input_value("#paper-steps input") == "20"
 
 
 def test_stop_pressed_from_another_paper_stops_the_run_and_keeps_what_was_finished(visit):

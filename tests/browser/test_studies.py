@@ -104,8 +104,10 @@ def test_a_step_shows_its_predicted_pictures_and_what_it_does(desk, axe, tmp_pat
 def test_a_text_is_chosen_drawn_and_compared_with_its_cluster(phone):
     page = phone
     run_preset(page, "origins", "Clusters and their texts", "by-attribute")
-    page.locator("#origins-clusters [data-text]").nth(1).click()
-    page.wait_for_function("document.querySelector('#origins-text input, #origins-text textarea').value")
+    card = page.locator("#origins-clusters [data-text]").nth(1)
+    card.click()
+    chosen = "text => document.querySelector('#origins-text input, #origins-text textarea').value === text"
+    page.wait_for_function(chosen, arg=card.get_attribute("data-text"))
     page.fill("#origins-text textarea, #origins-text input", "a photo of a man")
     page.click("#origins-go")
     page.wait_for_selector("#origins-compared table")
