@@ -86,12 +86,14 @@ class ComingBack:
         if papers is None or asked not in papers.keys or not visitor.has_arrived:
             return {self.notice: gr.skip()} if papers is None else {papers.parts["status"]: gr.skip()}
         before, visitor.paper = visitor.paper, asked
+        is_linked = link.tab == asked and asked not in visitor.seen  # an address fills the form once
+        visitor.seen.add(asked)
         if before:
             papers.keep(visitor, values, report)
         shown: Updates = {}
         is_of_another = papers.key_of_study(values["study"]) != asked
-        if is_of_another or (not before and link.tab == asked):
-            shown = papers.show_paper(asked, visitor, remembered, Link() if before else link, values["images"])
+        if is_of_another or is_linked:
+            shown = papers.show_paper(asked, visitor, remembered, link if is_linked else Link(), values["images"])
         if report is None or papers.key_of(report.design) != asked:
             if before != asked or is_of_another:
                 shown |= papers.show_empty()

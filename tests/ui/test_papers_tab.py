@@ -282,6 +282,10 @@ def test_an_address_fills_the_form_of_its_paper_alone_and_its_example_does_not_t
     assert "example-note" in header(opened)
     opened.choose("paired")
     assert opened.values["percent"] == 7
+    late = Opened(coming, page, arrived(), link)
+    late.choose("association")  # the page says first that its first tab is open
+    late.choose("paired")
+    assert late.values["percent"] == 7
 
 
 def test_an_empty_paper_says_again_that_it_is_open_and_neither_its_address_nor_its_last_word_goes(
