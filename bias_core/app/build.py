@@ -108,10 +108,11 @@ class ComingBack:
         """The result that a paper shows when it is chosen: the last one there, the address's, or an example."""
         shown, link = Updates(), link if link.tab == key else Link()
         with messages.user_errors():
-            if (kept := papers.kept_result(key, visitor)) is not None:
-                shown = papers.show_report(kept)
-            elif link.run:
+            kept = papers.kept_result(key, visitor)
+            if link.run and (kept is None or kept.run_id == link.run):  # with the note on who shared it
                 shown = papers.show_saved(*open_any(self._services, visitor, f"{SHARED}{link.run}"))
+            elif kept is not None:
+                shown = papers.show_report(kept)
             elif run_id := self._last_runs(visitor).get(key, ""):
                 if self._is_asked(run_id, link):
                     shown = papers.show_saved(open_run(self._services, visitor.key, run_id))
