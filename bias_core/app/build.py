@@ -70,7 +70,9 @@ class ComingBack:
             asked: str, visitor: Visitor, remembered: dict[str, Any] | None, report: StudyReport | None,
             values: Mapping[str, Any],
         ) -> Updates:  # fmt: skip
-            link = self._link(LocalContext.request.get(None))  # for Gradio a handler by name asks for no request
+            link = visitor.link or self._link(
+                LocalContext.request.get(None)
+            )  # the page changes its address
             return self.on_paper(asked, visitor, remembered, report, values, link)
 
         visitor = papers.parts["visitor"]
@@ -88,6 +90,8 @@ class ComingBack:
         before, visitor.paper = visitor.paper, asked
         is_linked = link.tab == asked and asked not in visitor.seen  # an address fills the form once
         visitor.seen.add(asked)
+        if before == link.tab != asked:
+            visitor.link = Link()  # its tab is left
         if before:
             papers.keep(visitor, values, report)
         shown: Updates = {}
@@ -108,9 +112,9 @@ class ComingBack:
         """The result that a paper shows when it is chosen: the last one there, the address's, or an example."""
         shown, link = Updates(), link if link.tab == key else Link()
         with messages.user_errors():
-            kept = papers.kept_result(key, visitor)
-            if link.run and (kept is None or kept.run_id == link.run):  # with the note on who shared it
-                shown = papers.show_saved(*open_any(self._services, visitor, f"{SHARED}{link.run}"))
+            kept, shared = papers.kept_result(key, visitor), f"{SHARED}{link.run}"
+            if link.run and (kept is None or kept.run_id == shared):  # with the note that it is shared
+                shown = papers.show_saved(*open_any(self._services, visitor, shared))
             elif kept is not None:
                 shown = papers.show_report(kept)
             elif run_id := self._last_runs(visitor).get(key, ""):
@@ -137,6 +141,7 @@ class ComingBack:
             if at_work is not None and at_work.place:
                 last[at_work.place] = _AT_WORK
                 hidden = at_work.place if link.run or at_work.place != (link.tab or self._first) else ""
+            visitor.link = link
             if link.run:
                 last[link.tab] = f"{SHARED}{link.run}"
             last.setdefault(self._first, _EXAMPLE)

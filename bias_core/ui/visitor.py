@@ -94,6 +94,7 @@ class Visitor:
         self.places: set[str] = set()  # tabs on which a run was begun since the page was opened
         self.follows = False  # True while the page follows a run
         self.paper = ""  # key of the paper that is looked at; "" before any
+        self.link: Any = None  # the address that the page was opened with, until its paper is left
         self.seen: set[str] = set()  # papers that were looked at since the page was opened
         self.typed: dict[str, Mapping[str, Any]] = {}  # values of the form, by paper
         self.results: dict[str, str] = {}  # names of the reports that were shown last, by paper
