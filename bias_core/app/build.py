@@ -70,9 +70,7 @@ class ComingBack:
             asked: str, visitor: Visitor, remembered: dict[str, Any] | None, report: StudyReport | None,
             values: Mapping[str, Any],
         ) -> Updates:  # fmt: skip
-            link = visitor.link or self._link(
-                LocalContext.request.get(None)
-            )  # the page changes its address
+            link = visitor.link or self._link(LocalContext.request.get(None))  # the page changes its address
             return self.on_paper(asked, visitor, remembered, report, values, link)
 
         visitor = papers.parts["visitor"]
