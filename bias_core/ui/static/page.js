@@ -27,6 +27,14 @@ window.openTab = async (key) => {
 window.openKey = () => [...document.querySelectorAll('#tabs [role=tab][aria-selected=true]')]
   .filter((tab) => tab.offsetParent).at(-1)?.dataset.tabId;
 
+// The papers' form takes no input until it is filled for the open paper: an answer would replace what was typed meanwhile.
+window.holdForm = (held) => {
+  const form = document.getElementById('paper-ask');
+  if (!form) return;
+  form.inert = held;
+  window.formIsFilled ||= !held && form.offsetParent !== null;
+};
+
 // After a press the run is brought into view, and its result when it is there, unless that can be seen already.
 addEventListener('click', ({isTrusted}) => { window.isUsed ||= isTrusted; }, true);
 window.showRun = (id) => {

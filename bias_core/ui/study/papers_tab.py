@@ -49,7 +49,8 @@ from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
 from bias_core.values import option_values
 
-_ASKED_JS = "(...values) => [window.openKey() ?? '', ...values.slice(1)]"
+_ASKED_JS = "(...values) => { window.holdForm(true); return [window.openKey() ?? '', ...values.slice(1)]; }"
+_FILLED_JS = "() => window.holdForm(false)"
 
 
 class PapersTab(StudyTab):
@@ -363,7 +364,8 @@ class PapersTab(StudyTab):
         inputs = [parts["asked"], parts["visitor"], parts["remembered"], parts["report"], *named.values()]
         told = by_name(named, on_paper), inputs, self.opened_outputs()
         chosen = gr.on([*selects, parts["looked_at"].select, self.chips.html.edit], *told, js=_ASKED_JS, **LATEST)
-        return [chosen, known.then(*told, js=_ASKED_JS, **QUIET)]
+        asked = [chosen, known.then(*told, js=_ASKED_JS, **QUIET)]
+        return [one.then(None, js=_FILLED_JS, **QUIET) for one in asked]
 
     def at_work_outputs(self) -> list[Any]:
         """Return what shows a run at work."""
