@@ -17,6 +17,7 @@ from gradio.context import LocalContext, get_blocks_context
 from gradio.utils import get_function_description
 
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
+from bias_core.explore.concepts import split_concepts
 from bias_core.explore.extension import SUGGESTED, read_attributes
 from bias_core.explore.options import (
     COMPARE_SETTINGS,
@@ -24,6 +25,8 @@ from bias_core.explore.options import (
     KIND,
     SUGGEST_SETTINGS,
     compare_settings,
+    design_of,
+    exploration_of,
     explore_settings,
     offered_settings,
     usual_suggest_settings,
@@ -229,21 +232,21 @@ class Tools:
     def explore(
         self, concept: str, attributes: list[str] | None = None, detail: Detail = SUMMARY, **given: Any
     ) -> dict[str, Any]:
-        """Draw pictures of a concept with a text-to-image model and measure how often attributes appear.
+        """Draw pictures of one or several concepts with a text-to-image model and measure how often attributes appear.
 
-        For each attribute, the report has the share of pictures with its interval, n and value without bias.
+        For each attribute, the report has the share of pictures with its interval, n and value without bias. Each of
+        several concepts is compared with its own real-world rate.
 
         Args:
-            concept: Person or thing to draw, for example "doctor"; "" with prompts.
+            concept: Person or thing to draw, for example "doctor", or several, "doctor, nurse, CEO"; "" with prompts.
             attributes: Built-in names such as "man", or "name|positive sentence|negative sentence|P*|source".
                 Left out: the set suggested for the concept.
         """
         if packs := given.pop("prompts"):
             settings = explore_settings(attributes=[SUGGESTED] if attributes is None else attributes, **given)
             return self._report(detail, *_of_pack(packs, concept, settings, self.services.uploads))
-        to_score = read_attributes([SUGGESTED] if attributes is None else attributes, concept)
-        settings = explore_settings(concept=concept, attributes=to_score, **given)
-        return self._report(detail, find_design(KIND), settings)
+        settings = exploration_of(split_concepts(concept), attributes, **given)
+        return self._report(detail, design_of(settings), settings)
 
     @tool
     @with_settings(_OF_A_STUDY, pictures="Uploaded zips of pictures with their prompts; each is one more arm")

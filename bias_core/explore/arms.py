@@ -1,7 +1,7 @@
 """Compare arms of an exploration: tests seed by seed, and the paired pictures of two arms."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from hashlib import blake2b
@@ -57,6 +57,7 @@ class Scored:
     seeds: tuple[int, ...]
     rows: np.ndarray
     scores: tuple[AttributeScore, ...]
+    cells: Mapping[str, tuple[AttributeScore, ...]] = field(default_factory=dict)  # the same of single concepts
     fidelity: Estimate | None = None  # share of pictures that show their prompt's word of the association
     tests: dict[Any, tuple[PairedTest, ...]] = field(default_factory=dict)
     shares: dict[bytes, np.ndarray] = field(default_factory=dict)  # of variance, by places, see `_variance_share`

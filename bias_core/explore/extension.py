@@ -41,6 +41,21 @@ class PromptOptions(Options):
 
 
 @settings_class(frozen=True, kw_only=True)
+class SeveralOptions(PromptOptions):
+    """The options of several concepts, each with pictures of its own."""
+
+    concepts: tuple[str, ...] = setting(("doctor", "nurse"), "Concepts", "Persons or things that are drawn")
+    template: str = setting(
+        "a photo of a {}", "Prompt template", "Prompt with {} for each concept; “a” becomes “an” where needed"
+    )
+    n_images: int = setting(16, "Pictures", "Number to draw of each concept", ge=1, le=MOST)
+    rates: tuple[str, ...] = setting((), "Real-world rates", "Rates of single concepts: concept|attribute|P*|source")
+    counts: tuple[str, ...] = setting(
+        (), "Pictures of single concepts", "Other numbers of pictures for single concepts: concept|number"
+    )
+
+
+@settings_class(frozen=True, kw_only=True)
 class ConceptOptions(Options):
     """The options of an exploration, without those that :mod:`bias_core.beyond` adds.
 

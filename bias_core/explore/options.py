@@ -8,19 +8,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput, quoted
+from bias_core.explore.concepts import check_concepts, join_concepts, listed_attributes
 from bias_core.explore.extension import (
     MOST,
     NO_WORDS,
     SUGGESTED,
     ConceptOptions,
     PromptOptions,
+    SeveralOptions,
     explore_extensions,
     read_attributes,
 )
 from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, WORD_SLOT, fill_template
 from bias_core.store.tables import PackedPrompt, checked_prompts
 from bias_core.study.attributes import SEPARATOR, find_attribute, is_rate_of_another, load_attribute_sets, with_rates_of
-from bias_core.study.design import PACK
+from bias_core.study.design import find_design
 from bias_core.study.types import AUTO, Arm, Design, StudySettings
 from bias_core.types import Attribute
 from bias_core.values import (
@@ -34,7 +36,7 @@ from bias_core.values import (
     settings_of,
 )
 
-KIND = "explore"
+KIND, SEVERAL = "explore", "concepts"
 MAX_ATTRIBUTES = 50
 NO_GROUP = "no group"  # cell of prompts without a group, if others have one
 MODEL = "calibration-diffusion"  # default model of an exploration
@@ -61,11 +63,27 @@ ADDED: Mapping[str, Setting] = {
 
 
 def explore_options(settings: StudySettings) -> ExploreOptions:
-    """Return the options of complete settings; those of a prompt pack as an exploration has them."""
+    """Return the options of complete settings; those of a file of prompts or of several concepts without a concept."""
     options = settings.options
+    if several := several_options(settings):
+        attributes = tuple(map(attribute_text, listed_attributes(several)))
+        return ExploreOptions(
+            concept="", attribute_a="", attribute_b="", attributes=attributes, n_clusters=several.n_clusters
+        )
     if isinstance(options, PackOptions):
         return ExploreOptions(**option_values(options) | {**NO_WORDS, "concept": ""})
     return options if isinstance(options, ExploreOptions) else ExploreOptions(**option_values(options))
+
+
+def several_options(settings: StudySettings) -> SeveralOptions | None:
+    """Return the options of several concepts; None for any other run."""
+    values = option_values(settings.options)
+    return SeveralOptions(**values) if "concepts" in values else None
+
+
+def design_of(settings: StudySettings) -> Design:
+    """Return the design that runs these settings: of one concept, or of several."""
+    return find_design(SEVERAL if several_options(settings) else KIND)
 
 
 def added_arms(settings: StudySettings) -> tuple[Arm, ...]:
@@ -76,6 +94,8 @@ def added_arms(settings: StudySettings) -> tuple[Arm, ...]:
 
 def check_options(settings: StudySettings) -> None:
     """Raise InvalidInput for options that cannot be used together; the error suggests a fix."""
+    if several := several_options(settings):
+        check_concepts(several)
     options = explore_options(settings)
     _check(options, settings)
     if len(settings.negative_prompt) > MAX_PROMPT_CHARACTERS:
@@ -142,6 +162,49 @@ def explore_settings(base: StudySettings | None = None, /, **given: Any) -> Stud
     if len(made.arms) > 1 and not (options.attributes or options.has_association):
         raise InvalidInput("there is nothing to compare: choose an attribute, or two words of an association")
     return made
+
+
+def several_settings(
+    concepts: Sequence[str], settings: StudySettings, *, rates: Sequence[str] = (), counts: Sequence[str] = ()
+) -> StudySettings:
+    """Return the settings of a run of several concepts from those of an exploration of one.
+
+    InvalidInput for options of a single concept that were changed: its words of an association, and those of
+    :mod:`bias_core.beyond`.
+    """
+    options = explore_options(settings)
+    for name in changed_settings(options):
+        if name in ADDED:
+            raise InvalidInput(
+                f"“{ADDED[name].label}” is for a single concept: explore one concept, or leave this option out"
+            )
+    values = option_values(options)
+    taken = {name: values[name] for name in ("attributes", "template", "n_images", "n_clusters")}
+    made = replace(
+        settings, options=SeveralOptions(concepts=tuple(concepts), rates=tuple(rates), counts=tuple(counts), **taken)
+    )
+    check_options(made)
+    return made
+
+
+def exploration_of(
+    concepts: Sequence[str],
+    attributes: Sequence[str] | None = None,
+    *,
+    rates: Sequence[str] = (),
+    counts: Sequence[str] = (),
+    **given: Any,
+) -> StudySettings:
+    """Return the settings of a run of one concept or of several; "" or no concept for own pictures of any prompt.
+
+    ``attributes``: None for those that are suggested. ``given`` is as for :func:`explore_settings`.
+    """
+    texts = (SUGGESTED,) if attributes is None else tuple(attributes)
+    first = concepts[0] if concepts else ""
+    if len(concepts) < 2 and not rates and not counts:
+        return explore_settings(concept=first, attributes=read_attributes(texts, first), **given)
+    asked = explore_settings(concept=first, attributes=texts, **given)
+    return several_settings(concepts, asked, rates=rates, counts=counts)
 
 
 def compare_settings(concept: str, arms: Sequence[Arm], **given: Any) -> StudySettings:
@@ -283,6 +346,21 @@ def explore_words(settings: StudySettings) -> list[str]:
     return ["explore", *first]
 
 
+def several_words(settings: StudySettings) -> list[str]:
+    """Return the words of the command, the concepts first, without options at their defaults."""
+    options = several_options(settings) or SeveralOptions()
+    words = ["explore", *(join_concepts([concept]) for concept in options.concepts)]
+    for name, value in changed_settings(options).items():
+        if name == "attributes":
+            words += _attribute_words(value, options.concepts[0])
+        elif name in ("rates", "counts"):
+            words += [word for text in value for word in (f"--{name[:-1]}", text)]
+        elif name != "concepts":
+            words += [f"--{name.replace('_', '-')}", settings_of(SeveralOptions)[name].write(value)]
+    model = [] if settings.images or settings.model == MODEL else ["--model", settings.model]
+    return [*words, *model]
+
+
 def prompts_of(design: Design) -> tuple[PackedPrompt, ...]:
     """Return the prompts of a pack; InvalidInput names the rows that cannot be used."""
     rows = design.data.get("prompts")
@@ -300,10 +378,8 @@ def cells_of(prompts: Sequence[PackedPrompt]) -> list[str]:
 def attributes_of_cells(design: Design, scored: Sequence[Attribute]) -> dict[str, tuple[Attribute, ...]]:
     """Return the attributes that rows of a pack name in addition to ``scored``, by the cell of their pictures.
 
-    {} for every other design. InvalidInput if one name would stand for two attributes with different sentences.
+    InvalidInput if one name would stand for two attributes with different sentences.
     """
-    if design.kind != PACK:
-        return {}
     of_all, of_cell = {attribute.name.lower(): attribute for attribute in scored}, dict[str, dict[str, Attribute]]()
     prompts = prompts_of(design)
     for cell, prompt in zip(cells_of(prompts), prompts, strict=True):

@@ -1,7 +1,7 @@
 """The report of an exploration: findings, tables and figures, and the headlines of one arm and of several."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,8 +64,8 @@ def exploration_results(
     confidence: float = 0.95,
 ) -> Results:
     """Return the results of each prompt, then of all pictures; ``sample`` takes the end of a key and the score."""
-    findings = list(_attribute_findings(cells, sample, confidence))
-    tables = list(_attribute_table(cells))
+    findings = list(attribute_findings(cells, sample, confidence))
+    tables = list(attribute_table(cells))
     shares = share_figure(cells[ALL]) if len(cells) == 1 else _shares_by_prompt(cells)
     figures = [shares, _growth_figure(cells, confidence), _prompt_figure(cells)]
     if association is not None:
@@ -82,32 +82,48 @@ def exploration_results(
     )
 
 
-def _attribute_findings(
-    cells: Mapping[str, Sequence[AttributeScore]], sample: Callable[[str, Any], Sample | None], confidence: float
+def attribute_findings(
+    cells: Mapping[str, Sequence[AttributeScore]],
+    sample: Callable[[str, Any], Sample | None],
+    confidence: float,
+    *,
+    claimed: Collection[str] = (ALL,),
+    ends: Collection[str] = KINDS,
 ) -> Iterator[Finding]:
-    """Yield every number of every attribute, kind by kind; for a single prompt only P, P − P* and Ψ.
+    """Yield every number of every attribute, kind by kind; for a cell that is not ``claimed`` only P, P − P* and Ψ.
 
-    Claims are made of all pictures; P − P* and Ψ restate that of P.
+    The shares of all ``claimed`` cells are one family; P − P* and Ψ restate that of P. ``ends``: of the keys of numbers
+    that claimed cells have.
     """
+    members = [(cell, score) for cell in claimed for score in cells[cell]]
+    claims = {
+        finding_key(cell, score.attribute.name, end): claim
+        for end in ("p", "corrected")
+        for (cell, score), claim in zip(
+            members, share_claims([score for _, score in members], confidence, KINDS[end].field), strict=True
+        )
+    }
     for cell, scores in cells.items():
+        is_claimed = cell in claimed
         for end, kind in KINDS.items():
-            is_share = cell == ALL and end in ("p", "corrected")
-            claims = share_claims(scores, confidence, kind.field) if is_share else (None,) * len(scores)
-            for score, claim in zip(scores, claims, strict=True):
+            for score in scores:
                 name, estimate = score.attribute.name, getattr(score, kind.field)
-                without_rate = score.attribute.reference is None and end in ("difference", "psi")
-                if estimate is None or without_rate or (cell != ALL and end not in ("p", "difference", "psi")):
+                key, without_rate = (
+                    finding_key(cell, name, end),
+                    score.attribute.reference is None and end in ("difference", "psi"),
+                )
+                if estimate is None or without_rate or end not in (ends if is_claimed else _OF_A_PROMPT):
                     continue
                 yield Finding(
-                    key=finding_key(cell, name, end),
+                    key=key,
                     title=f"{name}{f', {POOLED if cell == ALL else cell}' if len(cells) > 1 else ''}: {kind.label}",
                     metric=kind.metric,
                     estimate=estimate,
-                    claim=claim,
-                    claim_of=finding_key(cell, name, "p") if cell == ALL and end in _RESTATE_P else "",
+                    claim=claims.get(key),
+                    claim_of=finding_key(cell, name, "p") if is_claimed and end in _RESTATE_P else "",
                     expected=score.drawn if end in ("p", "corrected") else None,
                     says=kind.says,
-                    sample=sample(end, score) if cell == ALL else None,
+                    sample=sample(end, score) if is_claimed else None,
                 )
 
 
@@ -144,7 +160,8 @@ def _association_findings(
         )
 
 
-def _attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[StudyTable]:
+def attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[StudyTable]:
+    """Yield the table of all attributes by cell, if there are any."""
     records = [
         {
             "pictures of": cell,
@@ -235,11 +252,11 @@ def _growth_figure(cells: Mapping[str, Sequence[AttributeScore]], confidence: fl
     )
 
 
-def share_mark(score: AttributeScore, **more: Any) -> dict[str, Any]:
-    """Return P of an attribute next to P* as a mark of a figure; an assumed P* has its own mark."""
+def share_mark(score: AttributeScore, name: str = "", **more: Any) -> dict[str, Any]:
+    """Return P of an attribute next to P* as a mark of a figure, named after it; an assumed P* has its own mark."""
     rate, kind = or_nan(score.attribute.reference), "reference" if score.attribute.has_source else "assumed"
     rates = {"reference": math.nan, "assumed": math.nan} | {kind: rate}
-    return mark(score.attribute.name, score.prevalence, **rates, **more)
+    return mark(name or score.attribute.name, score.prevalence, **rates, **more)
 
 
 def _prompt_figure(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFigure:
@@ -322,7 +339,7 @@ def yes_or_no(score: AttributeScore) -> np.ndarray:
 OF_CONCEPT = "of the concept"
 """Part of the number of pictures of a run with an association."""
 _MOST_LISTED = 3  # prompts in a headline
-_NO_SOURCE = "No real-world rate with a source is known, so no share is called too high or too low."
+NO_SOURCE = "No real-world rate with a source is known, so no share is called too high or too low."
 
 
 def headline(report: StudyReport) -> str:
@@ -356,8 +373,8 @@ def prompts_headline(shares: Mapping[str, Mapping[str, Estimate]]) -> str:
     name, cells = max(by_name.items(), key=lambda one: one[1][0][1].value - one[1][-1][1].value)
     of = f"The highest and the lowest share of {len(cells)} prompts: " if len(cells) > _MOST_LISTED else ""
     (first, share), *others = [cells[0], cells[-1]] if of else cells
-    rest = [f"in {_share_words(share)} of “{cell}”" for cell, share in others]
-    return f"{of}“{name}” is seen in {', '.join([f'{_share_words(share)} of “{first}”', *rest])}."
+    rest = [f"in {share_words(share)} of “{cell}”" for cell, share in others]
+    return f"{of}“{name}” is seen in {', '.join([f'{share_words(share)} of “{first}”', *rest])}."
 
 
 def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> str:
@@ -368,16 +385,16 @@ def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> 
     compared = [score for score in measured if score.attribute.has_source]
     if not compared:
         first, *others = measured
-        shares = [f"“{score.attribute.name}” in {_share_words(score.prevalence)}" for score in others]
-        shares = [_share_words(first.prevalence), *shares]
-        return f"“{first.attribute.name}” is seen in {listed(shares)}. {_NO_SOURCE}"
+        shares = [f"“{score.attribute.name}” in {share_words(score.prevalence)}" for score in others]
+        shares = [share_words(first.prevalence), *shares]
+        return f"“{first.attribute.name}” is seen in {listed(shares)}. {NO_SOURCE}"
     claims = share_claims(compared, confidence)
     clear = [(score, claim) for score, claim in zip(compared, claims, strict=True) if claim.is_clear]
     lead, claim = max(clear or zip(compared, claims, strict=True), key=lambda pair: _departure(pair[0]))
     some = len(compared) < len(attributes)
     kind, rate = "attribute", " with a sourced rate" * some
     reference = format_rate(lead.attribute.reference)
-    share = f"“{lead.attribute.name}” is seen in {_share_words(lead.prevalence)}"
+    share = f"“{lead.attribute.name}” is seen in {share_words(lead.prevalence)}"
     if not clear:
         is_far = len(compared) > 1 and format_rate(lead.prevalence.value) != reference
         reason = f" Not clear: {claim.reason}." if claim.reason else ""
@@ -391,7 +408,8 @@ def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> 
     return f"{share}, {beyond} the real-world rate of {reference} ({p_words(claim)}).{rest}"
 
 
-def _share_words(share: Estimate) -> str:
+def share_words(share: Estimate) -> str:
+    """Return a share with its interval and its number of pictures."""
     number = format_share(share.value, share.low, share.high, n=share.n)
     return f"{number} of {share.n} picture{'s' * (share.n != 1)}"
 
@@ -453,6 +471,7 @@ def made_of(report: StudyReport) -> str:
     return f"in each arm {n:,} {OF_CONCEPT}, {n_sides:,} {others}"
 
 
+_OF_A_PROMPT = ("p", "difference", "psi")  # ends of keys of the numbers of one prompt of several
 _RESTATE_P = ("difference", "psi", "corrected")  # ends of keys of numbers that, in two arms, have the test of P
 
 

@@ -23,8 +23,9 @@ from bias_core.explore.options import (
     attributes_of_cells,
     cells_of,
     check_options,
+    design_of,
+    exploration_of,
     explore_options,
-    explore_settings,
     explore_words,
     prompts_of,
     scored_attributes,
@@ -47,7 +48,7 @@ from bias_core.prompts import fill_template
 from bias_core.study.attribute_scores import AttributeScore, score_attributes, watch_attributes
 from bias_core.study.attributes import ALL
 from bias_core.study.classifiers import Reader
-from bias_core.study.design import PACK, find_design, pack_design
+from bias_core.study.design import PACK, pack_design
 from bias_core.study.headlines import ASKS_FOR_SEVERAL
 from bias_core.study.image_rows import ImportedRows, scaled
 from bias_core.study.label_tasks import people_of
@@ -82,19 +83,22 @@ _MOST_ON_MAP = 3000  # each picture is compared with all others
 _MOST_PROMPTS = 24
 
 
-def explore(concept: str, services: StudyServices, **settings: Any) -> Exploration:
+def explore(concept: str | Sequence[str], services: StudyServices, **settings: Any) -> Exploration:
     """Draw or load pictures of a concept and measure their attributes, association and groups.
 
-    ``settings`` are of a run and of an exploration, such as ``n_images``, ``attributes``, ``model``, ``seed``.
+    Several concepts are measured one by one, each against its own real-world rates; ``rates`` and ``counts`` may give
+    these, as ``concept|attribute|P*|source`` and ``concept|number``. Other ``settings`` are of a run and of an
+    exploration, such as ``n_images``, ``attributes``, ``model``, ``seed``.
     """
-    return Exploration(complete(run_study(find_design(KIND), explore_settings(concept=concept, **settings), services)))
+    asked = exploration_of([concept] if isinstance(concept, str) else concept, **settings)
+    return Exploration(complete(run_study(design_of(asked), asked, services)))
 
 
-def _alike(options: ExploreOptions, settings: StudySettings, rows: np.ndarray) -> ClusterResult | None:
+def find_alike(n_clusters: int, settings: StudySettings, rows: np.ndarray) -> ClusterResult | None:
     """Return groups of similar pictures; None for too few or too many pictures."""
     if not _FEWEST <= len(rows) <= _MOST_ON_MAP:
         return None
-    return spectral_clusters(rows, n_clusters=min(options.n_clusters, len(rows)) or None, seed=settings.seed)
+    return spectral_clusters(rows, n_clusters=min(n_clusters, len(rows)) or None, seed=settings.seed)
 
 
 def _numbers(settings: StudySettings, options: ExploreOptions, frame: pd.DataFrame) -> Any:
@@ -122,7 +126,7 @@ def _association(
         fidelity=asked_kept_estimate(*calls, confidence=confidence) if calls else None,
         calls=calls,
         rows=(rows, *sides),
-        units=tuple(_units(part) for part in (frame, *frames)),
+        units=tuple(units_of(part) for part in (frame, *frames)),
     )
 
 
@@ -144,24 +148,24 @@ def _vary(rows: np.ndarray, *sides: np.ndarray) -> bool:
     return enough and not (all_equal(rows) or all_equal(np.vstack(sides)))
 
 
-def _cells(
-    design: Design, data: StudyData, frame: pd.DataFrame, rows: np.ndarray
+def score_cells(
+    study: "Explore", data: StudyData, frame: pd.DataFrame, rows: np.ndarray
 ) -> Steps[tuple[dict[str, tuple[AttributeScore, ...]], list[str]]]:
-    """Score the prompts (or groups of prompts) with most pictures, then all pictures; with notes on the other prompts.
+    """Score the cells with most pictures (prompts, or groups of prompts), then all pictures.
 
-    A group of a prompt pack may have further attributes.
+    Returns the scores by cell, and notes on the other cells.
     """
-    scored = scored_attributes(data.settings)
-    cells = {ALL: (yield from score_attributes(data, frame, rows, scored_attributes(data.settings, frame["prompt"])))}
-    by, of_cell = ("set" if "set" in frame else "prompt"), attributes_of_cells(design, scored)
-    counts = frame[by].value_counts()
-    named = list(counts[counts >= _FEWEST].index[:_MOST_PROMPTS]) if len(counts) > 1 or of_cell else []
+    scored = scored_attributes(data.settings, frame["prompt"])
+    cells = {ALL: (yield from score_attributes(data, frame, rows, scored))}
+    by = next(column for column in study.cell_columns if column in frame)
+    counts = frame[by].value_counts(sort=study.largest_first)
+    is_alone = len(counts) == 1 and not study.attributes_of_cells(data.settings)
+    named = [] if is_alone else list(counts[counts >= study.fewest_of_cell].index[: study.most_cells])
     with data.allow_partial_results(lambda: f"{len(cells) - 1} of {len(named)} {by}s were scored separately"):
         for name in named:
             data.check()
             at = np.flatnonzero(frame[by] == name)
-            here = frame.iloc[at]["prompt"]
-            looked_for = (*scored_attributes(data.settings, here), *of_cell.get(name, ()))
+            looked_for = study.attributes_of_cell(data.settings, name, frame.iloc[at]["prompt"])
             cells[name] = yield from score_attributes(data, frame.iloc[at], rows[at], looked_for)
     cells[ALL] = cells.pop(ALL)  # scored first, shown last
     if len(named) == len(counts) or len(counts) == 1:
@@ -171,7 +175,8 @@ def _cells(
     return cells, [f"{which} too few pictures for separate scores, or came too late: counted in “{ALL}” only."]
 
 
-def _units(frame: pd.DataFrame) -> tuple[str, ...]:
+def units_of(frame: pd.DataFrame) -> tuple[str, ...]:
+    """Return the units of pictures, ``(n,)``."""
     return tuple(map(str, frame["unit" if "unit" in frame else "image_id"]))
 
 
@@ -186,7 +191,8 @@ def _without_rates(options: ExploreOptions, scores: Sequence[AttributeScore]) ->
     return [f"No P* for {listed(names)}: the real-world rate is for another concept, “{options.concept}”."]
 
 
-def _notes(data: StudyData, n: int, *, missing: bool) -> list[str]:
+def notes_on_pictures(data: StudyData, n: int, *, missing: bool) -> list[str]:
+    """Return notes on ``n`` scored pictures; ``missing``: an association was asked for, and is not there."""
     settings = data.settings
     info = None if settings.images else data.services.model_info(settings.model)
     n_all, blanked = len(data.frame) + data.n_blocked, "The model refused or failed, or its safety checker blanked"
@@ -208,7 +214,7 @@ def _notes(data: StudyData, n: int, *, missing: bool) -> list[str]:
     return [note for note, holds in notes.items() if holds]
 
 
-def _keep_people(data: StudyData) -> None:
+def keep_people(data: StudyData) -> None:
     """Add the people that each imported picture should show to its row, if known."""
     if not isinstance(data.rows, ImportedRows):
         return
@@ -242,6 +248,18 @@ class Explore(Study):
     shows_anything = True
     watches_shares = True
     fewest_when_stopped = 0
+    cell_columns: ClassVar[Sequence[str]] = ("set", "prompt")  # the first that the pictures have names their cell
+    fewest_of_cell: ClassVar[int] = _FEWEST
+    most_cells: ClassVar[int] = _MOST_PROMPTS
+    largest_first: ClassVar[bool] = True
+
+    def attributes_of_cells(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
+        """Return further attributes of single cells."""
+        return {}
+
+    def attributes_of_cell(self, settings: StudySettings, cell: str, prompts: Iterable[str]) -> tuple[Attribute, ...]:
+        """Return all attributes of the pictures of a cell, which have these prompts."""
+        return (*scored_attributes(settings, prompts), *self.attributes_of_cells(settings).get(cell, ()))
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the concept's pictures, then both sides of the association; none if all imported ones are taken."""
@@ -262,19 +280,19 @@ class Explore(Study):
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Measure every attribute of the concept's pictures, their association, and groups of similar pictures."""
         options = explore_options(settings)
-        _keep_people(data)
+        keep_people(data)
         frame = data.frame.reset_index(drop=True)
         if not options.takes_all and len(frame):
             frame = frame[frame["group"] == CONCEPT]
         if frame.empty:
-            return Results(notes=tuple(_notes(data, 0, missing=False)))
+            return Results(notes=tuple(notes_on_pictures(data, 0, missing=False)))
         rows = yield from data.embed(frame)
         leaning = yield from _association(options, data, frame, rows)
-        cells, notes = yield from _cells(self.design, data, frame, rows)
-        alike = _alike(options, settings, rows)
+        cells, notes = yield from score_cells(self, data, frame, rows)
+        alike = find_alike(options.n_clusters, settings, rows)
         data.keep(frame, number=_numbers(settings, options, frame), **picture_columns(cells[ALL], leaning, alike))
         scored = Scored(
-            units=_units(frame),
+            units=units_of(frame),
             ids=tuple(frame["image_id"]),
             seeds=tuple(frame["seed"]),
             rows=rows,
@@ -290,7 +308,7 @@ class Explore(Study):
                 *self.design.notes,
                 *notes,
                 *_without_rates(options, cells[ALL]),
-                *_notes(data, len(frame), missing=options.has_association and leaning is None),
+                *notes_on_pictures(data, len(frame), missing=options.has_association and leaning is None),
             ],
             scored=scored,
             confidence=settings.confidence,
@@ -399,7 +417,7 @@ class Unmeasured(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Return the number of pictures of each prompt; the people that a prompt names are kept with each picture."""
-        _keep_people(data)
+        keep_people(data)
         frame = data.frame
         yield Progress(done=len(frame), total=len(frame), seconds_left=0.0, message=f"{len(frame):,} pictures")
         by = [name for name in ("prompt", "setting", "left", "right") if name in frame]
@@ -440,7 +458,7 @@ class PromptPack(Explore):
         """Return the pictures of every prompt, with its group if any."""
         prompts = prompts_of(self.design)
         cells = cells_of(prompts)
-        attributes_of_cells(self.design, scored_attributes(settings))  # invalid attributes raise before drawing
+        self.attributes_of_cells(settings)  # invalid attributes raise before drawing
         return [
             Shot(
                 prompt=prompt.prompt,
@@ -450,6 +468,10 @@ class PromptPack(Explore):
             )
             for prompt, cell in zip(prompts, cells, strict=True)
         ]
+
+    def attributes_of_cells(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
+        """Return the attributes that rows of the file name."""
+        return attributes_of_cells(self.design, scored_attributes(settings))
 
     def run_name(self, settings: StudySettings) -> RunName:
         """Return the title of the file; ``study run`` starts it."""

@@ -1,5 +1,7 @@
 """Attributes: from built-in sets (``assets/studies/attribute_sets.yaml``), typed texts, and answers of models."""
 
+import csv
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +27,12 @@ THINGS = "things"
 ALL = "all pictures"  # the group of every scored picture
 
 
+_OF_WOMEN = (
+    "100 % minus {:g} % women ({}) in the labour force of the United States, bls2024 (2024), from Table 14 of "
+    "wan2024pst"
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AttributeSet:
     """Attributes that are shown together."""
@@ -44,6 +52,36 @@ def load_attribute_sets(folder: Path = ASSETS / "studies") -> tuple[AttributeSet
         AttributeSet(**entry | {"attributes": to_attributes(entry["attributes"])})
         for entry in read_yaml(folder / "attribute_sets.yaml")["sets"]
     )
+
+
+@cache
+def load_occupation_rates(folder: Path = ASSETS / "studies") -> dict[str, tuple[float, str]]:
+    """Return the share of men in each occupation of PST's list, and its source; without one that has no share."""
+    with (folder / "pst_occupations.csv").open(encoding="utf-8", newline="") as file:
+        women = {row["display"]: row["f_labour"] for row in csv.DictReader(file)}
+    return {
+        name: (round(1 - float(percent) / 100, 6), with_works([_OF_WOMEN.format(float(percent), name)])[0])
+        for name, percent in women.items()
+        if percent
+    }
+
+
+def read_rate(text: str, attribute: str) -> float | None:
+    """Read a real-world rate such as 0.56 or 56 %; None for no text; InvalidInput names the attribute.
+
+    >>> read_rate("56 %", "man"), read_rate("0,56", "man"), read_rate("", "man")
+    (0.56, 0.56, None)
+    """
+    if not text:
+        return None
+    try:
+        share = float(text.removesuffix("%").replace(",", "."))
+    except ValueError:
+        share = math.nan
+    share = round(share / 100, 12) if text.endswith("%") else share
+    if not 0 <= share <= 1:
+        raise InvalidInput(f"attribute {attribute!r}: P* is a share such as 0.56 or 56 %, got {text!r}")
+    return share
 
 
 def to_attributes(entries: Sequence[Mapping[str, Any]]) -> tuple[Attribute, ...]:

@@ -1,6 +1,5 @@
 """Parts of forms: menus of models with their download sizes, and the table of attributes."""
 
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from html import escape
@@ -11,7 +10,7 @@ import gradio as gr
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.models.catalogue import Role
 from bias_core.services import Services
-from bias_core.study.attributes import AttributeSet, is_rate_of_another
+from bias_core.study.attributes import AttributeSet, is_rate_of_another, read_rate
 from bias_core.study.classifiers import FORCE_LABEL, reading_words
 from bias_core.study.types import AUTO, listed
 from bias_core.types import Attribute
@@ -38,7 +37,7 @@ def read_table(rows: Sequence[Sequence[Any]]) -> tuple[Attribute, ...]:
     attributes = []
     for name, positive, negative, rate, source in ((*row, *EMPTY_ROW)[:5] for row in texts if any(row)):
         sentences = {"positive": positive, "negative": negative}
-        attributes.append(Attribute(name=name, **sentences, reference=_rate(rate, name), reference_source=source))
+        attributes.append(Attribute(name=name, **sentences, reference=read_rate(rate, name), reference_source=source))
     return tuple(attributes)
 
 
@@ -82,21 +81,8 @@ def words_for(chosen: AttributeSet) -> tuple[str, str]:
 
 def _share_or_none(text: str) -> float | None:
     with suppress(InvalidInput):
-        return _rate(text.strip(), "")
+        return read_rate(text.strip(), "")
     return None
-
-
-def _rate(text: str, name: str) -> float | None:
-    """Parse 0.56 or 56 %; None for no text."""
-    if not text:
-        return None
-    try:
-        share = float(text.removesuffix("%").replace(",", "."))
-    except ValueError:
-        share = math.nan
-    if math.isnan(share):
-        raise InvalidInput(f"attribute {name!r}: P* is a share such as 0.56 or 56 %, got {text!r}")
-    return round(share / 100, 12) if text.endswith("%") else share
 
 
 JUDGE_HINT = (

@@ -29,6 +29,7 @@ from bias_core.app.cli.common import (
 )
 from bias_core.app.cli.reports import finish
 from bias_core.errors import InvalidInput, quoted
+from bias_core.explore.concepts import ConceptList, distinct_concepts, read_concept_list, split_concepts
 from bias_core.explore.extension import SUGGESTED, read_attributes, suggest_set
 from bias_core.explore.options import (
     COMPARE_SETTINGS,
@@ -36,6 +37,8 @@ from bias_core.explore.options import (
     SUGGEST_SETTINGS,
     attribute_text,
     compare_settings,
+    design_of,
+    exploration_of,
     explore_settings,
     offered_settings,
     usual_suggest_settings,
@@ -44,7 +47,6 @@ from bias_core.models.catalogue import Role
 from bias_core.settings import COMMAND
 from bias_core.store.tables import ENDINGS, HUB
 from bias_core.study.attributes import load_attribute_sets
-from bias_core.study.design import find_design
 from bias_core.study.types import Progress, StudyReport, StudySettings, check_several, parse_arms
 from bias_core.values import settings_of
 
@@ -76,28 +78,55 @@ NoAttributes = Annotated[bool, option(MEASURE, "Measure no attribute.", "--no-at
 @with_options(_OF_EXPLORE, flags=_FLAGS)
 def explore(
     concept: Annotated[
-        str, typer.Argument(help="Person or thing that is drawn, such as doctor; '' with --images takes all pictures.")
-    ] = "",
+        list[str] | None,
+        typer.Argument(
+            help="Persons or things that are drawn, such as doctor, or doctor nurse CEO; none with --images takes all "
+            "pictures."
+        ),
+    ] = None,
     *,
     given: Given,
     how: RunOptions,
+    concepts: Annotated[
+        str,
+        option(
+            DRAW,
+            "A list of concepts: occupations, pst-occupations, nationalities, or a CSV file with the column concept, "
+            "and attribute, rate, source, n where known.",
+            "--concepts",
+        ),
+    ] = "",
+    rate: Annotated[
+        list[str] | None,
+        option(MEASURE, "Real-world rate of one of several concepts: 'concept|attribute|P*|source'.", "--rate"),
+    ] = None,
+    count: Annotated[
+        list[str] | None, option(DRAW, "Another number of pictures of one concept: 'concept|number'.", "--count")
+    ] = None,
     prompts: Annotated[
         str, option(DRAW, f"Prompts instead of a concept: a file {' or '.join(ENDINGS)}, or {HUB}owner/name.")
     ] = "",
     attribute: Attributes = None,
     no_attributes: NoAttributes = False,
 ) -> None:
-    """Draw pictures of a concept and measure which attributes they show.
+    """Draw pictures of one or several concepts and measure which attributes they show.
 
     Ctrl-C stops: finished pictures are scored, and the exit code is 130.
     """
     with user_errors():
-        check_source(concept, prompts, given)
-        attributes = [] if no_attributes else find_attributes(concept, attribute)
-        chosen = {**given, "attributes": attributes, "arms": parse_arms(given.get("arms", []))}
-        if prompts and attribute is None and not no_attributes:
-            chosen["attributes"] = (SUGGESTED,)  # the attributes named in the file's rows
-        _run(explore_settings(concept=concept, **chosen), how, pictures=True, prompts=prompts)
+        listed = read_concept_list(concepts) if concepts else ConceptList()
+        names = distinct_concepts([*(one for text in concept or () for one in split_concepts(text)), *listed.concepts])
+        check_source(names, prompts, given)
+        attributes = [] if no_attributes else attribute
+        chosen = {**given, "arms": parse_arms(given.get("arms", []))}
+        if prompts:
+            settings = explore_settings(attributes=(SUGGESTED,) if attributes is None else attributes, **chosen)
+        else:
+            more = {"rates": (*listed.rates, *(rate or ())), "counts": (*listed.counts, *(count or ()))}
+            settings = exploration_of(names, attributes, **more, **chosen)
+        if listed.note:
+            console.print(listed.note, markup=False)
+        _run(settings, how, pictures=True, prompts=prompts)
 
 
 @with_options(_OF_COMPARE, flags=_FLAGS)
@@ -127,12 +156,12 @@ def compare(
         _run(compare_settings(concept, arms, attributes=attributes, **given), how)
 
 
-def check_source(concept: str, prompts: str, given: Given) -> None:
+def check_source(concepts: Sequence[str], prompts: str, given: Given) -> None:
     """Raise InvalidInput if there is nothing to draw, or two things, or an option that prompts leave unused."""
-    if not (concept.strip() or prompts or given.get("images")):
+    if not (concepts or prompts or given.get("images")):
         raise InvalidInput("name a concept, such as doctor, or give --prompts or --images")
-    if prompts and concept.strip():
-        raise InvalidInput(f"--prompts draws its own prompts: leave the concept {quoted(concept)} out")
+    if prompts and concepts:
+        raise InvalidInput(f"--prompts draws its own prompts: leave the concept {quoted(concepts[0])} out")
     if prompts and (unused := [name for name in _OF_A_CONCEPT if name in given]):
         raise InvalidInput(f"--prompts has no use for --{unused[0].replace('_', '-')}: that is about one concept")
 
@@ -144,7 +173,7 @@ def _run(settings: StudySettings, how: RunOptions, *, pictures: bool = False, pr
 
     with open_services(how.token_env) as services:
         choose_engine(services, how)
-        design, settings = pack_of(prompts, settings) if prompts else (find_design("explore"), settings)
+        design, settings = pack_of(prompts, settings) if prompts else (design_of(settings), settings)
 
         def steps(cancelled: Stop) -> Generator[Progress, None, tuple[StudyReport, int]]:
             report = yield from run_study(design, settings, services, cancelled=cancelled)

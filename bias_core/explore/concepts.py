@@ -1,0 +1,246 @@
+"""Lists of concepts: typed, built in, or read from a table; each concept has real-world rates of its own.
+
+No model code is loaded.
+"""
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from bias_core.errors import InvalidInput, quoted
+from bias_core.explore.extension import SUGGESTED, SeveralOptions, read_attributes, suggest_set
+from bias_core.store.reader import one_file, read_apart
+from bias_core.store.tables import describe_unused_columns, note_unused_columns, read_table, refuse
+from bias_core.study.attributes import (
+    SEPARATOR,
+    is_rate_of_another,
+    load_attribute_sets,
+    load_occupation_rates,
+    read_rate,
+)
+from bias_core.types import Attribute
+from bias_core.values import as_whole
+
+MOST_CONCEPTS = 200
+_COLUMNS = ("attribute", "rate", "source", "n")  # of a table, beside "concept"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConceptList:
+    """Concepts, in their order, with the rates and numbers of pictures that are given for single ones."""
+
+    title: str = ""
+    concepts: tuple[str, ...] = ()
+    rates: tuple[str, ...] = ()  # as the option of this name
+    counts: tuple[str, ...] = ()
+    note: str = ""  # what was read and is not used
+
+
+_OCCUPATIONS = (
+    "doctor", "nurse", "CEO", "lawyer", "teacher", "secretary", "construction worker", "cook", "farmer", "mechanic",
+    "developer", "librarian",
+)  # fmt: skip
+
+
+@cache
+def load_concept_lists() -> Mapping[str, ConceptList]:
+    """Return the built-in lists by their names: those that have real-world rates."""
+    nations = [one.concept_hint for one in load_attribute_sets() if one.concept_hint.endswith(" person")]
+    return {
+        "occupations": ConceptList(title=f"{len(_OCCUPATIONS)} occupations", concepts=_OCCUPATIONS),
+        "pst-occupations": ConceptList(
+            title=f"{len(load_occupation_rates())} occupations of PST", concepts=tuple(load_occupation_rates())
+        ),
+        "nationalities": ConceptList(title="Nationalities", concepts=tuple(nations)),
+    }
+
+
+def split_concepts(text: str) -> tuple[str, ...]:
+    r"""Return the concepts of a text, with commas or line breaks between them; quotation marks keep a comma.
+
+    A concept that stands twice counts once.
+
+    >>> split_concepts('doctor, nurse\nCEO, "a tall, thin man", Nurse')
+    ('doctor', 'nurse', 'CEO', 'a tall, thin man')
+    """
+    try:
+        cells = [cell for row in csv.reader(text.splitlines(), skipinitialspace=True) for cell in row]
+    except csv.Error as error:
+        raise InvalidInput(f"the concepts cannot be read: {error}") from error
+    return distinct_concepts(cells)
+
+
+def distinct_concepts(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names without blank ones and repetitions, whatever their case."""
+    named: dict[str, str] = {}
+    for name in names:
+        if plain := " ".join(name.split()):
+            named.setdefault(plain.lower(), plain)
+    return tuple(named.values())
+
+
+def join_concepts(concepts: Sequence[str]) -> str:
+    """Return the text of which :func:`split_concepts` makes these concepts."""
+    return ", ".join(f'"{one}"' if "," in one or one.startswith('"') else one for one in concepts)
+
+
+def read_concept_list(name: str) -> ConceptList:
+    """Return a built-in list by its name, or that of a table of concepts; InvalidInput lists the names.
+
+    A table has a line for each concept, or for each rate of a concept: ``concept``, and ``attribute``, ``rate``,
+    ``source``, ``n`` (its number of pictures) where they are known.
+    """
+    if name in load_concept_lists():
+        return load_concept_lists()[name]
+    if not Path(name).expanduser().is_file():
+        known = ", ".join(load_concept_lists())
+        raise InvalidInput(f"no list of concepts {quoted(name)}; there are {known}, or give a CSV file with a column "
+                           "concept")  # fmt: skip
+    path = Path(name).expanduser().absolute()
+    found: ConceptList = read_apart(read_concepts, path.name, str(path))
+    return found
+
+
+def read_concepts(name: str, file: str) -> ConceptList:
+    """Read a table of concepts, in a reader; ``name``: for messages."""
+    names, rates, counts = dict[str, str](), dict[tuple[str, str], str](), dict[str, str]()
+    unused, wrong = dict[str, None](), list[str]()
+    with one_file(name):
+        rows = read_table(name, Path(file).read_bytes(), needs=[["concept"]], further=_COLUMNS)
+        for place, row in note_unused_columns(rows, (), {"concept", *_COLUMNS}.__contains__, unused):
+            try:
+                _add_row({key: str(value or "").strip() for key, value in row.items()}, names, rates, counts)
+            except InvalidInput as error:
+                wrong.append(f"{place}: {error}")
+    refuse(name, wrong)
+    if not names:
+        raise InvalidInput(f"{name} has no concept")
+    return ConceptList(
+        title=name, concepts=tuple(names.values()), rates=tuple(rates.values()), counts=tuple(counts.values()),
+        note=f"{name}: {columns}" if (columns := describe_unused_columns(unused)) else "",
+    )  # fmt: skip
+
+
+def _add_row(
+    row: Mapping[str, str], names: dict[str, str], rates: dict[tuple[str, str], str], counts: dict[str, str]
+) -> None:
+    concept = " ".join(row.get("concept", "").split())
+    if not concept or SEPARATOR in concept:
+        raise InvalidInput("has no concept" if not concept else f"a concept cannot contain {SEPARATOR}")
+    concept = names.setdefault(concept.lower(), concept)
+    if number := row.get("n", ""):
+        text = f"{concept}{SEPARATOR}{as_whole(number, 'number n of pictures')}"
+        if counts.setdefault(concept.lower(), text) != text:
+            raise InvalidInput(f"gives “{concept}” another number of pictures than before")
+    attribute, rate, source = (row.get(name, "") for name in ("attribute", "rate", "source"))
+    if not rate:
+        return
+    if not attribute:
+        raise InvalidInput("has a rate without the attribute that it is of")
+    text = SEPARATOR.join((concept, attribute, repr(read_rate(rate, attribute)), source))
+    if rates.setdefault((concept.lower(), attribute.lower()), text) != text:
+        raise InvalidInput(f"gives “{attribute}” of “{concept}” another rate than before")
+
+
+def listed_attributes(options: SeveralOptions) -> tuple[Attribute, ...]:
+    """Return what is measured in the pictures of every concept, without the rates of single concepts.
+
+    Of suggested sets, all attributes of all concepts count; of two with one name, the first.
+    """
+    if tuple(options.attributes) != (SUGGESTED,):
+        attributes: Sequence[Attribute] = read_attributes(options.attributes, options.concepts[0])
+    else:
+        sets = [suggest_set(concept, load_attribute_sets()) for concept in options.concepts]
+        attributes = [attribute for one in sets for attribute in one.attributes]
+    by_name: dict[str, Attribute] = {}
+    for attribute in attributes:
+        is_of_one = is_rate_of_another(attribute.reference_source, attribute.reference, concept="")
+        without = replace(attribute, reference=None, reference_source="")
+        by_name.setdefault(attribute.name.lower(), without if is_of_one else attribute)
+    return tuple(by_name.values())
+
+
+def attributes_by_concept(options: SeveralOptions) -> dict[str, tuple[Attribute, ...]]:
+    """Return the measured attributes with the rates of each concept.
+
+    A given rate comes before a built-in one of the concept, and that before a rate that the attribute brings for all.
+
+    >>> of = attributes_by_concept(SeveralOptions(concepts=("nurse", "pilot"), rates=("pilot|man|0.9|our count",)))
+    >>> [(concept, found[0].name, found[0].reference) for concept, found in of.items()]
+    [('nurse', 'man', 0.121), ('pilot', 'man', 0.9)]
+    """
+    measured, given = listed_attributes(options), read_rates(options)
+    found: dict[str, tuple[Attribute, ...]] = {}
+    for concept in options.concepts:
+        rates = [given.get((concept.lower(), one.name.lower())) or built_in_rate(concept, one.name) for one in measured]
+        found[concept] = tuple(
+            replace(one, reference=rate[0], reference_source=rate[1]) if rate else one
+            for one, rate in zip(measured, rates, strict=True)
+        )
+    return found
+
+
+def built_in_rate(concept: str, attribute: str) -> tuple[float, str] | None:
+    """Return the real-world rate of an attribute for a concept, and its source; None if none is known here.
+
+    >>> built_in_rate("Nurse", "man")[0], built_in_rate("baker", "man")[0], built_in_rate("pilot", "man")
+    (0.121, 0.344, None)
+    """
+    hint = " ".join(concept.lower().split())
+    for made in load_attribute_sets():
+        for one in made.attributes:
+            if made.concept_hint.lower() == hint and one.name.lower() == attribute.lower() and one.has_source:
+                return (one.reference or 0.0, one.reference_source)
+    rates = {name.lower(): rate for name, rate in load_occupation_rates().items()}
+    return rates.get(hint) if attribute.lower() == "man" else None
+
+
+def read_rates(options: SeveralOptions) -> dict[tuple[str, str], tuple[float, str]]:
+    """Return the given rates with their sources by concept and attribute, in lower case; InvalidInput for others."""
+    measured = {one.name.lower() for one in listed_attributes(options)}
+    concepts = {one.lower() for one in options.concepts}
+    found: dict[tuple[str, str], tuple[float, str]] = {}
+    for text in options.rates:
+        concept, attribute, rate, source = [*(part.strip() for part in text.split(SEPARATOR, 3)), "", "", ""][:4]
+        key = concept.lower(), attribute.lower()
+        if not rate:
+            raise InvalidInput(f"write a rate as concept|attribute|P*|source, got {quoted(text)}")
+        if key[0] not in concepts:
+            raise InvalidInput(f"there is a rate for {quoted(concept)}, which is not among the concepts")
+        if key[1] not in measured:
+            raise InvalidInput(
+                f"there is a rate of {quoted(attribute)} for {quoted(concept)}, which is not measured; add this "
+                f"attribute, or leave the rate out (measured: {', '.join(measured)})"
+            )
+        found[key] = (read_rate(rate, attribute) or 0.0, source or "given without a source, a choice")
+    return found
+
+
+def read_counts(options: SeveralOptions) -> dict[str, int]:
+    """Return the number of pictures of each concept; InvalidInput for a wrong one."""
+    counts = dict.fromkeys(options.concepts, options.n_images)
+    names = {one.lower(): one for one in options.concepts}
+    for text in options.counts:
+        concept, _, number = text.rpartition(SEPARATOR)
+        if concept.strip().lower() not in names:
+            raise InvalidInput(f"there is a number of pictures for {quoted(concept or text)}, which is not among the "
+                               "concepts; write concept|number")  # fmt: skip
+        n = as_whole(number.strip(), "number of pictures")
+        if n < 1:
+            raise InvalidInput(f"“{concept}” needs at least one picture, got {n}")
+        counts[names[concept.strip().lower()]] = n
+    return counts
+
+
+def check_concepts(options: SeveralOptions) -> None:
+    """Raise InvalidInput for lists that cannot be drawn."""
+    if not 1 <= len(options.concepts) <= MOST_CONCEPTS:
+        raise InvalidInput(f"a run has 1 to {MOST_CONCEPTS} concepts, got {len(options.concepts):,}")
+    if len(distinct_concepts(options.concepts)) < len(options.concepts):
+        raise InvalidInput("each concept may stand only once, and none may be empty")
+    if wrong := next((one for one in options.concepts if SEPARATOR in one), ""):
+        raise InvalidInput(f"a concept cannot contain {SEPARATOR}: {quoted(wrong)}")
+    read_rates(options)
+    read_counts(options)

@@ -1,0 +1,334 @@
+"""Explore several concepts: the share of each attribute in the pictures of each, against its own real-world rate."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from bias_core.explore.arms import Scored, compare_explorations
+from bias_core.explore.concepts import attributes_by_concept, read_counts
+from bias_core.explore.exploration import ATTRIBUTES, CONCEPT, SCORED_GROUPS
+from bias_core.explore.extension import MOST, SeveralOptions
+from bias_core.explore.options import SEVERAL, scored_attributes, several_options, several_words
+from bias_core.explore.report import (
+    NO_SOURCE,
+    attribute_findings,
+    attribute_table,
+    picture_columns,
+    share_mark,
+    share_words,
+)
+from bias_core.explore.study import Explore, find_alike, keep_people, notes_on_pictures, score_cells, units_of
+from bias_core.number_text import format_rate
+from bias_core.prompts import fill_template
+from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.attributes import ALL, finding_key
+from bias_core.study.claims import NO_CLAIM, p_words
+from bias_core.study.image_rows import scaled
+from bias_core.study.limits import stop_rule
+from bias_core.study.study import Measuring, ReportFacts, RunName, Study
+from bias_core.study.study_data import StudyData
+from bias_core.study.types import (
+    Arm,
+    ArmReport,
+    Claim,
+    Results,
+    Sample,
+    Shot,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    drawable,
+    figure,
+    listed,
+    mark,
+    or_nan,
+)
+from bias_core.types import Attribute, Estimate, is_sourced
+from bias_core.values import Options
+
+_SHOWN = ("p", "corrected", "true", "unclear", "difference")  # ends of the keys of a concept's numbers
+
+
+class Concepts(Explore):
+    """Measure the same attributes in pictures of several concepts."""
+
+    kind = SEVERAL
+    options: ClassVar[type[Options]] = SeveralOptions
+    cell_columns = ("concept",)
+    fewest_of_cell = 1
+    most_cells = MOST
+    largest_first = False
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of every concept."""
+        options = _options(settings)
+        return [
+            Shot(
+                prompt=fill_template(options.template, concept), n=scaled(n, settings.scale), group=CONCEPT,
+                facts={"concept": concept},
+            )
+            for concept, n in read_counts(options).items()
+        ]  # fmt: skip
+
+    def attributes_of_cells(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
+        """Return the attributes of every concept, with its own rates."""
+        return attributes_by_concept(_options(settings))
+
+    def attributes_of_cell(self, settings: StudySettings, cell: str, prompts: Iterable[str]) -> tuple[Attribute, ...]:
+        """Return the attributes of a concept, with its own rates."""
+        return tuple(self.attributes_of_cells(settings)[cell])
+
+    def attributes_of(self, settings: StudySettings, prompts: Iterable[str]) -> Mapping[str, Sequence[Attribute]]:
+        """Return the attributes without rates, which differ between the concepts."""
+        return dict.fromkeys(SCORED_GROUPS, scored_attributes(settings))
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure every attribute in the pictures of every concept, and find groups of similar pictures."""
+        keep_people(data)
+        frame, notes = _of_whole_concepts(data, self.shots(settings))
+        if frame.empty:
+            return Results(notes=tuple(notes_on_pictures(data, 0, missing=False)))
+        rows = yield from data.embed(frame)
+        cells, late = yield from score_cells(self, data, frame, rows)
+        alike = find_alike(_options(settings).n_clusters, settings, rows)
+        of_all = cells.pop(ALL)
+        data.keep(frame, number=range(1, len(frame) + 1), **picture_columns(of_all, None, alike))
+        scored = _scored(frame, rows, of_all)
+        samples = {
+            id(score): _scored(frame.iloc[at], rows[at], scores)
+            for concept, scores in cells.items()
+            for at in [np.flatnonzero(frame["concept"] == concept)]
+            for score in scores
+        }
+
+        def sample(end: str, score: AttributeScore) -> Sample | None:
+            return samples[id(score)].sample(end, score)
+
+        found = attribute_findings(cells, sample, settings.confidence, claimed=tuple(cells), ends=_SHOWN)
+        names = [score.attribute.name for score in of_all]
+        order = [finding_key(cell, name, end) for end in _SHOWN for name in names for cell in cells]
+        return Results(
+            findings=tuple(sorted(found, key=lambda finding: order.index(finding.key))),
+            tables=tuple(attribute_table(cells)),
+            figures=drawable(concept_figures({"": cells})),
+            notes=(*self.design.notes, *notes, *late, *notes_on_pictures(data, len(frame), missing=False)),
+            scored=replace(scored, cells=cells),
+        )
+
+    def get_concept_prompt(self, settings: StudySettings) -> str:
+        """Return "": pictures without prompts show no known concept."""
+        return ""
+
+    def run_name(self, settings: StudySettings) -> RunName:
+        """Return the concepts, and the words of ``explore``."""
+        options = _options(settings)
+        title = fill_template(options.template, listed(options.concepts, last=" or ")) if options.concepts else ""
+        return RunName(title=title, command=several_words(settings))
+
+    def design_words(self, settings: StudySettings) -> Mapping[str, str]:
+        """Return what is drawn and measured."""
+        n = len(_options(settings).concepts)
+        begins = f"Takes your own pictures of {n} concepts" if settings.images else f"Draws {n} concepts"
+        measured = "how often a classifier sees each attribute, and how far that is from each concept's real-world rate"
+        return {"begins": f"{begins} and measures", "measured": measured}
+
+    def arms(self, settings: StudySettings) -> tuple[Arm, ...]:
+        """Return (): no option of several concepts adds an arm."""
+        return ()
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the shares of every concept in every arm, and the pictures of each seed."""
+        own = compare_explorations(settings, arms, are_before_and_after=True)
+        cells = {arm.name: arm.results.scored.cells for arm in arms if isinstance(arm.results.scored, Scored)}
+        return replace(own, figures=drawable(concept_figures(cells)))
+
+    def headline(self, report: StudyReport) -> str:
+        """Return how many concepts differ from their rate, and the two farthest."""
+        return concepts_headline(report)
+
+    def arms_headline(self, report: StudyReport) -> str:
+        """Return the headline of each arm, by its name."""
+        parts = [f"{arm.name}: {concepts_headline(arm)}" for arm in report.arms]
+        return " ".join(parts)
+
+    def facts(self, report: StudyReport) -> ReportFacts:
+        """Return no further words."""
+        return ReportFacts()
+
+    def enlarged(self, settings: StudySettings, times: float) -> tuple[Study, StudySettings]:
+        """Return ``times`` as many pictures of every concept."""
+        options = _options(settings)
+        counts = {concept: min(MOST, math.ceil(times * n)) for concept, n in read_counts(options).items()}
+        return self, replace(settings, options=with_counts(options, counts))
+
+    def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
+        """Return None: the concepts are compared with their own rates."""
+        return None
+
+
+def with_counts(options: SeveralOptions, counts: Mapping[str, int]) -> SeveralOptions:
+    """Return the options with these numbers of pictures, written as briefly as they can be."""
+    usual = max(set(counts.values()), key=[*counts.values()].count)
+    own = tuple(f"{concept}|{n}" for concept, n in counts.items() if n != usual)
+    return replace(options, n_images=usual, counts=own)
+
+
+def _options(settings: StudySettings) -> SeveralOptions:
+    return several_options(settings) or SeveralOptions()
+
+
+def _scored(frame: pd.DataFrame, rows: np.ndarray, scores: tuple[AttributeScore, ...]) -> Scored:
+    return Scored(
+        units=units_of(frame), ids=tuple(frame["image_id"]), seeds=tuple(frame["seed"]), rows=rows, scores=scores
+    )
+
+
+def _of_whole_concepts(data: StudyData, shots: Sequence[Shot]) -> tuple[pd.DataFrame, list[str]]:
+    """Return the pictures of the concepts that were finished before a stop, and notes on the others.
+
+    Of a run that was stopped before its first concept was finished, and under a stop rule, all pictures are taken.
+    """
+    frame = data.frame.reset_index(drop=True)
+    if not data.stopped or stop_rule(data.settings) is not None or frame.empty:
+        return frame, []
+    finished = Counter(int(one.unit.partition(":")[0]) for one in data.drawn_pictures)  # the place of its shot
+    whole = [shot.facts["concept"] for i, shot in enumerate(shots) if finished[i] >= len(data.rows.of(shot))]
+    if not whole:
+        return frame, ["Stopped before the first concept was finished."]
+    kept = frame[frame["concept"].isin(whole)].reset_index(drop=True)
+    notes = [f"Stopped: {len(whole):,} of {len(shots):,} concepts were finished, and only these are scored."]
+    if n_left := len(frame) - len(kept):
+        notes.append(f"{n_left:,} pictures of the next concept are stored, but not scored.")
+    return kept, notes
+
+
+class ConceptShare(NamedTuple):
+    """The share of an attribute in the pictures of one concept, with what it is compared with."""
+
+    concept: str
+    attribute: str
+    share: Estimate
+    rate: float | None
+    source: str
+    claim: Claim
+    drawn: float | None  # the true share, if it is known
+
+    @property
+    def gap(self) -> float:
+        """The share less the rate; nan without a rate."""
+        return math.nan if self.rate is None else self.share.value - self.rate
+
+
+def read_shares(report: StudyReport | ArmReport) -> dict[str, list[ConceptShare]]:
+    """Return the shares of a report, or of one of its arms, by attribute, in the order of the concepts."""
+    findings = {finding.key: finding for finding in report.results.findings}
+    shares: dict[str, list[ConceptShare]] = {}
+    for row in report.results.frame(ATTRIBUTES).to_dict("records"):
+        concept, attribute = str(row["pictures of"]), str(row["attribute"])
+        finding = findings.get(finding_key(concept, attribute, "p"))
+        if finding is None or math.isnan(finding.estimate.value):
+            continue
+        rate = None if math.isnan(row["P*"]) else float(row["P*"])
+        shares.setdefault(attribute, []).append(
+            ConceptShare(concept, attribute, finding.estimate, rate, str(row["source of P*"] or ""),
+                         finding.claim or NO_CLAIM, finding.expected)
+        )  # fmt: skip
+    return shares
+
+
+def concepts_headline(report: StudyReport | ArmReport) -> str:
+    """Say for how many concepts an attribute is clearly above and below its rate, then the two farthest.
+
+    Only rates with a source are compared; without any, the highest and the lowest share of an attribute are given.
+    """
+    shares = read_shares(report)
+    if not shares:
+        return "No picture could be scored."
+    tested = {
+        name: [one for one in of if one.rate is not None and is_sourced(one.source)] for name, of in shares.items()
+    }
+    name, compared = max(tested.items(), key=lambda one: len(one[1]))
+    if not compared:
+        return _extremes(shares)
+    verdicts = Counter(one.claim.verdict for one in compared)
+    above, below, n = verdicts["above"], verdicts["below"], len(compared)
+    of = f"Of {n} concepts{' with a sourced rate' * (n < len(shares[name]))}"
+    farthest = sorted(compared, key=lambda one: (not one.claim.is_clear, -abs(one.gap)))[:2]
+    others = sum(one.claim.is_clear for key, of_name in tested.items() if key != name for one in of_name)
+    return (
+        f"{of}, “{name}” is clearly above the real-world rate for {above}, clearly below it for {below}, and not clear "
+        f"for {n - above - below}. Farthest: {'; '.join(map(_in_words, farthest))}.{_correction(compared)}"
+        + f" {others} numbers of other attributes differ clearly too."
+        * (others > 0)
+    )
+
+
+def _in_words(one: ConceptShare) -> str:
+    p = f", {p_words(one.claim)}" if one.claim.is_clear else ""
+    return f"{one.concept} {share_words(one.share)}, against {format_rate(one.rate)}{p}"
+
+
+def _correction(compared: Sequence[ConceptShare]) -> str:
+    claim = next((one.claim for one in compared if one.claim.n_tests > 1), None)
+    return "" if claim is None else f" {claim.correction} for {claim.n_tests} tests."
+
+
+def _extremes(shares: Mapping[str, Sequence[ConceptShare]]) -> str:
+    """Return the highest and the lowest share of the attribute that differs most between the concepts."""
+    name, of = max(shares.items(), key=lambda one: _spread(one[1]))
+    ordered = sorted(of, key=lambda one: -one.share.value)
+    ends = ordered if len(ordered) < 3 else [ordered[0], ordered[-1]]
+    said = "; ".join(f"{one.concept} {share_words(one.share)}" for one in ends)
+    which = "The highest and the lowest share" if len(ordered) > 2 else "The shares"
+    return f"{which} of “{name}”: {said}. {NO_SOURCE}"
+
+
+def _spread(shares: Sequence[ConceptShare]) -> float:
+    values = [one.share.value for one in shares]
+    return max(values) - min(values)
+
+
+def concept_figures(arms: Mapping[str, Mapping[str, Sequence[AttributeScore]]]) -> Iterator[StudyFigure]:
+    """Yield a figure of each attribute with a row for each concept, then all of them as a map.
+
+    ``arms`` has the scores of each concept by the name of the arm; that of a single one is "".
+    """
+    names = dict.fromkeys(
+        score.attribute.name for cells in arms.values() for scores in cells.values() for score in scores
+    )
+    several = len(arms) > 1
+    for place, name in enumerate(names):
+        yield figure(
+            "pairs" if several else "intervals",
+            f"shares {name}" if place else "shares",
+            f"How often is “{name}” seen?",
+            [
+                share_mark(score, name=concept, **({"group": arm} if several else {"expected": or_nan(score.drawn)}))
+                for arm, cells in arms.items()
+                for concept, scores in cells.items()
+                for score in scores
+                if score.attribute.name == name and math.isfinite(score.prevalence.value)
+            ],
+            "A row for each concept. Dots are shares of its pictures, lines are intervals.",
+            x="share of pictures",
+            reference="real-world rate",
+        )
+    for arm, cells in arms.items():
+        yield figure(
+            "heatmap",
+            f"concepts {arm}".strip(),
+            f"Concepts and attributes{f', {arm}' if arm else ''}",
+            [
+                mark("", score.prevalence, row=concept, column=score.attribute.name)
+                for concept, scores in cells.items()
+                for score in scores
+                if math.isfinite(score.prevalence.value)
+            ],
+            "Each cell is the share of a concept's pictures with the attribute.",
+            unit="share of the concept's pictures",
+        )
