@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 
 from bias_core.explore.exploration import BEYOND, CONCEPT, AssociationScore, Exploration, ExploredImage, is_exploration
-from bias_core.explore.options import KIND
+from bias_core.explore.options import KIND, SEVERAL
 from bias_core.explore.report import POOLED, group_name, share_figure
 from bias_core.explore.suggest import KIND as SUGGEST
+from bias_core.explore.tab_concepts import concepts_html
 from bias_core.explore.tab_form import TYPED, ExploreForm
 from bias_core.measures.effects import images_needed
 from bias_core.measures.stereotype import prevalence_estimate
@@ -303,7 +304,7 @@ class ExploreTab(ExploreForm):
     question: ClassVar = "What does a model draw for a concept, and how does that compare with the real world?"
     caution: ClassVar = "Results describe what a classifier sees in pictures, never a person's identity."
     studies: ClassVar = (KIND,)
-    also: ClassVar = (PACK, SUGGEST)
+    also: ClassVar = (PACK, SEVERAL, SUGGEST)
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; pictures come first, then the numbers."""
@@ -378,6 +379,10 @@ class ExploreTab(ExploreForm):
         if plot is not None and look.whole:
             plot = shares_of(Exploration(report), set(look.all_rows()["number"].astype(int)))
         return "" if plot is None else study_html.figures_html([plot], marks_of(report, plot))
+
+    def chart_html(self, report: StudyReport, plot: StudyFigure | None) -> str:
+        """Return the chart of several concepts, or that of several arms."""
+        return concepts_html(report, plot) or super().chart_html(report, plot)
 
     def plot_html(self, report: StudyReport, plot: StudyFigure | None) -> str:
         """Return the figure; the sentences of an exploration have their own place."""

@@ -17,3 +17,21 @@ element.addEventListener('keydown', (event) => {
   const named = event.target.closest('svg [data-pictures]');
   if (named && (event.key === 'Enter' || event.key === ' ')) { event.preventDefault(); show(named); }
 });
+// A chart of concepts shows one attribute, or the map of all; its rows stand in the chosen order.
+element.addEventListener('click', ({target}) => {
+  const chosen = target.closest('[data-show]'), chart = target.closest('.concepts-chart');
+  if (!chosen) return;
+  chart.querySelectorAll('[data-show]').forEach((one) => one.setAttribute('aria-pressed', one === chosen));
+  chart.querySelectorAll('[data-part]').forEach((part) => { part.hidden = part.dataset.part !== chosen.dataset.show; });
+});
+const order = (chart) => {
+  const by = chart.querySelector('[data-order]').value, sign = by === 'given' ? 1 : -1;
+  const place = ({dataset}) => dataset[by] === '' ? Infinity : sign * dataset[by];  // without a rate: last
+  chart.querySelectorAll('[data-part] > tbody').forEach((body) => body.append(
+    ...[...body.children].sort((one, other) => place(one) - place(other) || one.dataset.given - other.dataset.given)));
+};
+element.addEventListener('change', ({target}) => { if (target.matches('[data-order]')) order(target.closest('.concepts-chart')); });
+new MutationObserver(() => element.querySelectorAll('.concepts-chart:not([data-is-ordered])').forEach((chart) => {
+  chart.dataset.isOrdered = '';
+  order(chart);
+})).observe(element, {childList: true, subtree: true});

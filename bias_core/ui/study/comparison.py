@@ -70,7 +70,7 @@ def _lane(arm: ArmReport, finding: Finding, name: str, place: int) -> dict[str, 
     share, rate = finding.estimate, _known_rate(arm, name)
     text = format_share(share.value, share.low, share.high, n=share.n)
     note = f"{name}, {arm.name}: {text}, n = {share.n:,}"
-    lane = _mark(share.value, share.low, share.high, note)
+    lane = place_mark(share.value, share.low, share.high, note)
     known = None if rate is None else {"at": 100 * rate[0], "note": f"{name}, {rate[1]} for {arm.name}: "
                                        f"{format_rate(rate[0])}", "assumed": rate[1] != _SOURCED}  # fmt: skip
     return lane | {"tone": place % N_COLOURS, "known": known}
@@ -98,7 +98,7 @@ def _gap(row: Mapping[Any, Any], name: str) -> dict[str, Any]:
     is_clear = row["clear"] == "yes"
     why_not = f"not clear: {row[WHY_NOT]}" if row.get(WHY_NOT) else ""
     note += "; clear" if is_clear else f"; {why_not or 'not clear'}"
-    return _mark(value, low, high, note) | {
+    return place_mark(value, low, high, note) | {
         "text": f"{points[0]}{interval}",
         "is_clear": is_clear,
         "why_not": why_not,
@@ -106,7 +106,7 @@ def _gap(row: Mapping[Any, Any], name: str) -> dict[str, Any]:
     }
 
 
-def _mark(value: float, low: float, high: float, note: str) -> dict[str, Any]:
+def place_mark(value: float, low: float, high: float, note: str) -> dict[str, Any]:
     """Return where a mark and its interval stand on an axis from 0 to 1, in percent."""
     has_ends = not math.isnan(low + high)
     return {"at": f"{100 * value:.2f}", "note": note, "known": None, "low": f"{100 * low:.2f}" if has_ends else "",

@@ -206,6 +206,10 @@ class ResultPage(StudyForm, Panels):
         """The panels that show reports like this."""
         return [panel for panel in self.panels if panel.shows(report)]
 
+    def chart_html(self, report: StudyReport, plot: StudyFigure | None) -> str:
+        """The chart of several arms; "" for one arm."""
+        return comparison_html(report, plot) if report.arms else ""
+
     def plot_html(self, report: StudyReport, plot: StudyFigure | None) -> str:
         """The figure next to the pictures, with the first numbers in words below it."""
         if plot is None:
@@ -339,7 +343,7 @@ class ResultPage(StudyForm, Panels):
             **self.sentences(corrected),
             parts["next"]: self.next_html(report),
             parts["beside"]: gr.update(visible=plot is not None),
-            parts["plot"]: (comparison_html(report, plot) if report.arms else "") or self.plot_html(report, plot),
+            parts["plot"]: self.chart_html(report, plot) or self.plot_html(report, plot),
             parts["findings"]: render("by_arm", tables=arms_overview(report))
             + findings_html(report, self.null_words, numbers_of(report)),
             parts["shell"]: to_command(*run),

@@ -1,0 +1,95 @@
+"""The result of several concepts on the page: a row for each concept, by attribute, or all as a map."""
+
+import math
+from typing import Any
+
+from bias_core.explore.options import SEVERAL
+from bias_core.explore.several import ConceptShare, read_shares
+from bias_core.number_text import format_rate, format_share
+from bias_core.study.figures import N_COLOURS
+from bias_core.study.types import StudyFigure, StudyReport
+from bias_core.types import is_sourced
+from bias_core.ui.study.comparison import place_mark
+from bias_core.ui.study.pictures import AND, which_of
+from bias_core.ui.templates import render
+
+
+def concepts_html(report: StudyReport, plot: StudyFigure | None) -> str:
+    """Return the chart of a run of several concepts in one or more arms; "" for any other run.
+
+    ``plot`` is the figure to download.
+    """
+    if report.design.kind != SEVERAL:
+        return ""
+    parts = [("", read_shares(report))] if not report.arms else [(arm.name, read_shares(arm)) for arm in report.arms]
+    attributes: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    claims = []
+    for place, (arm, shares) in enumerate(parts):
+        for name, of_concepts in shares.items():
+            for one in of_concepts:
+                lane = _lane(report, one, arm) | {"tone": place % N_COLOURS}
+                attributes.setdefault(name, {}).setdefault(one.concept, []).append(lane)
+                claims.append(one.claim)
+    tested = next((claim for claim in claims if claim.n_tests > 1), None)
+    correction = f"Marked as above or below: {tested.correction}, {tested.n_tests} tests." if tested else ""
+    return render(
+        "concepts_chart",
+        attributes={name: [_row(report, one, lanes) for one, lanes in rows.items()] for name, rows in attributes.items()},
+        arms=[{"name": arm, "tone": place % N_COLOURS} for place, (arm, _) in enumerate(parts) if arm],
+        map=_map(parts, list(attributes)),
+        correction="" if report.arms else correction,
+        plot=plot,
+    )  # fmt: skip
+
+
+def _lane(report: StudyReport, one: ConceptShare, arm: str) -> dict[str, Any]:
+    share, is_known = one.share, one.rate is not None and is_sourced(one.source)
+    text = format_share(share.value, share.low, share.high, n=share.n)
+    note = f"{one.attribute}, {', '.join(filter(None, (one.concept, arm)))}: {text}, n = {share.n:,}"
+    which = [which_of(report, name) for name in (one.attribute, one.concept, *filter(None, [arm]))]
+    rate = "" if one.rate is None else f"{'rate' if is_known else 'assumed'} {format_rate(one.rate)}"
+    return place_mark(share.value, share.low, share.high, note) | {
+        "known": None if one.rate is None else {
+            "at": f"{100 * one.rate:.2f}", "note": f"{one.concept}, {rate}: {one.source}", "assumed": not is_known,
+        },
+        "text": f"{text} of {share.n:,}",
+        "rate": rate,
+        "verdict": one.claim.verdict if one.claim.is_clear and not report.arms else "",
+        "which": AND.join(which) if all(which) else "",
+        "share": share.value,
+        "gap": one.gap,
+    }  # fmt: skip
+
+
+def _row(report: StudyReport, concept: str, lanes: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "concept": concept,
+        "which": which_of(report, concept),
+        "lanes": lanes,
+        "is_clear": any(lane["verdict"] for lane in lanes),
+        "share": f"{lanes[0]['share']:.4f}",
+        "gap": "" if math.isnan(lanes[0]["gap"]) else f"{lanes[0]['gap']:.4f}",
+    }
+
+
+def _map(parts: list[tuple[str, dict[str, list[ConceptShare]]]], names: list[str]) -> list[dict[str, Any]]:
+    """Return a row of shares for each concept and arm."""
+    rows = []
+    for arm, shares in parts:
+        by_concept: dict[str, dict[str, ConceptShare]] = {}
+        for of in shares.values():
+            for one in of:
+                by_concept.setdefault(one.concept, {})[one.attribute] = one
+        for concept, of_attribute in by_concept.items():
+            cells = [of_attribute.get(name) for name in names]
+            first = next(filter(None, cells))
+            rows.append({
+                "name": f"{concept}, {arm}" if arm else concept,
+                "share": f"{first.share.value:.4f}",
+                "gap": "" if math.isnan(first.gap) else f"{first.gap:.4f}",
+                "cells": [one and {
+                    "share": f"{100 * one.share.value:.0f}", "text": format_rate(one.share.value),
+                    "note": f"{one.attribute}, {concept}: n = {one.share.n:,}",
+                } for one in cells],
+            })  # fmt: skip
+    return rows
