@@ -31,7 +31,6 @@ from bias_core.study.types import Claim, StudyFigure, StudyReport, figure
 from bias_core.types import Estimate
 from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.comparison import SameSeed
-from bias_core.ui.study.parts import DrawingPart, build_looked_at
 from bias_core.ui.study.pictures import Look, Pictures
 from bias_core.ui.study.result_page import marks_of
 from bias_core.ui.study.study_tab import EACH, QUIET, Updates
@@ -44,17 +43,9 @@ _SMOOTH = 256  # pixels: below, a picture is enlarged without smoothing
 _HALF_WIDTH = 0.1
 _EVEN = 0.5
 _WITHOUT_PREFIX = {
-    "header",
-    "results",
-    "status",
-    "concept",
-    "model",
-    "condition",
-    "encoder",
-    "judge",
-    "n_images",
-    *TYPED,
-}
+    "header", "results", "status", "concept", "other", "options", "stop", "model", "model-note", "condition", "encoder",
+    "judge", "n_images", *TYPED,
+}  # fmt: skip
 """Parts of the page whose element ids are their names."""
 _WIDTH, _HEIGHT, _MARGIN = 560.0, 400.0, 34.0
 _MOST_THUMBNAILS = 120
@@ -305,17 +296,7 @@ class ExploreTab(ExploreForm):
     caution: ClassVar = "Results describe what a classifier sees in pictures, never a person's identity."
     studies: ClassVar = (KIND,)
     also: ClassVar = (PACK, SEVERAL, SUGGEST)
-
-    def build(self, demo: gr.Blocks, visitor: Any) -> None:
-        """The tab with its wiring; pictures come first, then the numbers."""
-        parts = self.parts
-        parts |= {"visitor": visitor, "row": gr.State(None)}
-        with gr.Column(elem_classes="card ask", elem_id=self.element("ask")):
-            self._build_ask()
-        parts["looked_at"] = build_looked_at(self.key, after=4000)  # the page shows its example when it is opened
-        self.drawing = DrawingPart(self.key)
-        self._build_results()
-        self._wire(demo)
+    looked_at_after: ClassVar = 4000  # the page shows its example when it is opened
 
     def element(self, name: str) -> str:
         """Return the id of a part of the page."""

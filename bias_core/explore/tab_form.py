@@ -1,12 +1,8 @@
 """The form of the Explore tab: the list of suggested attributes, then the fields and their settings."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from html import escape
 from typing import Any, ClassVar
-from urllib.parse import urlencode
 
 import gradio as gr
 
@@ -27,34 +23,45 @@ from bias_core.explore.options import (
 )
 from bias_core.explore.study import pack_of
 from bias_core.explore.suggest import Suggested, suggest_attributes, suggest_settings, suggested_by_words
-from bias_core.prompts import fill_template
 from bias_core.services import Services
 from bias_core.store.tables import ENDINGS
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import pack_design
-from bias_core.study.image_rows import cut_notes
 from bias_core.study.run import followed
-from bias_core.study.types import Arm, Design, Progress, StudyReport, StudySettings, arm_text
+from bias_core.study.types import Design, Progress, StudyReport, StudySettings
 from bias_core.ui import messages
-from bias_core.ui.links import ARMS, OPTION, query_of, read_link
+from bias_core.ui.links import Link, address_of, query_of, read_link
 from bias_core.ui.model_menu import (
     EMPTY_ROW,
     attribute_rows,
     build_table,
-    model_hint,
     rates_note,
     read_table,
     without_rates_of_others,
     words_for,
 )
-from bias_core.ui.study.fields import read_field
-from bias_core.ui.study.form import ARMS_INPUT, CLASSIFIER, PLAIN, ArmsForm, by_name, plain_groups, split_first_arm
-from bias_core.ui.study.own_pictures import DRAWN, OWN, chosen_pictures
+from bias_core.ui.study.fields import Groups, read_field
+from bias_core.ui.study.form import (
+    ARMS_INPUT,
+    CLASSIFIER,
+    FILES,
+    FORM,
+    Box,
+    by_name,
+    drawing,
+    fold,
+    group,
+    line,
+    plain_groups,
+    row,
+    split_first_arm,
+)
+from bias_core.ui.study.own_pictures import OWN, chosen_pictures
 from bias_core.ui.study.parts import ChipsPart, get_chip
-from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
+from bias_core.ui.study.study_tab import EACH, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor, run_queued, then_run
-from bias_core.values import changed_settings, option_values, settings_of
+from bias_core.values import Setting, option_values, settings_of
 
 Steps = Generator[Progress, None, list[Suggested]]
 _TICKED = 5  # suggestions ticked at first
@@ -165,44 +172,61 @@ def _is_of(report: StudyReport, settings: StudySettings) -> bool:
 
 
 TYPED = ("template", "attribute_a", "attribute_b")  # fields that a set of attributes fills in
-FIELDS = (
-    "concept", "attributes", *TYPED, "model", "condition", "encoder", "judge", "force", "n_images", "negative",
-    "rewrite", "rewriter", "seed", "steps", "guidance", "size", "sampler", "stop_within", "stop_when_clear",
-    "further_encoders", "confidence", "n_clusters", "n_attribute_images", *ADDED,
-)  # fmt: skip
-"""Names of the form's settings."""
 FIRST_SET = "doctor"
 EXAMPLES = (
     "doctor", "nurse", "ceo", "construction_worker", "iranian", "indian", "mexican", "people", "flowers",
     "insects",
 )  # fmt: skip
-DEFAULTS = explore_settings()
-OPTIONS = ExploreOptions()
-_DECLARED = {one.key: one for one in (*settings_of(StudySettings).values(), *settings_of(ExploreOptions).values())}
+DEFAULTS, USUAL = explore_settings(), ExploreOptions()
+OPTIONS = {one.key: one for one in settings_of(ExploreOptions).values() if one.name != "attributes"}
 _PLAIN = plain_groups({
     "Prompt": [*ADDED.values()],
-    "Sampling": [_DECLARED["n_attribute_images"]],
-    "Classifier": [_DECLARED["n_clusters"]],
+    "Sampling": [OPTIONS["n_attribute_images"]],
+    "Classifier": [OPTIONS["n_clusters"]],
 })  # fmt: skip
 TABLE_NOTE = (
     "A picture has an attribute if it is more similar to the positive than to the negative sentence. **P\\*** is the "
     "real-world rate to compare with: 0.56, 56 % or empty. Give its source, or say that you chose it."
 )
+_OF_CONCEPT = ("concept", "set", "attributes", "decided", "emptied")  # decide whether the attributes are of the concept
 
 
 def read_form(values: Mapping[str, Any]) -> StudySettings:
     """Return the settings of the form's values; InvalidInput quotes a wrong number or attribute row."""
     attributes = read_table(values["attributes"] or [])
-    declared = {name: _DECLARED[name] for name in FIELDS if name != "attributes"}
-    given = {one.name: read_field(one, values.get(name)) for name, one in declared.items()}
+    declared = {key: one for key, one in {**FORM, **OPTIONS}.items() if key not in ("percent", *FILES)}
+    given = {one.name: read_field(one, values.get(key)) for key, one in declared.items()}
     arms = compared_concept(tuple(values[ARMS_INPUT] or ()), given["concept"], str(values["other"] or ""))
     return explore_settings(**given, attributes=attributes, arms=arms)
 
 
 class ExploreForm(StudyTab):
-    """The fields of the form: concept, attributes, and settings of drawing and classifying."""
+    """The form's layout, and its own parts: the concept, the table of attributes, suggestions, a file of prompts."""
 
     remembered: ClassVar = ("model", "condition", "encoder", "n_images")
+    layout: ClassVar = (
+        line("concept", "other", Box(
+            kind="column", parts=("run", "gpu_time"), look={"scale": 0, "min_width": 240, "elem_classes": "act"},
+        ), elem_classes="line first-line"),
+        line("source", drawing(row("model", "condition", "n_images", equal_height=True), scale=8, min_width=240),
+             elem_classes="line second-line"),
+        "upload", "status", "count", "model_note", "rates_note", "concepts",
+        fold(
+            "options", "More options",
+            group("Attributes", "set", "attributes", "suggestions"),
+            row(*TYPED), row(*CLASSIFIER), "plain",
+            group("Your own prompts", "pack", draws=True),
+            group("Compare settings", "chips", "arms", elem_id="explore-arms"),
+        ),
+    )  # fmt: skip
+    looks: ClassVar = {
+        "concept": {"placeholder": "for example: doctor", "scale": 5, "min_width": 240, "max_lines": 1},
+        "other": {"placeholder": "optional, for example: nurse", "scale": 4, "min_width": 220, "max_lines": 1},
+        "n_images": {"scale": 1, "min_width": 110},
+        "run": {"value": _GENERATE, "elem_id": "generate", "size": "lg", "scale": None, "min_width": None},
+        "stop": {"size": "lg", "scale": None, "min_width": None},
+        **{name: {"min_width": 150, "max_lines": 2} for name in TYPED},
+    }
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
@@ -210,125 +234,99 @@ class ExploreForm(StudyTab):
         self.suggest = SuggestPart(services, self.key)
         self.examples_part = ChipsPart("concepts")
 
-    def _build_ask(self) -> None:
-        self._build_question()
-        with self.form_fold("More options", "options", "more") as self.reading_fold:
-            with self._group("Attributes"):
-                self._build_attributes()
-            with gr.Row():
-                for name in TYPED:
-                    self._add(name, gr.Textbox, min_width=150, max_lines=2)
-            with gr.Row():
-                self.form |= {name: self.build_menu(name) for name in CLASSIFIER}
-            self.plain.build(_PLAIN, {})
-            with self._group("Your own prompts") as prompts:
-                self.drawing_parts.append(prompts)
-                self.form["pack"] = gr.File(
-                    label="File of prompts (CSV or JSONL), instead of the concept", file_types=list(ENDINGS),
-                    height=130, elem_id="prompts-file",
-                )  # fmt: skip
-                self.form["pack_note"] = gr.HTML(render("prompt_pack", design=None), elem_id="prompts-note")
-            with self._group("Compare settings"):
-                box = gr.Column(elem_id=f"{self.key}-arms")
-                presets = [(key, preset.name, preset.says) for key, preset in self.chip_presets.items()]
-                self.arms = ArmsForm(self.key, self.services, box, partial(self.chips.build, presets, ()))
+    def build_question(self) -> None:
+        """Build nothing: the form says what it asks."""
 
-    @contextmanager
-    def _group(self, title: str) -> Iterator[Any]:
-        """Build a part of *More options* under its heading."""
-        with gr.Column(elem_classes="option-group") as group:
-            gr.HTML(messages.heading_html(title))
-            yield group
+    def build_other(self) -> None:
+        """Build the field of another concept."""
+        self.form["other"] = gr.Textbox("", label="Compare with another concept", **self.look_of("other"))
 
-    def _build_question(self) -> None:
-        parts = self.parts
-        with gr.Row(equal_height=True, elem_classes="line first-line"):
-            self._add("concept", gr.Textbox, placeholder="for example: doctor", scale=5, min_width=240, max_lines=1)
-            self.form["other"] = gr.Textbox(
-                "", label="Compare with another concept", placeholder="optional, for example: nurse", elem_id="other",
-                scale=4, min_width=220, max_lines=1,
-            )  # fmt: skip
-            with gr.Column(scale=0, min_width=240, elem_classes="act"):
-                parts["run"] = gr.Button(_GENERATE, variant="primary", size="lg", elem_id="generate")
-                parts["stop"] = gr.Button("Stop", variant="stop", size="lg", elem_id="stop", visible=False)
-                self._build_largest()
-                self._build_gpu_time()
-        with gr.Row(equal_height=True, elem_classes="line second-line"):
-            self.own_pictures.build_choice()
-            with gr.Column(scale=8, min_width=240) as drawn, gr.Row(equal_height=True):
-                self.form["model"] = self.build_menu("model", DEFAULTS.model, scale=5, min_width=220)
-                self.form["condition"] = self.build_menu("condition", DEFAULTS.model, scale=4)
-                self._add("n_images", gr.Number, precision=0, scale=1, min_width=110)
-        self.own_pictures.build_upload()
-        self.drawing_parts.append(drawn)
-        self.build_status("status")
-        self.form["model_note"] = gr.HTML(elem_id="model-note", elem_classes="quiet")
+    def build_rates_note(self) -> None:
+        """Build the note on rates of another concept, and what it is about."""
         self.form["rates_note"] = gr.HTML(elem_id="rates-note", elem_classes="notes")
-        parts["decided"] = gr.State(OPTIONS.concept)  # the concept that the set was chosen for
-        parts["emptied"] = gr.State([])  # rows that lost another concept's P*, as they were
+        self.form["decided"] = gr.State(USUAL.concept)  # the concept that the set was chosen for
+        self.form["emptied"] = gr.State([])  # rows that lost another concept's P*, as they were
+
+    def build_concepts(self) -> None:
+        """Build the buttons of concepts and examples."""
         self.examples_part.build([(key, self.sets[key].concept_hint, "") for key in EXAMPLES], self.examples.listed)
 
-    def _build_attributes(self) -> None:
+    def build_set(self) -> None:
+        """Build the menu of sets of attributes."""
         menu = [(item.title, item.key) for item in self.sets.values()]
         self.form["set"] = gr.Dropdown(
             menu, value=FIRST_SET, label="Set of attributes", elem_id="set", info="Things to measure in the pictures",
         )  # fmt: skip
+
+    def build_attributes(self) -> None:
+        """Build the table of attributes and its buttons."""
         self.form["attributes"] = build_table(self.sets[FIRST_SET].attributes, "table")
+        self.parts["row"] = gr.State(None)  # that was touched last
         with gr.Row(elem_classes="tools"):
             titles = {"add": "Add a row", "remove": "Remove the selected row", "restore": "Restore the set"}
             for name, width in {"add": 110, "remove": 170, "restore": 190}.items():
                 self.parts[name] = gr.Button(titles[name], size="sm", scale=0, min_width=width)
         gr.Markdown(TABLE_NOTE, elem_classes="quiet")
+
+    def build_suggestions(self) -> None:
+        """Build the list of suggested attributes."""
         self.suggest.build()
 
-    def _add(self, name: str, kind: Any, **own: Any) -> None:
-        """Build the component of a setting, with the setting's default, label and sentence."""
-        one = _DECLARED[name]
-        look = {"value": getattr(OPTIONS, name), "label": one.label, "info": one.sentence}
-        self.form[name] = kind(elem_id=self.element(name), **look | own)
+    def build_pack(self) -> None:
+        """Build the upload of a file of prompts."""
+        look: dict[str, Any] = {"file_types": list(ENDINGS), "height": 130, "elem_id": "prompts-file"}
+        self.form["pack"] = gr.File(label="File of prompts (CSV or JSONL), instead of the concept", **look)
+        self.parts["pack_note"] = gr.HTML(render("prompt_pack", design=None), elem_id="prompts-note")
 
-    def inputs(self) -> dict[str, Any]:
-        """Return the form's components by name, with the arms, own pictures and the shown report."""
-        others = {ARMS_INPUT: self.arms.chosen, "images": self.own_pictures.images, "report": self.parts["report"]}
-        form = {name: self.form[name] for name in (*FIELDS, "other", "pack") if name in self.form}
-        return form | {PLAIN: self.plain.values} | others
+    def build_chips(self) -> None:
+        """Build the presets."""
+        self.chips.build([(key, preset.name, preset.says) for key, preset in self.chip_presets.items()], ())
 
-    def form_outputs(self) -> list[Any]:
-        """Return all components that :meth:`form_of` changes."""
-        return [*super().form_outputs(), *self.plain.outputs(), self.parts["decided"], self.parts["emptied"]]
+    def options_of(self, study: str) -> Mapping[str, Setting]:
+        """Return the options of an exploration, without its attributes."""
+        return OPTIONS
 
-    def without_notes(self) -> Updates:
-        """Return the form's components without the note on its model."""
-        return {self.form["model_note"]: ""}
+    def groups_of(self, study: str) -> Groups:
+        """Return the plain fields."""
+        return _PLAIN
 
-    def wire_memory(self, demo: gr.Blocks) -> None:
-        """Remember the last choices in the browser, and restore them when the page is opened."""
-        chosen, kept = [self.form[name] for name in self.remembered], self.parts["remembered"]
-        self.on_any("input", chosen, self.on_remember, chosen, kept, **{**LATEST, "queue": False})
-        demo.load(self.on_load, kept, self.form_outputs(), **QUIET)
+    def first_values(self, key: str) -> dict[str, Any]:
+        """Return the values of the form before any edit."""
+        return self.values_of(KIND, DEFAULTS)
 
-    def on_remember(self, *values: Any) -> dict[str, Any]:
-        """Return the values that this browser remembers."""
-        return dict(zip(self.remembered, values, strict=True))
+    def values_of(self, study: str, settings: StudySettings) -> dict[str, Any]:
+        """Return the values of the form for these settings."""
+        options = explore_options(settings)
+        chosen = next((key for key, one in self.sets.items() if one.attributes == options.scored), None)
+        own = {"attributes": attribute_rows(options.scored), "set": chosen, "decided": options.concept, "emptied": []}
+        arms: dict[str, Any] = {ARMS_INPUT: () if added_arms(settings) else settings.arms}
+        own |= {"rates_note": "", "pack": None}
+        return super().values_of(study, replace(settings, options=options)) | own | arms
+
+    def filled_values(self, key: str, last: Mapping[str, Any], link: Link) -> dict[str, Any]:
+        """Return the values of the form with the ``last`` ones, and with those of the address."""
+        values = super().filled_values(key, last, link)
+        if link.tab == key and (concept := link.values.get("concept")):
+            values |= self._values_of_concept(concept, self._suits(concept))
+        return values
+
+    def show_values(self, values: Mapping[str, Any]) -> Updates:
+        """Return the form with these values; an arm that only draws another concept is in that concept's field."""
+        other, arms = split_compared_concept(values[ARMS_INPUT] or (), values["concept"])
+        return super().show_values({**values, "other": other, ARMS_INPUT: arms})
 
     def wire_form(self) -> None:
         """Wire the form."""
+        super().wire_form()
         form, parts = self.form, self.parts
-        filled = [
-            *(form[name] for name in ("attributes", "attribute_a", "attribute_b", "rates_note")),
-            parts["emptied"],
-        ]
-        form["set"].input(self.on_chosen_set, [form["set"], form["concept"]], [parts["decided"], *filled], **LATEST)
-        changed = [form["set"], parts["decided"], *filled]
+        filled = [form[name] for name in ("attributes", "attribute_a", "attribute_b", "rates_note", "emptied")]
+        changed = [form["set"], form["decided"], *filled]
+        self.listen([form["set"].input], self.on_chosen_set, ["set", "concept"], changed[1:])
         typed = [form["concept"].input, form["concept"].blur]  # Gradio loses the first input event of a new page
-        gr.on(typed, self.on_typed_concept, self.press_inputs(), changed, **LATEST, queue=False)
+        self.listen(typed, self.on_typed_concept, _OF_CONCEPT, changed, queue=False)
         changed += [form[name] for name in ("concept", "template")]
         self.examples_part.html.select(self.on_concept_button, None, changed, **EACH)
-        depends = [form["condition"], form["model_note"]]
-        form["model"].input(self.on_model, [form["model"], form["condition"]], depends, **LATEST)
-        told = [form["concept"].blur, form["template"].blur]
-        gr.on(told, self.on_prompt, [form["concept"], form["template"], form["model"]], form["model_note"], **LATEST)
-        form["pack"].change(self.on_pack, form["pack"], form["pack_note"], **QUIET)
+        form["pack"].change(self.on_pack, form["pack"], parts["pack_note"], **QUIET)
         self.own_pictures.source.change(None, self.own_pictures.source, parts["run"], js=_RUN_TEXT_JS, **QUIET)
         parts["add"].click(lambda rows: [*rows, EMPTY_ROW], form["attributes"], form["attributes"], **QUIET)
         form["attributes"].select(self.on_choose_row, None, parts["row"], **EACH)
@@ -336,7 +334,6 @@ class ExploreForm(StudyTab):
         parts["remove"].click(self.on_remove, table, table, **QUIET)
         self.suggest.wire(self)
         parts["restore"].click(self.on_restore, form["set"], filled, **QUIET)
-        self.wire_pictures()
 
     def on_pack(self, path: str | None) -> str:
         """Return the content of a file of prompts, or the rows that cannot be used."""
@@ -345,50 +342,54 @@ class ExploreForm(StudyTab):
             return render("prompt_pack", design=design, prompts=prompts_of(design) if design else ())
         return messages.error_html(problem.message)
 
-    def on_set(self, key: str | None) -> Updates:
-        """Fill the table and the association's words from a built-in set, the first where none is chosen."""
-        form, chosen = self.form, self.sets[key or FIRST_SET]
-        words = zip((form["attribute_a"], form["attribute_b"]), words_for(chosen), strict=True)
-        return self.on_restore(key) | dict(words)
+    def _fill(self, values: Mapping[str, Any]) -> Updates:
+        return {self.form[name]: value for name, value in values.items()}
 
-    def on_restore(self, key: str | None) -> Updates:
-        """Return the rows of a built-in set, with the rates of its concept."""
-        form, rows = self.form, attribute_rows(self.sets[key or FIRST_SET].attributes)
-        return {form["attributes"]: rows, form["rates_note"]: "", self.parts["emptied"]: []}
+    def _values_of_set(self, key: str | None) -> dict[str, Any]:
+        """Return the rows of a built-in set, the first where none is chosen, and the association's words."""
+        chosen = self.sets[key or FIRST_SET]
+        words = dict(zip(TYPED[1:], words_for(chosen), strict=True))
+        return {"attributes": attribute_rows(chosen.attributes), "rates_note": "", "emptied": [], **words}
+
+    def _values_of_concept(self, concept: str, key: str) -> dict[str, Any]:
+        """Return the values of the form for a concept, with its set of attributes."""
+        template = self.sets[key].template or USUAL.template
+        own = {"concept": concept, "template": template, "set": key, "decided": concept}
+        return own | self._values_of_set(key)
 
     def _suits(self, concept: str) -> str:
         return suggest_set(concept, tuple(self.sets.values())).key
 
-    def on_chosen_set(self, key: str | None, concept: str) -> Updates:
+    def on_restore(self, key: str | None) -> Updates:
+        """Return the rows of a built-in set, with the rates of its concept."""
+        return self._fill({name: value for name, value in self._values_of_set(key).items() if name not in TYPED})
+
+    def on_chosen_set(self, values: Mapping[str, Any]) -> Updates:
         """Keep the set that was chosen for this concept, even if another suits better."""
-        return {self.parts["decided"]: concept} | self.on_set(key)
+        return self._fill({"decided": values["concept"]} | self._values_of_set(values["set"]))
 
-    def press_inputs(self) -> list[Any]:
+    def press_inputs(self) -> dict[str, Any]:
         """Return the components that decide whether the attributes are of the concept."""
-        parts = self.parts
-        return [*(self.form[name] for name in ("concept", "set", "attributes")), parts["decided"], parts["emptied"]]
+        return {name: self.form[name] for name in _OF_CONCEPT}
 
-    def on_typed_concept(
-        self, concept: str, key: str | None, rows: list[list[str]], decided: str, emptied: list[list[str]]
-    ) -> Updates:
+    def before_run(self, values: Mapping[str, Any]) -> Updates:
+        """Fill in the rates of a concept that was just typed."""
+        return self.on_typed_concept(values)
+
+    def on_typed_concept(self, values: Mapping[str, Any]) -> Updates:
         """Fill in the set of this concept in place of an unedited set of another concept.
 
         Real-world rates of one occupation do not hold for another: in an edited table only they are emptied. Nothing
         changes if the user ``decided`` on the set for this concept.
         """
-        form, suits, own = self.form, self._suits(concept), {self.parts["decided"]: concept}
-        if concept == decided:
-            return own
-        if key is not None and rows != attribute_rows(self.sets[key].attributes):
-            kept, emptied = without_rates_of_others([*rows], concept, emptied)
-            note = {form["rates_note"]: rates_note(emptied, concept), self.parts["emptied"]: emptied}
-            return own | {form["set"]: suits, form["attributes"]: kept} | note
-        return own if suits == key else own | {form["set"]: suits} | self.on_set(suits)
-
-    def on_press(self, visitor: Visitor, event: gr.EventData, *values: Any) -> Updates:
-        """Start a run, after the rates of a concept that was just typed are filled in."""
-        typed = {} if get_chip(event) else self.on_typed_concept(*values)
-        return typed | super().on_press(visitor, event)
+        concept, key, rows = values["concept"], values["set"], values["attributes"]
+        suits, own = self._suits(concept), {"decided": concept}
+        if concept != values["decided"] and key is not None and rows != attribute_rows(self.sets[key].attributes):
+            kept, emptied = without_rates_of_others([*rows], concept, values["emptied"])
+            own |= {"set": suits, "attributes": kept, "rates_note": rates_note(emptied, concept), "emptied": emptied}
+        elif concept != values["decided"] and suits != key:
+            own |= {"set": suits} | self._values_of_set(suits)
+        return self._fill(own)
 
     def run_triggers(self) -> list[Any]:
         """Return the run button, and Enter in the fields of the concepts."""
@@ -397,13 +398,19 @@ class ExploreForm(StudyTab):
     def on_concept_button(self, event: gr.EventData) -> Updates:
         """Return the form for the concept of a pressed button."""
         key = get_chip(event)
-        return self.on_concept(self.sets[key].concept_hint, key) if key in self.sets else gr.skip()
+        return self._fill(self._values_of_concept(self.sets[key].concept_hint, key)) if key in self.sets else gr.skip()
 
-    def on_concept(self, concept: str, key: str) -> Updates:
-        """Return the form for a concept, with the set of attributes that suits it."""
-        form, template = self.form, self.sets[key].template or OPTIONS.template
-        filled = {form["concept"]: concept, form["template"]: template, form["set"]: key}
-        return filled | {self.parts["decided"]: concept} | self.on_set(key)
+    def _wire(self, demo: gr.Blocks) -> None:
+        super()._wire(demo)
+        demo.load(self.on_load, self.parts["remembered"], self.form_outputs(), **QUIET)
+
+    def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
+        """Restore this browser's last choices, or fill in the address's settings; the rest of the form stays."""
+        link = read_link(query_of(request), {self.key: self.studies}, self.services)
+        usual, last = self.fill(self._first_values), self.last_choices(self.key, remembered)
+        values = self.filled_values(self.key, last, link)
+        shown = {part: value for part, value in self.fill(values).items() if value != usual[part]}
+        return shown or {self.parts["count"]: gr.skip()}
 
     def on_choose_row(self, event: gr.SelectData) -> int:
         """Remember which row was touched last."""
@@ -413,41 +420,6 @@ class ExploreForm(StudyTab):
         """Remove the row touched last, or the last row."""
         out = chosen if chosen is not None and chosen < len(rows) else len(rows) - 1
         return [row for i, row in enumerate(rows) if i != out] or [EMPTY_ROW], None
-
-    def on_model(self, name: str, condition: str | None) -> Updates:
-        """Show the conditions and notes of another model."""
-        with messages.user_errors() as problem:
-            return self._model_updates(name, None) | {self.form["condition"]: self.conditions_after(name, condition)}
-        return {self.form["model_note"]: messages.error_html(problem.message)}
-
-    def on_prompt(self, concept: str, template: str, model: str) -> Any:
-        """Show the note on the model, and what it does not read of the prompt."""
-        with messages.user_errors():
-            note, prompt = self._model_updates(model, None)[self.form["model_note"]], fill_template(template, concept)
-            cut = cut_notes(self.services.text_to_image(model), f"{model} form", [prompt], self.services)
-            return note + "".join(render("status", kind="warning", text=text) for text in cut)
-        return gr.skip()
-
-    def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
-        """Restore this browser's last choices, or fill in the address's settings."""
-        form, values = self.form, {k: v for k, v in (remembered or {}).items() if k in self.remembered}
-        link = read_link(query_of(request), {self.key: self.studies}, self.services).values
-        values |= {k: v for k, v in link.items() if k in (*self.remembered, "seed")}
-        with messages.user_errors():
-            model = self._model_updates(str(values.get("model", DEFAULTS.model)), values.pop("condition", None))
-            updates, plain = {form[k]: v for k, v in values.items() if k in form} | model, {**link}
-            if concept := str(link.get("concept", "")):
-                updates |= self.on_concept(concept, self._suits(concept))
-            options = link.get("options", {})
-            updates |= {form["n_images"]: options["n_images"]} if options.get("n_images") else {}
-            plain |= {name: ADDED[name].shown(options[name]) for name in ADDED if options.get(name)}
-            updates |= self.plain.show(_PLAIN, plain)
-            if arms := link.get("arms", ()):  # the form above shows the first arm's model and condition
-                shown, others = split_first_arm(explore_settings(arms=tuple(arms)))
-                updates |= self._model_updates(shown.model, shown.condition)
-                updates |= {form["model"]: shown.model} | self._show_arms(others, concept or OPTIONS.concept)
-            return updates
-        return {form["model_note"]: ""}
 
     def design_and_settings(self, values: Mapping[str, Any]) -> tuple[Design, StudySettings]:
         """Return the design and settings of the form; InvalidInput if they cannot be used."""
@@ -462,52 +434,11 @@ class ExploreForm(StudyTab):
             )
         return pack_of(str(pack), settings) if pack else (self.designs[KIND], settings)
 
-    def report_before(self, values: Mapping[str, Any]) -> StudyReport | None:
-        """Return the shown report."""
-        report: StudyReport | None = values["report"]
-        return report
-
-    def form_of(self, design: Design, settings: StudySettings) -> Updates:
-        """Return the form for these settings; the condition's menu depends on the model."""
-        form, (shown, arms) = (
-            self.form,
-            split_first_arm(replace(settings, arms=()) if added_arms(settings) else settings),
-        )
-        options = explore_options(shown)
-        held = {**vars(shown), **vars(options)}
-        values = {name: _DECLARED[name].shown(held[_DECLARED[name].name]) for name in FIELDS if name != "attributes"}
-        filled = {
-            form[name]: values[name] for name in FIELDS if name in form and name in values and name != "condition"
-        }
-        filled |= self.plain.show(_PLAIN, values) | {form["attributes"]: attribute_rows(options.scored)}
-        filled[form["set"]] = next((key for key, one in self.sets.items() if one.attributes == options.scored), None)
-        filled[self.parts["decided"]] = options.concept
-        shown_parts = self.show_source(DRAWN) | self._show_arms(arms, options.concept)
-        return self._model_updates(shown.model, shown.condition) | filled | shown_parts
-
-    def _show_arms(self, arms: Sequence[Arm], concept: str) -> Updates:
-        """Return the other concept in its field and the other arms in their list."""
-        other, rest = split_compared_concept(arms, concept)
-        return {self.form["other"]: other} | self.arms.show(rest)
-
     def link(self, report: StudyReport) -> str:
         """Return the address of this tab with these settings, without attributes; "" for the user's own pictures."""
-        settings = report.settings
-        if settings.images or report.design.kind != KIND:
+        if report.design.kind != KIND:
             return ""
-        options = explore_options(settings)
-        added = {name: value for name, value in changed_settings(options).items() if name in ADDED}
-        values = {
-            "tab": self.key,
-            "concept": options.concept,
-            "model": settings.model,
-            "condition": settings.condition,
-            "seed": settings.seed,
-            OPTION + "n_images": options.n_images,
-            **{OPTION + name: ADDED[name].write(value) for name, value in added.items()},
-            "arms": "" if added_arms(settings) else ARMS.join(map(arm_text, settings.arms)),
-        }
-        return "?" + urlencode({name: value for name, value in values.items() if value != ""})
+        return address_of(self.key, report, () if added_arms(report.settings) else report.settings.arms)
 
     def on_largest(self, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
         """Draw the largest number of pictures that is allowed."""
@@ -524,10 +455,3 @@ class ExploreForm(StudyTab):
             return {}
         shown = {"concept": explore_options(settings).concept, **self.model_shown(settings, "")}
         return {name: value for name, value in shown.items() if value}
-
-    def _model_updates(self, name: str, condition: str | None) -> Updates:
-        form, info = self.form, self.services.model_info(name)
-        licence = f"Licence: {info.licence}." if info.licence else ""
-        hint = "" if info.embedded else model_hint(self.services, name)
-        note = "" if name == DEFAULTS.model else " ".join(filter(None, (hint, info.note, licence)))
-        return {form["condition"]: self._conditions(name, condition or ""), form["model_note"]: escape(note)}

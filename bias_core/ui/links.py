@@ -9,7 +9,7 @@ from bias_core.measures.cards import metric
 from bias_core.services import Services
 from bias_core.study.design import find_design, option_settings, typed_options
 from bias_core.study.reproduction import is_shipped
-from bias_core.study.types import StudyReport, StudySettings, arm_text, parse_arms
+from bias_core.study.types import Arm, StudyReport, StudySettings, arm_text, parse_arms
 from bias_core.ui.messages import user_errors
 from bias_core.ui.templates import render
 from bias_core.values import changed_settings, check_texts, settings_of
@@ -20,6 +20,7 @@ OPTION = "option."  # prefix of an option's name in addresses and forms
 _LONGEST, _MOST_NAMES = 200, 200  # characters of a value; names of one address
 _SHOWN = 60
 _ALWAYS = ("model", "condition", "scale", "seed")
+_TOO_LONG = ("attributes",)  # the form has those of the concept
 ARMS = "||"  # stands between the arms of an address
 
 
@@ -63,10 +64,11 @@ def query_of(request: Any) -> Mapping[str, str]:
     return {} if request is None else dict(request.query_params)
 
 
-def address_of(tab: str, report: StudyReport) -> str:
-    """The address of a tab with a report's settings; "" if they hold the visitor's own words or pictures."""
+def address_of(tab: str, report: StudyReport, arms: Sequence[Arm] | None = None) -> str:
+    """The address of a tab with a report's settings, its ``arms`` unless given; "" for own words or pictures."""
     settings, design = report.settings, report.design
-    if settings.images or any(arm.images for arm in settings.arms) or not is_shipped(design):
+    arms = settings.arms if arms is None else arms
+    if settings.images or any(arm.images for arm in arms) or not is_shipped(design):
         return ""
     declared = settings_of(StudySettings)
     chosen = [*_ALWAYS, *(name for name in changed_settings(settings) if name not in _ALWAYS)]
@@ -78,11 +80,11 @@ def address_of(tab: str, report: StudyReport) -> str:
     }
     options = option_settings(design)
     texts |= {
-        OPTION + name: one.write(getattr(settings.options, name))
+        name if name == "concept" else OPTION + name: one.write(getattr(settings.options, name))
         for name, one in options.items()
-        if getattr(settings.options, name) != one.default
+        if name not in _TOO_LONG and (name == "concept" or getattr(settings.options, name) != one.default)
     }
-    texts["arms"] = ARMS.join(arm_text(arm) for arm in settings.arms)
+    texts["arms"] = ARMS.join(arm_text(arm) for arm in arms)
     return "?" + urlencode({name: text for name, text in texts.items() if text != ""})
 
 

@@ -11,7 +11,7 @@ from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.models.catalogue import Role
 from bias_core.services import Services
 from bias_core.study.attributes import AttributeSet, is_rate_of_another, read_rate
-from bias_core.study.classifiers import FORCE_LABEL, reading_words
+from bias_core.study.classifiers import reading_words
 from bias_core.study.types import AUTO, listed
 from bias_core.types import Attribute
 from bias_core.ui.messages import QUIET
@@ -90,6 +90,7 @@ JUDGE_HINT = (
     "for a classifier, org/name:Male=man,Female=woman"
 )
 CONDITION_HINT = "The bias planted in its pictures"
+FORCE_HINT = "Even if it is made for other pictures, as Calibration CLIP is; such results are not measurements"
 HINT = "Or type org/name from the hub, or a local folder"
 
 
@@ -135,15 +136,11 @@ def model_hint(services: Services, name: str) -> str:
     return f"{says} By default, {reading_words(facts)} classifies its pictures."
 
 
-def force_box(key: str) -> gr.Checkbox:
-    """The box that allows a classifier of the calibration world on other pictures; it chooses none."""
-    return gr.Checkbox(
-        False,
-        label=FORCE_LABEL,
-        info="Even if it is made for other pictures, as Calibration CLIP is; such results are not measurements",
-        elem_id=f"{key}-force",
-        min_width=240,
-    )
+def describe_model(services: Services, name: str) -> str:
+    """Return the note below the form on a model as HTML; UnknownModel if it is none."""
+    info = services.model_info(name)
+    hint = "" if info.embedded else model_hint(services, name)
+    return escape(" ".join(filter(None, (hint, info.note, f"Licence: {info.licence}." if info.licence else ""))))
 
 
 class NoClassifierPart:

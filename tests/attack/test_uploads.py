@@ -292,16 +292,16 @@ def test_nobody_imports_another_s_upload_or_a_file_that_is_none(served, two_page
     own, other = two_pages
     place = own.send("mine.zip", pictures())
     assert Path(place).is_relative_to(gradio_folder()) or Path(place).is_relative_to(get_upload_folder())
-    assert "4 pictures" in str(own.take("runs-upload", place)["output"])
+    assert "4 pictures" in str(own.take("explore-upload", place)["output"])
     elsewhere = tmp_path / "x.zip"
     elsewhere.write_bytes(pictures())
     held = next(path for path in Path(get_upload_folder()).rglob("mine.zip") if "held" in path.parts)
     for stranger in (place, str(held), str(elsewhere), "https://evil.example/large.zip", f"{place}/../../x", ""):
-        message = other.take("runs-upload", stranger)
+        message = other.take("explore-upload", stranger)
         assert not message["success"], stranger
         assert "no longer on the server" in str(message["output"])
     assert asked_for == []
-    assert "4 pictures" in str(own.take("runs-upload", place)["output"])
+    assert "4 pictures" in str(own.take("explore-upload", place)["output"])
     root, below = held.parents[3], held.relative_to(held.parents[3])
     for path in (held, f"{root}/sent/../{below}", f"{root}//{below}"):
         assert other.client.get(f"{PREFIX}/file={path}").status_code == 404

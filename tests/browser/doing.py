@@ -132,15 +132,14 @@ def run_preset(page: Any, key: str, name: str, *folds: str) -> None:
 
 
 def empty_upload(page: Any) -> None:
-    """Runs, ready for pictures of one's own; those of an earlier test are taken out."""
+    """Explore, ready for pictures of one's own, as Runs opens it; those of an earlier test are taken out."""
     switch(page, "runs")
-    page.wait_for_selector("#runs-import")
-    open_accordion(page, "runs-import")
-    page.wait_for_selector("#runs-folder", state="attached")
-    if page.is_visible("#runs-remove"):
-        page.click("#runs-remove")
-        page.wait_for_selector("#runs-found h3", state="detached")  # what was found in them goes a moment later
-    page.wait_for_selector("#runs-upload input[type=file]", state="attached")
+    page.click("#runs-import")
+    page.wait_for_selector("#explore-own-pictures:visible")
+    if page.is_visible("#explore-remove"):
+        page.click("#explore-remove")
+        page.wait_for_selector("#explore-found h3", state="detached")  # what was found in them goes a moment later
+    page.wait_for_selector("#explore-upload input[type=file]", state="attached")
 
 
 def violations(page: Any, axe: Path, part: str = "html") -> list[dict[str, Any]]:

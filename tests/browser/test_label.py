@@ -263,8 +263,8 @@ def pairs_of_a_closed_model(path, n):
 def test_an_owner_brings_pictures_makes_a_task_of_them_and_sees_what_raters_say(desk, visit, served, axe, tmp_path):
     page = desk
     empty_upload(page)
-    page.set_input_files("#runs-upload input[type=file]", pairs_of_a_closed_model(tmp_path / "mine.zip", 5))
-    page.click("#runs-label")
+    page.set_input_files("#explore-upload input[type=file]", pairs_of_a_closed_model(tmp_path / "mine.zip", 5))
+    page.click("#explore-label")
     page.wait_for_selector("#label-found:has-text('5 pictures of this run')")
     assert page.locator(".seen-page img").count() == 2
     open_accordion(page, "label-more")

@@ -143,19 +143,21 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk, tmp_path)
     (tmp_path / "mine" / "c.heic").write_bytes(b"x")
     page = desk
     empty_upload(page)
-    page.set_input_files("#runs-folder", tmp_path / "mine")
-    page.wait_for_selector("#runs-found h3")
-    assert "11 pictures of 2 prompts in “mine”" in page.inner_text("#runs-found")
-    assert page.locator("#runs-found .understood img").count() == 6  # three of each prompt
-    assert page.locator("#runs-found details").count() == 0  # one reason is open
-    assert "save it as PNG, JPEG or WebP" in page.inner_text("#runs-found")
-    page.locator("#runs-encoder input").click()
+    page.set_input_files("#explore-folder", tmp_path / "mine")
+    page.wait_for_selector("#explore-found h3")
+    assert "11 pictures of 2 prompts in “mine”" in page.inner_text("#explore-found")
+    assert page.locator("#explore-found .understood img").count() == 6  # three of each prompt
+    assert page.locator("#explore-found details").count() == 0  # one reason is open
+    assert "save it as PNG, JPEG or WebP" in page.inner_text("#explore-found")
+    page.wait_for_selector("#explore-fits:has-text('studies can measure them')")
+    open_accordion(page, "options")
+    page.locator("#encoder input").click()
     page.get_by_role("option", name="Calibration CLIP").click()
-    page.click("#runs-run")  # nothing says that these pictures are of the reader's world
-    page.wait_for_selector("#runs-status .error")
-    assert "reads only pictures of the calibration world" in page.inner_text("#runs-status")
-    page.click("#runs-score-anyway")
-    page.wait_for_selector("#header:has-text('Forced: ')")  # in Explore, as every exploration
+    page.click("#generate")  # nothing says that these pictures are of the reader's world
+    page.wait_for_selector("#status .error")
+    assert "reads only pictures of the calibration world" in page.inner_text("#status")
+    page.click("#explore-score-anyway")
+    page.wait_for_selector("#header:has-text('Forced: ')")
     assert page.is_visible("#results")
     assert "11 of 11 pictures" in page.inner_text("#header")
     open_accordion(page, "explore-command")
@@ -164,3 +166,8 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk, tmp_path)
     download.value.save_as(tmp_path / "all.zip")
     with zipfile.ZipFile(io.BytesIO((tmp_path / "all.zip").read_bytes())) as archive:
         assert {"README.md", "croissant.json"} < set(archive.namelist())
+    page.locator("#explore-fits summary").first.click()
+    page.click("#explore-fits [data-study=tbyb-dataset]")  # the pictures go with it
+    page.wait_for_selector("#paper-found h3:has-text('11 pictures')")
+    page.wait_for_function("document.querySelector('#paper-study input').value.includes('captioned')")
+    assert page.is_checked("#paper-source input[value=own]")

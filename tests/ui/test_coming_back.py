@@ -30,7 +30,6 @@ from bias_core.study.run_queue import Requester, RunQueue
 from bias_core.study.saved import is_saved
 from bias_core.study.types import Progress, StudySettings
 from bias_core.types import ImageRow, StoredImage
-from bias_core.ui.model_menu import HINT
 from bias_core.ui.runs.tab import RunsTab
 from bias_core.ui.study.shown_report import _UNSAVED, name_of, report_of
 from bias_core.ui.templates import script
@@ -417,8 +416,8 @@ def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_
     *_, refused = tab.on_run(Visitor(), values)
     assert "at most 20 here" in refused[tab.parts["status"]]
     assert refused[tab.parts["run"]]["visible"]
-    assert refused[tab.parts["count"]]["value"] == ""  # the same is not said twice, nor by the note on the model
-    assert refused[tab.form["model"]]["info"] == HINT
+    notes = refused[tab.parts["count"]], refused[tab.parts["model_note"]]
+    assert notes == ("", "")  # the same is not said twice
     said = tab.count_in(values)
     assert "at most 20 here" in said
     assert "ask for" in said  # and how to stay under it

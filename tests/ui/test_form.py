@@ -16,7 +16,7 @@ from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.explore.options import attribute_text, compared_concept, explore_settings
 from bias_core.explore.suggest import Suggested
 from bias_core.explore.tab import ExploreTab
-from bias_core.explore.tab_form import FIELDS, SuggestPart, read_form
+from bias_core.explore.tab_form import OPTIONS, SuggestPart, read_form
 from bias_core.models import model_sources
 from bias_core.models.model_sources import Machine
 from bias_core.papers.mcas.tab import Internal
@@ -57,7 +57,8 @@ def form(**changes):
         "judge": "", "size": "", "sampler": "", "stop_within": "", "further_encoders": [], "stop_when_clear": False,
         "crossed": "none", "languages": [],
     }  # fmt: skip
-    return {name: (values | changes)[name] for name in FIELDS} | {"other": "", "arms": ()}
+    assert {*OPTIONS, *FORM} <= {*values, "percent", "images", "labels"}
+    return values | changes | {"other": "", "arms": ()}
 
 
 def test_the_form_becomes_settings_and_what_is_empty_the_models_choice():
@@ -109,35 +110,41 @@ def tab(services):
     return built(ExploreTab, services)
 
 
+def typed(tab, *values):
+    """The updates of the form for a typed concept."""
+    names = ("concept", "set", "attributes", "decided", "emptied")
+    return tab.on_typed_concept(dict(zip(names, values, strict=True)))
+
+
 def test_a_typed_concept_is_compared_with_its_own_rates_unless_the_rows_were_changed(tab):
     parts, doctor = tab.form, attribute_rows(tab.sets["doctor"].attributes)
-    nurse = tab.on_typed_concept(" Nurse", "doctor", doctor, "doctor", [])
+    nurse = typed(tab, " Nurse", "doctor", doctor, "doctor", [])
     assert nurse[parts["set"]] == "nurse"
     assert nurse[parts["attributes"]] == attribute_rows(tab.sets["nurse"].attributes)
-    nobody = tab.on_typed_concept("nur", "doctor", doctor, "doctor", [])  # while typed, or without a set
+    nobody = typed(tab, "nur", "doctor", doctor, "doctor", [])  # while typed, or without a set
     assert nobody[parts["set"]] == "people"
-    rose = tab.on_typed_concept("rose", "people", attribute_rows(tab.sets["people"].attributes), "person", [])
+    rose = typed(tab, "rose", "people", attribute_rows(tab.sets["people"].attributes), "person", [])
     assert rose[parts["attribute_a"]] == "pleasant"
-    assert parts["attributes"] not in tab.on_typed_concept("doctor", "doctor", doctor, "person", [])
-    flowers = tab.on_typed_concept("flowers", "doctor", doctor, "doctor", [])  # things are not looked at as people
+    assert parts["attributes"] not in typed(tab, "doctor", "doctor", doctor, "person", [])
+    flowers = typed(tab, "flowers", "doctor", doctor, "doctor", [])  # things are not looked at as people
     assert (flowers[parts["set"]], flowers[parts["attribute_b"]]) == ("things", "unpleasant")
-    back = tab.on_typed_concept("baker", "things", flowers[parts["attributes"]], "flowers", [])
+    back = typed(tab, "baker", "things", flowers[parts["attributes"]], "flowers", [])
     assert back[parts["set"]] == "people"
 
 
 def test_in_rows_that_were_changed_the_rates_of_another_concept_are_emptied_and_said_and_come_back_with_it(tab):
-    parts, emptied = tab.form, tab.parts["emptied"]
+    parts, emptied = tab.form, tab.form["emptied"]
     farmer = attribute_rows(tab.sets["farmer"].attributes)
     own = [
         ["tired", "a tired person", "a rested person", "0.3", "our survey"],
         *farmer[1:],
         [*farmer[0][:3], "0.9", farmer[0][4]],
     ]
-    teacher = tab.on_typed_concept("teacher", "farmer", own, "farmer", [])
+    teacher = typed(tab, "teacher", "farmer", own, "farmer", [])
     assert teacher[parts["set"]] == "teacher"  # which “Restore the set” brings
     assert teacher[parts["attributes"]] == [*own[:-1], [*own[-1][:3], "", ""]]
     assert "“man”" in teacher[parts["rates_note"]]
-    back = tab.on_typed_concept("Farmer", "teacher", teacher[parts["attributes"]], "teacher", teacher[emptied])
+    back = typed(tab, "Farmer", "teacher", teacher[parts["attributes"]], "teacher", teacher[emptied])
     assert back[parts["attributes"]] == own
     assert back[parts["rates_note"]] == ""
     assert tab.on_restore("teacher")[parts["attributes"]] == attribute_rows(tab.sets["teacher"].attributes)
@@ -148,10 +155,10 @@ def test_a_concept_pasted_just_before_the_button_is_pressed_is_compared_with_its
     updates = tab.on_press(Visitor(), pressed, "nurse", "doctor", doctor, "doctor", [])
     assert updates[tab.form["set"]] == "nurse"
     assert updates[tab.form["attributes"]] == attribute_rows(tab.sets["nurse"].attributes)
-    chosen = tab.on_chosen_set("doctor", "nurse")  # whoever chose a set for this concept keeps it
-    decided = chosen[tab.parts["decided"]]
+    chosen = tab.on_chosen_set({"set": "doctor", "concept": "nurse"})  # whoever chose a set for this concept keeps it
+    decided = chosen[tab.form["decided"]]
     assert tab.form["set"] not in tab.on_press(Visitor(), pressed, "nurse", "doctor", doctor, decided, [])
-    assert {tab.form["attributes"], tab.form["set"], tab.parts["decided"]} <= set(tab.opened_outputs())
+    assert {tab.form["attributes"], tab.form["set"], tab.form["decided"]} <= set(tab.opened_outputs())
 
 
 @pytest.fixture
@@ -192,12 +199,12 @@ def test_another_model_keeps_the_condition_and_one_chosen_meanwhile(services, ki
         ("calibration-diffusion", "denoiser", True),
         ("calibration-renderer", "denoiser", False),  # of the other model alone
     ):
-        menu = tab.on_model(name, before)[tab.form["condition"]]
+        menu = tab.on_model({"model": name, "condition": before})[tab.form["condition"]]
         names = [name for _, name in menu["choices"]]
         assert before in names if kept else menu["value"] == "published"
         assert ("value" not in menu) is kept
     for name, before, chosen in (("org/photographs", "fair", None), ("calibration-renderer", None, "published")):
-        menu = tab.on_model(name, before)[tab.form["condition"]]
+        menu = tab.on_model({"model": name, "condition": before})[tab.form["condition"]]
         dropdown = gr.Dropdown(menu["choices"], render=False)
         assert dropdown.preprocess(menu["value"]) == chosen  # Gradio refuses what is not on the menu
         assert menu["visible"] is bool(menu["choices"]) is bool(chosen)
@@ -221,9 +228,9 @@ def test_an_untouched_form_asks_for_the_defaults_and_holds_every_option(fakes):
     for paper in page.papers.values():
         for design in paper.designs.values():
             # The page shows more of some studies; these options are set otherwise than the study sets them.
-            shown = page.values() | page._options_as(design.name) | {"study": design.name}
+            shown = page.values() | page.option_values(design.name) | {"study": design.name}
             form = shown | suited_by(page, page.on_study(shown))
-            settled = settle(*page.design_and_settings(form | page._options_as(design.name)))
+            settled = settle(*page.design_and_settings(form | page.option_values(design.name)))
             usual = settle(design, StudySettings(scale=page.first_percent / 100))
             assert settled.settings == usual.settings, (paper.key, design.name)
             if design.name == paper.studies[0]:  # what a visitor finds there fits into one run
@@ -422,7 +429,7 @@ def test_another_concept_of_a_saved_run_or_of_a_link_stands_in_its_field_again(s
     assert (filled[other], filled[chosen]) == ("nurse", ())
     link = tab.link(SimpleNamespace(settings=settings, design=design))
     loaded = tab.on_load({}, SimpleNamespace(query_params=dict(parse_qsl(link.removeprefix("?")))))
-    assert (loaded[other], loaded[chosen]) == ("nurse", ())
+    assert (loaded[other], loaded.get(chosen, ())) == ("nurse", ())
     with_fair = tab.form_of(design, replace(settings, arms=(*settings.arms, Arm(condition="fair"))))
     assert with_fair[other] == "nurse"
     assert [arm.condition for arm in with_fair[chosen]] == [None, "fair"]

@@ -133,9 +133,9 @@ def test_each_paper_has_its_words_its_studies_its_fields_and_its_example(opened,
 
 
 def test_the_browser_s_choices_are_of_one_paper_and_less_than_what_was_typed(opened, page):
-    chosen = ["calibration-diffusion", "fair", "calibration-clip"]
-    remembered = page.on_remember({"gone": {"model": "x"}}, "pst-power", *chosen)
-    assert remembered == {"paired": dict(zip(("model", "condition", "encoder"), chosen, strict=True))}
+    chosen = {"model": "calibration-diffusion", "condition": "fair", "encoder": "calibration-clip"}
+    remembered = page.on_remember({"gone": {"model": "x"}}, {"study": "pst-power", **chosen})
+    assert remembered == {"paired": chosen}
     opened.choose("paired", remembered)
     assert (opened.values["model"], opened.values["condition"]) == ("calibration-diffusion", "fair")
     opened.choose("objects", remembered)
@@ -316,10 +316,10 @@ def test_before_the_visitor_is_known_and_for_a_tab_that_is_no_paper_nothing_chan
 def test_every_declared_option_of_every_study_and_every_setting_has_a_field(page):
     lacking = []
     for study, design in page.designs.items():
-        groups = page._fields_of(study)
+        groups = page.groups_of(study)
         names = [field.name for fields in groups.values() for field in fields]
         assert len(names) == len(set(names)), study
-        html = page.plain.show(groups, page._options_as(study))[page.plain.html]
+        html = page.plain.show(groups, page.option_values(study))[page.plain.html]
         for name in (f"option.{name}" for name in option_settings(design)):
             lacking += [(study, name)] if name not in names or f'name="{name}"' not in html else []
         lacking += [(study, name) for name in FORM if name not in (*MENUS, *names)]
@@ -392,7 +392,7 @@ def test_a_study_brings_its_options_and_the_other_settings_stay(services):
 
 def test_no_plain_field_is_markup(services):
     page, evil = built(Association, services), '"><img src=x onerror=alert(1)>'
-    html = page.plain.show(page._fields_of("t2iat-tests"), {"seed": evil, "option.tests": evil, "sampler": evil})
+    html = page.plain.show(page.groups_of("t2iat-tests"), {"seed": evil, "option.tests": evil, "sampler": evil})
     assert "<img src=x" not in html[page.plain.html]
     assert plain_of(page, html)["seed"] == evil
 
@@ -400,7 +400,7 @@ def test_no_plain_field_is_markup(services):
 def test_own_words_are_of_the_paper_whose_study_is_chosen(page):
     words = {"own.association.x": "A: cat, dog", "own.paired.first": "pilot", "use_own": True}
     for study, name in (("t2iat-human", "own-association"), ("pst-power", "pst-two")):
-        design, _ = page.design_and_settings(form_values(page) | words | page._options_as(study) | {"study": study})
+        design, _ = page.design_and_settings(form_values(page) | words | page.option_values(study) | {"study": study})
         assert design.name == name
 
 

@@ -22,6 +22,7 @@ from bias_core.study.history import list_runs
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import list_examples
 from bias_core.study.types import Arm, StudySettings
+from bias_core.ui.model_menu import attribute_rows
 from bias_core.ui.runs.compare import sides_of
 from bias_core.ui.runs.tab import RunsTab, runs_html
 from bias_core.ui.study.comparison import seeds_in_two
@@ -31,7 +32,7 @@ from bias_core.world.scene import draw_scene
 from tests import shared
 from tests.explored import explore
 from tests.ui.fakes import _portrait
-from tests.ui.tabs import form_values
+from tests.ui.tabs import form_values, plain_of
 
 services = shared.fake_services
 
@@ -101,9 +102,10 @@ def last(updates):
 
 
 def brought(tab, path):
-    """The updates after an upload, with the studies that can measure it."""
-    seen = last(tab.own_pictures.on_upload(Visitor(), path and str(path)))
-    return seen | tab.on_arrived(seen[tab.own_pictures.arrived])
+    """The updates of Explore after an upload, with the studies that can measure it."""
+    own = of(tab, "explore").own_pictures
+    seen = last(own.on_upload(Visitor(), path and str(path)))
+    return seen | {own.fits: tab.on_arrived(seen[own.arrived])}
 
 
 def test_a_key_is_32_hex_digits_or_nobodys(visitor):
@@ -159,32 +161,48 @@ def test_running_again_ends_where_the_study_is_shown(tab, services, visitor):
     assert any("Done in" in str(value) for value in last.values())
 
 
-def test_an_import_is_looked_through_and_measured(tab, visitor, tmp_path):
+def test_pictures_of_ones_own_are_looked_through_and_measured(tab, visitor, tmp_path):
     path = zipped(tmp_path / "mine.zip", {"a photo of a nurse": 5, EVIL.replace("/", ""): 4})
+    explorer = of(tab, "explore")
+    own, parts = explorer.own_pictures, explorer.parts
+    shown = tab.on_bring(None)
+    assert opens(tab, shown, "explore")
+    assert shown[own.source] == "own"
     seen = brought(tab, path)
-    parts = tab.parts
-    assert "9 pictures of 2 prompts" in seen[tab.own_pictures.found]
-    assert seen[parts["what"]]["value"] == "explore"
-    imported = seen[tab.own_pictures.arrived]
-    asked = (visitor, imported, "explore", "people", "calibration-clip")
-    *_, refused = tab.on_measure(*asked, "", False)
+    assert "9 pictures of 2 prompts" in seen[own.found]
+    assert 'data-study="explore"' in seen[own.fits]
+    rows = attribute_rows(explorer.sets["people"].attributes)
+    own_values = {"images": seen[own.images], "encoder": "calibration-clip", "attributes": rows}
+    values = form_values(explorer) | own_values
+    *_, refused = explorer.on_run(visitor, values)
     assert "calibration-clip reads only pictures of the calibration world" in refused[parts["status"]]
-    assert refused[tab.no_classifier.box]["visible"]
-    assert refused[tab.no_classifier.label]["visible"]
-    *_, last = tab.on_measure(*asked, "", True)
-    assert opens(tab, last, "explore")
-    parts = of(tab, "explore").parts
-    assert '<p class="warning" role="alert">Forced:' in last[parts["header"]]
-    assert "9 of 9 pictures scored" in last[parts["header"]]
-    assert str(tmp_path) not in last[parts["shell"]] + last[parts["python"]]
-    assert str(tmp_path) not in str(last[parts["report"]].settings)
-    own = "tall | a photo of a tall man | a photo of a short man\n\n"
-    *_, last = tab.on_measure(*asked, own, True)
-    assert "tall, pooled over prompts: P" in last[parts["findings"]]
+    assert refused[explorer.no_classifier.box]["visible"]
+    assert refused[explorer.no_classifier.label]["visible"]
+    *_, done = explorer.on_run(visitor, values | {"force": True})
+    assert '<p class="warning" role="alert">Forced:' in done[parts["header"]]
+    assert "9 of 9 pictures scored" in done[parts["header"]]
+    assert str(tmp_path) not in done[parts["shell"]] + done[parts["python"]]
+    assert str(tmp_path) not in str(done[parts["report"]].settings)
+    rows = [["tall", "a photo of a tall man", "a photo of a short man", "", ""]]
+    *_, done = explorer.on_run(visitor, values | {"force": True, "attributes": rows})
+    assert "tall, pooled over prompts: P" in done[parts["findings"]]
+
+
+def test_a_study_that_fits_pictures_of_ones_own_opens_with_them(tab, visitor, tmp_path):
+    arrived = brought(tab, zipped(tmp_path / "mine.zip", {"a person": 3}))[of(tab, "explore").own_pictures.arrived]
+    page = of(tab, "objects")
+    visitor.typed["objects"] = page.first_values("objects") | {"seed": "5"}
+    shown = tab.on_fit(visitor, arrived, event(study="tbyb-dataset"))
+    assert opens(tab, shown, "objects")
+    assert shown[page.form["study"]]["value"] == visitor.typed["objects"]["study"] == "tbyb-dataset"
+    assert (shown[page.own_pictures.source], shown[page.form["images"]].n) == ("own", 3)
+    assert shown[page.form["percent"]] == 100
+    assert plain_of(page, shown)["seed"] == "5"
+    assert set(shown) <= {*tab.everywhere}
 
 
 def test_pictures_without_prompts_are_shown_and_get_one_prompt_or_those_of_a_table(tab, services, visitor, tmp_path):
-    own, path = tab.own_pictures, tmp_path / "plain.zip"
+    own, path = of(tab, "explore").own_pictures, tmp_path / "plain.zip"
     zipped(path, {"a": 3})
     with zipfile.ZipFile(path) as source, zipfile.ZipFile(tmp_path / "numbers.zip", "w") as numbers:
         for i, name in enumerate(source.namelist()):
@@ -251,7 +269,7 @@ def test_a_form_with_own_pictures_runs_them_and_not_the_model(tab, visitor, tmp_
 
 def test_an_import_is_labelled_without_being_measured(tab, services, visitor, tmp_path):
     path = zipped(tmp_path / "mine.zip", {"one nurse on the left and one CEO on the right": 3, "a street": 2})
-    imported = brought(tab, path)[tab.own_pictures.arrived]
+    imported = brought(tab, path)[of(tab, "explore").own_pictures.arrived]
     *_, last = tab.on_label(visitor, imported)
     form = tab.label.making.form
     assert opens(tab, last, "label")
@@ -262,8 +280,7 @@ def test_an_import_is_labelled_without_being_measured(tab, services, visitor, tm
     assert last[form["source"]]["value"] == line.run_id
     assert last[form["source"]]["choices"][0][1] == line.run_id
     there = [
-        *tab.places.outputs(), tab.parts["list"], tab.drawing.html, *tab.no_classifier.outputs(),
-        *(tab.parts[n] for n in ("status", "run", "stop")),
+        *tab.places.outputs(), tab.parts["list"], tab.drawing.html, tab.parts["status"], tab.parts["stop"],
     ]  # fmt: skip
     assert set(last) <= {*there, *tab.label.making.source_outputs()}
     shown = tab.on_open(visitor, event(run=line.run_id))
@@ -274,19 +291,13 @@ def test_an_import_is_labelled_without_being_measured(tab, services, visitor, tm
     assert "upload them again" in last[tab.parts["status"]]
 
 
-def test_errors_of_an_import_stay_in_place(tab, visitor, tmp_path):
+def test_an_upload_that_is_no_zip_is_said_in_place(tab, tmp_path):
     bad = tmp_path / "bad.zip"
     bad.write_bytes(b"no zip")
-    parts = tab.parts
     for path in (str(bad), None):
-        assert "That did not work" in brought(tab, path)[tab.own_pictures.status]
-    *_, last = tab.on_measure(visitor, None, "explore", "people", "calibration-clip", "")
-    assert "upload them again" in last[parts["status"]]
-    found = look_through(zipped(tmp_path / "good.zip", {"a photo of a nurse": 5}))
-    *_, last = tab.on_measure(visitor, found, "explore", "people", "calibration-clip", "tall|x", True)
-    assert "name|positive sentence|negative sentence" in last[parts["status"]]
-    *_, last = tab.on_measure(visitor, found, "/etc/passwd.yaml", "people", "calibration-clip", "")
-    assert "no study" in last[parts["status"]]
+        seen = brought(tab, path)
+        assert "That did not work" in seen[of(tab, "explore").own_pictures.status]
+        assert seen[of(tab, "explore").own_pictures.fits] == ""
 
 
 def test_what_others_wrote_is_only_text_and_no_run_yet_says_what_will_be_here(services, tmp_path, visitor):

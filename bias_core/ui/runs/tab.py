@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -10,13 +10,11 @@ import gradio as gr
 from markupsafe import Markup
 
 from bias_core.errors import InvalidInput
-from bias_core.explore.extension import read_attributes
-from bias_core.explore.options import KIND, attribute_text, of_any_prompt
+from bias_core.explore.options import KIND
 from bias_core.explore.study import UNMEASURED
 from bias_core.services import Services
 from bias_core.store.found_pictures import key
 from bias_core.study import history
-from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design, list_designs
 from bias_core.study.plan import settle
 from bias_core.study.report_text import title_of
@@ -24,12 +22,11 @@ from bias_core.study.run import run_study
 from bias_core.study.saved import Example, SavedReport, list_examples, open_example
 from bias_core.study.types import MOST_ARMS, NOBODY, Design, Progress, StudyReport, StudySettings
 from bias_core.ui import messages
-from bias_core.ui.model_menu import encoder_choices, force_box
 from bias_core.ui.places import Places
 from bias_core.ui.runs.compare import KIND as COMPARISON, comparison_report, sides_of
 from bias_core.ui.runs.published import PublishedPart
 from bias_core.ui.study.comparison import SameSeed
-from bias_core.ui.study.own_pictures import Arrived, present
+from bias_core.ui.study.own_pictures import OWN, Arrived, present
 from bias_core.ui.study.parts import example_html, when
 from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.study.study_tab import QUIET, StudyTab
@@ -39,7 +36,6 @@ from bias_core.ui.visitor import Visitor, run_queued, then_run
 Updates = dict[Any, Any]
 _SEEN_JS = "() => { document.querySelector('#label-source')?.scrollIntoView({block: 'center'}); }"
 _EXAMPLES = 3
-_WITH_PICTURES = ("measure", "run", "label_says")  # parts that need an import
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +100,7 @@ class RunsTab(StudyTab):
         parts, visitor = self.parts, self.parts["visitor"]
         everywhere = [*places.outputs(), parts["list"], *self.outputs()]
         for tab in self.others:
-            everywhere += tab.opened_outputs()
+            everywhere += [*tab.opened_outputs(), *tab.own_pictures.outputs()]
         self.everywhere = everywhere = list(dict.fromkeys(everywhere))
         shown.select(self.on_list, visitor, parts["list"], **QUIET)
         parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
@@ -112,23 +108,22 @@ class RunsTab(StudyTab):
         compare.wire(visitor, shown, self.changed)
         self.published.wire(visitor, parts["list"])
         compare.button.click(self.on_compare, [visitor, compare.first, compare.second], self.outputs(), **QUIET)
-        buttons = [parts["status"], parts["run"], parts["stop"], self.drawing.html, *self.no_classifier.outputs()]
-        measuring = [parts[name] for name in ("what", "set", "encoder", "sentences", "force")]
-        measuring.insert(0, self.own_pictures.arrived)
+        buttons = [parts["status"], parts["stop"], self.drawing.html]
         there = [*places.outputs(), parts["list"], *buttons, *self.label.making.source_outputs()]
-        choice, quiet = [parts["wanted"], *buttons], {"queue": False, **QUIET}
-        runs = (
-            (parts["list"].submit(self.on_wanted, visitor, choice, **quiet), self.on_again, choice[:1], everywhere),
-            (parts["run"].click(self.on_click, visitor, buttons, **quiet), self.on_measure, measuring, everywhere),
-        )
-        for click, run, inputs, outputs in runs:
-            then_run(click.then, run, [visitor, *inputs], outputs, self.on_crash)
-        for tab in (*self.others, self):
-            if tab.own_pictures.is_built:
-                clicks = [button.click for button in (tab.own_pictures.label, tab.no_classifier.label)]
-                click = gr.on(clicks, self.on_label_click, visitor, [*self.places.outputs(), *buttons], **quiet)
-                ended = then_run(click.then, self.on_label, [visitor, tab.own_pictures.arrived], there, self.on_crash)
-                ended.success(None, js=_SEEN_JS, **QUIET)
+        quiet = {"queue": False, **QUIET}
+        click = parts["list"].submit(self.on_wanted, visitor, [parts["wanted"], *buttons], **quiet)
+        then_run(click.then, self.on_again, [visitor, parts["wanted"]], everywhere, self.on_crash)
+        for tab in self.others:
+            own = tab.own_pictures
+            clicks = [button.click for button in (own.label, tab.no_classifier.label)]
+            click = gr.on(clicks, self.on_label_click, visitor, [*self.places.outputs(), *buttons], **quiet)
+            ended = then_run(click.then, self.on_label, [visitor, own.arrived], there, self.on_crash)
+            ended.success(None, js=_SEEN_JS, **QUIET)
+            own.arrived.change(self.on_arrived, own.arrived, own.fits, **QUIET)
+            own.fits.select(self.on_fit, [visitor, own.arrived], everywhere, **QUIET)
+        explorer = others[KIND]
+        shown = [*places.outputs(), *explorer.source_outputs()]
+        parts["bring"].click(self.on_bring, explorer.own_pictures.arrived, shown, **QUIET)
 
     def build_memory(self) -> None:
         """Remember the shown report; there is no form."""
@@ -143,54 +138,18 @@ class RunsTab(StudyTab):
         self.compare.build()
         self.published = PublishedPart(self.services)
         self.published.build()
-        with gr.Accordion("Measure your own pictures", open=False, elem_classes="more", elem_id="runs-import"):
-            self._build_import()
+        parts["bring"] = gr.Button(
+            "Measure your own pictures", size="sm", scale=0, min_width=240, elem_id="runs-import"
+        )
         parts["stop"] = gr.Button(  # also stops runs of the list
             "Stop", variant="stop", visible=False, elem_id="runs-stop", scale=0, min_width=200
         )
-
-    def _build_import(self) -> None:
-        parts = self.parts
-        self.own_pictures.build_upload(visible=True)
-        parts["fits"] = gr.HTML(elem_id="runs-fits")
-        with gr.Column(visible=False, elem_id="runs-measure") as parts["measure"]:
-            self._build_measure()
-        with gr.Row(elem_classes="tools"):
-            look: dict[str, Any] = {"visible": False, "scale": 0, "min_width": 240}
-            parts["run"] = gr.Button("Measure these pictures", variant="primary", elem_id="runs-run", **look)
-        parts["label_says"] = gr.HTML(render("label_import"), visible=False)
-
-    def _build_measure(self) -> None:
-        parts = self.parts
-        sets = load_attribute_sets(self.services.settings.assets_dir / "studies")
-        with gr.Row():
-            parts["what"] = gr.Dropdown(
-                label="Measure", info="Attributes, or a study", elem_id="runs-what", min_width=260
-            )
-            parts["set"] = gr.Dropdown(
-                [(item.title, item.key) for item in sets], value=sets[0].key, label="Attributes",
-                info="Sentences and real-world rates P*", min_width=180, elem_id="runs-set",
-            )  # fmt: skip
-            parts["encoder"] = gr.Dropdown(
-                encoder_choices(self.services), value=StudySettings().encoder, label="Classifier (encoder)",
-                info="Calibration CLIP knows only its own drawn world; choose another for photographs",
-                allow_custom_value=True, min_width=260, elem_id="runs-encoder",
-            )  # fmt: skip
-            parts["force"] = force_box(self.key)
-        parts["sentences"] = gr.Textbox(
-            "", label="Or your own attributes", lines=2, elem_id="runs-sentences",
-            info="One per line: name | sentence if present | sentence if absent | real-world rate if known",
-        )  # fmt: skip
 
     def _wire(self, demo: gr.Blocks) -> None:
         parts, visitor = self.parts, self.parts["visitor"]
         parts["status"].value = ""
         acted = [parts["list"], parts["status"], parts["deleted"]]
         self.changed = parts["list"].select(self.on_act, [visitor, parts["deleted"]], acted, **QUIET)
-        shown = [parts[name] for name in ("fits", "what", *_WITH_PICTURES)]
-        for event in self.own_pictures.wire(visitor):
-            event.then(self.on_arrived, self.own_pictures.arrived, shown, **QUIET)
-        self.no_classifier.wire(parts["encoder"], parts["force"], [], "runs-run")
         self.wire_stop(parts["stop"], parts["status"])
         self.wire_results()
         self.same_seed.wire(parts["report"], self.pictures.grid)
@@ -282,26 +241,27 @@ class RunsTab(StudyTab):
         cancelled = visitor.stop.is_set
         yield from self._follow(visitor, lambda: history.go_on(self.services, visitor.key, run_id, cancelled=cancelled))
 
-    def on_arrived(self, arrived: Arrived | None) -> Updates:
+    def on_bring(self, arrived: Arrived | None) -> Updates:
+        """Open Explore with the visitor's pictures."""
+        explorer = self._home(find_design(KIND))
+        return self.places.open(explorer.key) | explorer.show_source(OWN, arrived)
+
+    def on_arrived(self, arrived: Arrived | None) -> str:
         """List the studies that can measure the pictures."""
-        parts, is_usable = self.parts, arrived is not None and bool(arrived.look.prompts)
-        shown = {parts[name]: gr.update(visible=is_usable) for name in _WITH_PICTURES}
-        if arrived is None or not is_usable:
-            return {parts["fits"]: "", **shown}
-        fits = fits_of(arrived.look.counts)
-        choices = [(f"{fit.design.title} ({fit.n_found:,} pictures)", fit.design.name) for fit in fits if fit.n_found]
-        menu = gr.update(choices=choices, value=choices[0][1])
-        return {parts["fits"]: render("fits", fits=fits), parts["what"]: menu, **shown}
+        is_usable = arrived is not None and bool(arrived.look.prompts)
+        return render("fits", fits=fits_of(arrived.look.counts)) if arrived is not None and is_usable else ""
 
-    def on_measure(self, visitor: Visitor, imported: Arrived | None, *values: Any) -> Iterator[Updates]:
-        """Measure the import with attributes or a study."""
-        cancelled = visitor.stop.is_set
-
-        def start() -> Generator[Progress, None, StudyReport]:
-            design, settings = self._run_of(imported, *values)
-            return run_study(design, settings, self.services, cancelled=cancelled, session=visitor.key)
-
-        yield from self._follow(visitor, start)
+    def on_fit(self, visitor: Visitor, arrived: Arrived | None, event: gr.EventData) -> Updates:
+        """Open the form of a study with the pictures."""
+        design = find_design(str(event.study))
+        tab = self._home(design)
+        key = tab.key_of(design)
+        values = {**(visitor.typed.get(key) or tab.first_values(key)), "percent": 100}
+        if values.get("study", design.name) != design.name:
+            values |= tab.option_values(design.name)
+        visitor.typed[key] = values = values | {"study": design.name}  # a paper that is opened shows them
+        shown = tab.fill(values) | tab.own_pictures.show(arrived) | tab.show_source(OWN, arrived)
+        return self.places.open(key) | shown
 
     def on_label_click(self, visitor: Visitor) -> Updates:
         """Queue it, and show its progress here."""
@@ -354,20 +314,8 @@ class RunsTab(StudyTab):
         there = {} if tab is self else {**self.places.open(key), self.parts["status"]: ""}
         return there | tab.show_saved(saved, banner) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
 
-    def _run_of(
-        self, imported: Arrived | None, what: str, chosen: str, encoder: str, sentences: str, force: bool = False
-    ) -> tuple[Design, StudySettings]:
-        settings = present(imported).choice.apply(StudySettings(encoder=str(encoder), force=force))
-        design = find_design(what)
-        if design.kind != KIND:
-            return design, settings
-        texts = [line for line in (sentences or "").splitlines() if line.strip()]
-        sets = {item.key: item for item in load_attribute_sets()}
-        attributes = sets[chosen].attributes if not texts and chosen in sets else read_attributes(texts, "")
-        return design, of_any_prompt(replace(settings, options={"attributes": [*map(attribute_text, attributes)]}))
-
     def _buttons(self, *, running: bool) -> Updates:
-        return {self.parts["stop"]: gr.update(visible=running), **self.no_classifier.show(False)}
+        return {self.parts["stop"]: gr.update(visible=running)}
 
 
 def shipped_examples(services: Services) -> Mapping[str, tuple[Example, SavedReport]]:

@@ -4,10 +4,11 @@ Arms are the settings that a run compares; "Add an arm" adds one to the settings
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from inspect import isgeneratorfunction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import gradio as gr
 
@@ -15,6 +16,7 @@ from bias_core.errors import InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
 from bias_core.services import Services
 from bias_core.study.answer_files import LOOK
+from bias_core.study.classifiers import FORCE_LABEL
 from bias_core.study.design import find_design, option_settings
 from bias_core.study.export import FORMS
 from bias_core.study.image_rows import cut_notes, treated, treatment
@@ -23,24 +25,26 @@ from bias_core.study.study import Settled, Study
 from bias_core.study.types import MOST_ARMS, Arm, Design, StudySettings
 from bias_core.types import ModelInfo
 from bias_core.ui import messages
-from bias_core.ui.links import OPTION
+from bias_core.ui.links import OPTION, Link
 from bias_core.ui.model_menu import (
     CONDITION_HINT,
+    FORCE_HINT,
     HINT,
     JUDGE_HINT,
     condition_choices,
+    describe_model,
     encoder_choices,
-    force_box,
     judge_choices,
     model_choices,
     model_hint,
 )
 from bias_core.ui.study.fields import Field, Groups, PlainFields, read_field, read_plain
-from bias_core.ui.study.own_pictures import OWN, Arrived, OwnPictures, images_of
+from bias_core.ui.study.own_pictures import DRAWN, OWN, Arrived, OwnPictures, images_of
 from bias_core.ui.study.presets import HasStudies
 from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.templates import render, script
-from bias_core.values import Setting, is_nothing, settings_of
+from bias_core.ui.visitor import Visitor
+from bias_core.values import Setting, is_nothing, option_values, settings_of
 
 Updates = dict[Any, Any]
 _FIELDS = settings_of(Arm)
@@ -63,27 +67,32 @@ PRESETS: Mapping[str, tuple[Arm, ...]] = {
 
 
 class ArmsForm:
-    """Presets, the list of arms (empty if there is only the form above) and a form to add one, in ``box``."""
+    """Presets, the list of arms (empty if there is only the form above) and a form to add one."""
 
-    def __init__(self, key: str, services: Services, box: Any, build_presets: Callable[[], None] | None = None) -> None:
-        self.services = services
-        self.chosen = gr.State(())
+    chosen: Any
+
+    def __init__(self, key: str, services: Services) -> None:
+        self.key, self.services = key, services
         self.presets: list[Any] = []
-        with box:
-            (build_presets or (lambda: self._build_presets(key)))()
-            self.listed = gr.HTML(arms_html(()), js_on_load=script("arms"), elem_id=f"{key}-arms-list")
-            label = "Your own pictures (zip), instead of drawing"
-            self.images = gr.File(label=label, file_types=[".zip"], height=110, elem_id=f"{key}-arm-images")
-            of_arm = script("arm_fields", list=f"{key}-arms-list", conditions=self._conditions())
-            self.fields = gr.HTML(self._fields_html(key), js_on_load=of_arm, elem_id=f"{key}-arm-fields")
-            self.status = gr.HTML(elem_id=f"{key}-arms-status")
 
-    def _build_presets(self, key: str) -> None:
+    def build_presets(self) -> None:
+        """Build a button for each of :data:`PRESETS`."""
         with gr.Row(elem_classes="chips"):
             self.presets = [
-                gr.Button(name, size="sm", min_width=0, scale=0, elem_id=f"{key}-arms-preset-{i}")
+                gr.Button(name, size="sm", min_width=0, scale=0, elem_id=f"{self.key}-arms-preset-{i}")
                 for i, name in enumerate(PRESETS)
             ]
+
+    def build(self) -> None:
+        """Build the list, and the fields of an arm."""
+        key = self.key
+        self.chosen = gr.State(())
+        self.listed = gr.HTML(arms_html(()), js_on_load=script("arms"), elem_id=f"{key}-arms-list")
+        label = "Your own pictures (zip), instead of drawing"
+        self.images = gr.File(label=label, file_types=[".zip"], height=110, elem_id=f"{key}-arm-images")
+        of_arm = script("arm_fields", list=f"{key}-arms-list", conditions=self._conditions())
+        self.fields = gr.HTML(self._fields_html(key), js_on_load=of_arm, elem_id=f"{key}-arm-fields")
+        self.status = gr.HTML(elem_id=f"{key}-arms-status")
 
     def _conditions(self) -> dict[str, dict[str, str]]:
         """Conditions of each model with their descriptions; "" is the model above."""
@@ -218,18 +227,69 @@ OF_PICTURES = ("images", "prompts_from", "drawn_with")
 """Settings of an arm of own pictures."""
 MENUS = ("percent", "model", "condition", *CLASSIFIER, *FILES)  # of Gradio; the others are plain fields
 REMEMBERED = ("model", "condition", "encoder")
+_CHOICES = {"model": model_choices, "encoder": encoder_choices, "judge": judge_choices}
 _SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret
 _LOOKS: Mapping[str, Mapping[str, Any]] = {
-    "model": {"info": HINT, "allow_custom_value": True, "scale": 4, "min_width": 240},
+    "model": {"info": HINT, "allow_custom_value": True, "scale": 4, "min_width": 220},
     "condition": {"info": CONDITION_HINT, "scale": 3, "min_width": 150},
     "encoder": {"allow_custom_value": True, "min_width": 220},
     "judge": {"allow_custom_value": True, "min_width": 220, "info": JUDGE_HINT},
+    "force": {"label": FORCE_LABEL, "info": FORCE_HINT, "min_width": 240},
     "percent": {
         "label": "% of the full size", "minimum": 1, "maximum": 100, "step": 1, "info": None, "scale": 3,
         "min_width": 200,
     },
+    "run": {"variant": "primary", "scale": 0, "min_width": 200},
+    "stop": {"variant": "stop", "visible": False, "scale": 0, "min_width": 200},
 }  # fmt: skip
 """Component arguments that differ from the setting's declaration."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """Parts of a layout in a row or column, under a heading ("group"), or in a fold that a run closes."""
+
+    parts: "Layout"
+    kind: Literal["row", "column", "group", "fold"]
+    name: str = ""  # of its component
+    title: str = ""  # of a group or fold
+    draws: bool = False  # hidden while the pictures are the visitor's own
+    look: Mapping[str, Any]  # arguments of its component
+
+
+Layout = Sequence[Box | str]
+"""Settings and other parts of a form by name, in order; ``build_x`` of a page builds a part ``x`` of its own."""
+_BOXES = {"row": gr.Row, "column": gr.Column, "group": gr.Column, "fold": gr.Accordion}
+_BOX_LOOKS: Mapping[str, Mapping[str, Any]] = {
+    "group": {"elem_classes": "option-group"}, "fold": {"open": False, "elem_classes": "more"},
+}  # fmt: skip
+
+
+def row(*parts: Box | str, **look: Any) -> Box:
+    """Return a row of parts."""
+    return Box(kind="row", parts=parts, look=look)
+
+
+def line(*parts: Box | str, elem_classes: str = "line") -> Box:
+    """Return a row of parts of one height."""
+    return row(*parts, equal_height=True, elem_classes=elem_classes)
+
+
+def drawing(*parts: Box | str, **look: Any) -> Box:
+    """Return a column of parts that are hidden with own pictures."""
+    return Box(kind="column", parts=parts, draws=True, look=look)
+
+
+def group(title: str, *parts: Box | str, draws: bool = False, **look: Any) -> Box:
+    """Return parts under a heading."""
+    return Box(kind="group", title=title, parts=parts, draws=draws, look=look)
+
+
+def fold(name: str, title: str, *parts: Box | str, **look: Any) -> Box:
+    """Return parts in a fold."""
+    return Box(kind="fold", name=name, title=title, parts=parts, look=look)
+
+
 _PLAIN_FIELDS: Mapping[str, Sequence[str]] = {
     "Prompt": ("negative", "rewrite", "rewriter"),
     "Sampling": ("seed", "steps", "guidance", "size", "sampler"),
@@ -311,17 +371,19 @@ def build_take(key: str) -> dict[str, Any]:
 
 
 class StudyForm(HasStudies):
-    """The form of a tab: its components, their updates, and the requested run."""
+    """The form of a tab: its components by the names of their values, their updates, and the requested run."""
 
     first_percent: ClassVar[int] = 10  # percent of the full size for a first click
-    arms: ArmsForm
-    reading_fold: gr.Accordion  # has the classifier
+    layout: ClassVar[Layout] = ()
+    looks: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # component arguments of this layout alone
+    remembered: ClassVar[Sequence[str]] = ("model", "condition", "encoder")  # by the browser
 
     def __init__(self, services: Services) -> None:
         self.services = services
         self.designs = {name: find_design(name) for name in self.studies}
         self.form: dict[str, Any] = {}
         self.plain = PlainFields(self.key)
+        self.arms = ArmsForm(self.key, services)
         self.parts: dict[str, Any] = {}
         self.form_folds: list[Any] = []  # closed when a run starts; their values stay
         self.own_pictures = OwnPictures(self.key, services)
@@ -332,43 +394,217 @@ class StudyForm(HasStudies):
         self.parts["report"] = build_shown_report(self.key, self.services)
         self.parts["remembered"] = gr.BrowserState({}, storage_key=f"t2i-bias-{self.key}", secret=_SECRET)
 
-    def inputs(self) -> dict[str, Any]:
-        """Return the components that a run needs, by name."""
+    def element(self, name: str) -> str:
+        """Return the element id of a part of the page."""
+        return f"{self.key}-{name}"
+
+    # What the form has, of each place: a tab, or one of the papers that share a page.
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The names of its places in addresses and in the queue of runs."""
+        return (self.key,)
+
+    def key_of_study(self, name: str) -> str:
+        """Return the place of a study; "" if none has it."""
+        return self.key
+
+    def options_of(self, study: str) -> Mapping[str, Setting]:
+        """Return the options of a study by the names of their fields."""
         return {}
+
+    def groups_of(self, study: str) -> Groups:
+        """Return the plain fields for a study."""
+        return plain_groups()
+
+    def first_values(self, key: str) -> dict[str, Any]:
+        """Return the values of a place's form before any edit."""
+        return self.values_of(self.studies[0], StudySettings()) | {"percent": self.first_percent}
+
+    def values_of(self, study: str, settings: StudySettings) -> dict[str, Any]:
+        """Return the values of the form for these settings of a study; files are not restored."""
+        values = {key: one.shown(getattr(settings, one.name)) for key, one in FORM.items() if key not in FILES}
+        arms: dict[str, Any] = {ARMS_INPUT: settings.arms, **dict.fromkeys(FILES)}
+        return {**values, "study": study, **arms} | self.option_values(study, settings.options)
+
+    def option_values(self, study: str, chosen: Any = None) -> dict[str, Any]:
+        """Return the options of a study as its form shows them; values in ``chosen`` override its defaults."""
+        given = option_values(chosen or {})
+        return {
+            name: one.shown(one.read(given.get(one.name, one.default))) for name, one in self.options_of(study).items()
+        }
+
+    def last_choices(self, key: str, remembered: Any) -> dict[str, Any]:
+        """Return the browser's last choices in a place's form; {} if it has none that can be read."""
+        last = (remembered or {}).get(key)
+        values = last.items() if isinstance(last, dict) else ()
+        return {
+            name: value for name, value in values if name in self.remembered and isinstance(value, str | int | float)
+        }
+
+    def filled_values(self, key: str, last: Mapping[str, Any], link: Link) -> dict[str, Any]:
+        """Return the values of a place's form with the ``last`` ones, and with those of the address."""
+        values = self.first_values(key) | dict(last)
+        if link.tab == key and link.values:
+            values |= {name: value for name, value in link.values.items() if name in FIELDS}
+            if "study" in link.values or "options" in link.values:
+                values |= self.option_values(values["study"], link.values.get("options"))
+            values[ARMS_INPUT] = link.values.get("arms", ())
+            values["condition"] = link.values.get("condition", "published")
+        return values
+
+    # Its layout.
+
+    @cached_property
+    def _first_values(self) -> dict[str, Any]:
+        return self.first_values(self.keys[0])
+
+    def build_layout(self, layout: Layout) -> None:
+        """Build the parts of a layout."""
+        for part in layout:
+            if isinstance(part, Box):
+                self._build_box(part)
+            elif build := getattr(self, f"build_{part}", None):
+                build()
+            else:
+                self.form[part] = self.build_field(part)
+
+    def _build_box(self, box: Box) -> None:
+        look = {"elem_id": self.element(box.name)} if box.name else {}
+        look |= {"label": box.title} if box.kind == "fold" else {}
+        with _BOXES[box.kind](**{**look, **_BOX_LOOKS.get(box.kind, {}), **box.look}) as built:
+            if box.kind == "group":
+                gr.HTML(messages.heading_html(box.title))
+            self.build_layout(box.parts)
+        self.parts |= {box.name: built} if box.name else {}
+        self.form_folds += [built] if box.kind == "fold" else []
+        self.drawing_parts += [built] if box.draws else []
+
+    def look_of(self, name: str, **usual: Any) -> dict[str, Any]:
+        """Return the arguments of a part's component."""
+        return {"elem_id": self.element(name), **usual, **_LOOKS.get(name, {}), **self.looks.get(name, {})}
+
+    def build_field(self, name: str) -> Any:
+        """Build the component of a setting with its first value."""
+        one, values = {**FORM, **self.options_of(self.studies[0])}[name], self._first_values
+        look = self.look_of(name, value=values[name], label=one.label, info=one.info)
+        if name == "percent":
+            return gr.Slider(**look)
+        if name == "condition":
+            return gr.Dropdown(condition_choices(self.services, values["model"]), **look)
+        if (menu := _CHOICES.get(name)) is not None:
+            return gr.Dropdown(menu(self.services), **look)
+        numbers: dict[str, Any] = {"precision": 0} if one.kind is int else {}
+        return {bool: gr.Checkbox, int: gr.Number}.get(one.kind, gr.Textbox)(**look, **numbers)
+
+    def build_source(self) -> None:
+        """Build the choice between a model and the visitor's pictures."""
+        self.own_pictures.build_choice()
+        self.form["images"] = self.own_pictures.images
+
+    def build_upload(self) -> None:
+        """Build the upload of pictures."""
+        self.own_pictures.build_upload()
+
+    def build_model_note(self) -> None:
+        """Build the note on the model."""
+        self.parts["model_note"] = gr.HTML(elem_id=self.element("model-note"), elem_classes="quiet")
+
+    def build_count(self) -> None:
+        """Build the number of pictures."""
+        look: dict[str, Any] = {"elem_classes": "quiet", "elem_id": self.element("count")}
+        self.parts["count"] = gr.HTML(js_on_load=script("edits"), **look)
+
+    def build_plain(self) -> None:
+        """Build the plain fields."""
+        self.plain.build(self.groups_of(self._first_values["study"]), self._first_values)
+
+    def build_arm_presets(self) -> None:
+        """Build the presets of arms."""
+        self.arms.build_presets()
+
+    def build_arms(self) -> None:
+        """Build the list of arms, and the fields of one more."""
+        self.arms.build()
+
+    # Its values.
+
+    def inputs(self) -> dict[str, Any]:
+        """Return the form's components by name, with the arms."""
+        return {**self.form, PLAIN: self.plain.values, ARMS_INPUT: self.arms.chosen} if self.form else {}
+
+    def values(self) -> dict[str, Any]:
+        """Return the first values of these components."""
+        values = {name: part.value for name, part in self.inputs().items()}
+        return read_plain(values.pop(PLAIN)) | values
 
     def design_and_settings(self, values: Mapping[str, Any]) -> tuple[Design, StudySettings]:
         """Return the design and settings in the form; InvalidInput if they are invalid."""
         raise InvalidInput("this page has no form")
 
     def form_of(self, design: Design, settings: StudySettings) -> Updates:
-        """Return the form for these settings; files are not restored."""
-        return {}
+        """Return the form for these settings of a shipped design."""
+        above, arms = split_first_arm(settings)
+        values = self.values_of(design.name, above) | {ARMS_INPUT: arms}
+        count = self.count_of(settle(design, settings))  # no listener sees arms in a closed fold
+        return self.show_source(DRAWN) | self.show_values(values) | {self.parts["count"]: count}
+
+    def fill(self, values: Mapping[str, Any]) -> Updates:
+        """Return the form with these values and their number of pictures."""
+        return self.show_values(values) | {self.parts["count"]: self.count_in({**self.values(), **values})}
+
+    def show_values(self, values: Mapping[str, Any]) -> Updates:
+        """Return the form with these values, which may be wrong."""
+        shown = {part: values[name] for name, part in self.form.items() if name in values and name != "images"}
+        shown |= self.plain.show(self.groups_of(values["study"]), values) | self.arms.show(values[ARMS_INPUT] or ())
+        with messages.user_errors():  # a model that is none, of which the run tells
+            shown |= self._show_model(str(values["model"]), str(values["condition"] or ""))
+        return shown
+
+    def _show_model(self, name: str, condition: str) -> Updates:
+        note = describe_model(self.services, name)
+        return {self.form["condition"]: self._conditions(name, condition), self.parts["model_note"]: note}
 
     def wire_form(self) -> None:
-        """Wire the events that change the form."""
+        """Wire the events that change the form, in every layout."""
+        parts, named = self.parts, self.inputs()
+        self.listen([self.form["model"].input], self.on_model, ["model", "condition"],
+                    [self.form["condition"], parts["model_note"], parts["status"]])  # fmt: skip
+        parts["count"].value = self.count_in({**self.values(), **self._first_values})
+        count = by_name(named, self.on_count), [parts["visitor"], *named.values()], parts["count"]
+        parts["count"].edit(*count, **messages.LATEST)
+        chosen, kept = [self.form[name] for name in self.remembered], [parts["remembered"]]
+        study = {"study": self.form["study"]} if "study" in self.form else {}
+        named = study | dict(zip(self.remembered, chosen, strict=True))
+        remember = by_name(named, self.on_remember), [*kept, *named.values()], kept
+        self.on_any("input", chosen, *remember, **messages.LATEST, queue=False)
+        self.wire_pictures()
 
-    def element(self, name: str) -> str:
-        """Return the element id of a part of the page."""
-        return f"{self.key}-{name}"
+    def listen(
+        self, triggers: Sequence[Any], handler: Callable[..., Any], names: Iterable[str], outputs: Any, **options: Any
+    ) -> Any:
+        """Let a handler answer these events with the values of some of the form's components."""
+        named = {name: part for name, part in self.inputs().items() if name in names}
+        return gr.on([*triggers], by_name(named, handler), [*named.values()], outputs, **messages.LATEST | options)
 
-    def build_menu(self, name: str, model: str = "", **own: Any) -> Any:
-        """Build one of :data:`MENUS`, with the conditions of ``model``; other arguments are the component's."""
-        one, services, model = FORM[name], self.services, model or StudySettings().model
-        if name == "force":
-            return force_box(self.key)
-        value = model if name == "model" else one.shown(one.default)
-        look = {"value": value, "label": one.label, "info": one.info, "elem_id": self.element(name)}
-        look |= {**_LOOKS[name], **own}
-        if name == "percent":
-            return gr.Slider(**look)
-        menus = {"model": model_choices, "encoder": encoder_choices, "judge": judge_choices}
-        choices = condition_choices(services, model) if name == "condition" else menus[name](services)
-        return gr.Dropdown(choices, **look)
+    def on_model(self, values: Mapping[str, Any]) -> Updates:
+        """Show another model's conditions, and a note on it."""
+        name = str(values["model"])
+        with messages.user_errors() as problem:
+            menu = {self.form["condition"]: self.conditions_after(name, values["condition"])}
+            return self._show_model(name, "") | menu | {self.parts["status"]: ""}
+        return {self.parts["model_note"]: messages.error_html(problem.message)}
 
-    def form_fold(self, title: str, elem_id: str, elem_classes: str = "more") -> gr.Accordion:
-        """A part of the form that is closed at first and when a run starts."""
-        self.form_folds.append(gr.Accordion(title, open=False, elem_classes=elem_classes, elem_id=elem_id))
-        return self.form_folds[-1]
+    def on_count(self, visitor: Visitor, values: Mapping[str, Any]) -> str:
+        """Keep what was typed, and return the number of pictures in words; "" for invalid settings."""
+        if key := self.key_of_study(values.get("study", "")):
+            visitor.typed[key] = dict(values)
+        return self.count_in(values)
+
+    def on_remember(self, remembered: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the browser remembers, with these choices for the place of the study."""
+        kept = {key: last for key, last in (remembered or {}).items() if key in self.keys}
+        return kept | {self.key_of_study(values.get("study", "")): {name: values[name] for name in self.remembered}}
 
     def on_labels(self, values: Mapping[str, Any]) -> str:
         """Show what is understood of a file of answers, and which of them match a picture of the run."""
@@ -385,7 +621,9 @@ class StudyForm(HasStudies):
 
     def form_outputs(self) -> list[Any]:
         """Return everything that the updates of the form change."""
-        return list(dict.fromkeys([*self.form.values(), *self.arms.outputs(), *self.source_outputs()]))
+        notes = [self.parts[name] for name in ("model_note", "count") if name in self.parts]
+        shown = [*self.form.values(), *self.plain.outputs(), *self.arms.outputs(), *self.source_outputs()]
+        return list(dict.fromkeys([*shown, *notes])) if self.form else []
 
     def source_outputs(self) -> list[Any]:
         """Everything that :meth:`show_source` changes."""
@@ -427,8 +665,7 @@ class StudyForm(HasStudies):
 
     def without_notes(self) -> Updates:
         """Clear the notes on model and size, because a refused run says the same."""
-        notes = {self.form.get("model"): gr.update(info=HINT), self.parts.get("count"): gr.update(value="")}
-        return {part: value for part, value in notes.items() if part is not None}
+        return {self.parts[name]: "" for name in ("model_note", "count") if name in self.parts}
 
     def on_any(self, event: str, components: Sequence[Any], fn: Any, inputs: Any, outputs: Any, **options: Any) -> Any:
         """One quiet listener for an event of several components; many listeners would slow the page's start.
@@ -495,7 +732,7 @@ class StudyForm(HasStudies):
 
     def choose_model(self, name: str) -> Updates:
         """Return the form with a model, in its usual condition."""
-        return {self.form["model"]: name, self.form["condition"]: self._conditions(name, "published")}
+        return {self.form["model"]: name, **self._show_model(name, "published")}
 
     def conditions_after(self, model: str, condition: str | None) -> Any:
         """Update the condition menu for another model; the current choice stays if that model has it."""

@@ -143,12 +143,11 @@ class OwnPictures:
 
     def __init__(self, key: str, services: Services) -> None:
         self.key, self.services = key, services
-        self.images = gr.State(None)  # PictureChoice of a run on own pictures; None if they are drawn
-        self.arrived = gr.State(None)
-        self.is_built = False
 
     def build_choice(self) -> None:
         """Build the choice."""
+        self.images = gr.State(None)  # PictureChoice of a run on own pictures; None if they are drawn
+        self.arrived = gr.State(None)
         choices = [("Draw with a model", DRAWN), ("Use my pictures", OWN)]
         self.source = gr.Radio(
             choices,
@@ -160,11 +159,11 @@ class OwnPictures:
             min_width=290,
         )
 
-    def build_upload(self, *, visible: bool = False) -> None:
+    def build_upload(self) -> None:
         """Build the upload, what arrived, and corrections."""
-        key, upload_mb, self.is_built = self.key, self.services.settings.upload_mb, True
+        key, upload_mb = self.key, self.services.settings.upload_mb
         look: dict[str, Any] = {"elem_classes": "own-pictures", "elem_id": f"{key}-own-pictures"}
-        with gr.Column(visible=visible, **look) as self.box, gr.Row():
+        with gr.Column(visible=False, **look) as self.box, gr.Row():
             with gr.Column(min_width=280):
                 drop = render("own_pictures", key=key, upload_mb=upload_mb)
                 gr.HTML(drop, js_on_load=script("own_pictures", key=key, upload_mb=upload_mb))
@@ -177,6 +176,7 @@ class OwnPictures:
                                            elem_id=f"{key}-label")  # fmt: skip
                     self.remove = gr.Button("Remove them", size="sm", scale=0, min_width=130,
                                             elem_id=f"{key}-remove")  # fmt: skip
+                self.fits = gr.HTML(js_on_load=script("choose"), elem_id=f"{key}-fits", elem_classes="fits")
                 with gr.Accordion("Put it right", open=False, elem_classes="more") as self.fold:
                     self._build_corrections()
 

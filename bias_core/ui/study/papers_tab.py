@@ -14,31 +14,25 @@ from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.study.answer_files import ENDINGS
 from bias_core.study.design import option_settings, study_of
-from bias_core.study.plan import settle
 from bias_core.study.types import Design, StudyReport, StudySettings
-from bias_core.ui import messages
 from bias_core.ui.links import OPTION, Link, address_of
 from bias_core.ui.messages import EACH, LATEST, QUIET
-from bias_core.ui.model_menu import HINT, model_hint as describe_model
-from bias_core.ui.study.fields import Field, Groups, read_plain
+from bias_core.ui.study.fields import Field, Groups
 from bias_core.ui.study.form import (
     ARMS_INPUT,
     CLASSIFIER,
-    FIELDS,
-    FILES,
     FORM,
-    MENUS,
     OWN_INPUT,
-    PLAIN,
-    REMEMBERED,
     USE_OWN,
-    ArmsForm,
     by_name,
+    drawing,
+    fold,
+    line,
     plain_groups,
     read_settings,
-    split_first_arm,
+    row,
 )
-from bias_core.ui.study.own_pictures import DRAWN, chosen_pictures
+from bias_core.ui.study.own_pictures import chosen_pictures
 from bias_core.ui.study.panels import Panels, Updates
 from bias_core.ui.study.paper import PAPER_TESTS, Paper, opened_html
 from bias_core.ui.study.parts import Chip, why_html
@@ -47,7 +41,7 @@ from bias_core.ui.study.shown_report import name_of, report_of
 from bias_core.ui.study.study_tab import LARGEST, StudyTab
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
-from bias_core.values import option_values
+from bias_core.values import Setting
 
 _ASKED_JS = "(...values) => { window.holdForm(true); return [window.openKey() ?? '', ...values.slice(1)]; }"
 _FILLED_JS = "() => window.holdForm(false)"
@@ -60,6 +54,18 @@ class PapersTab(StudyTab):
     title: ClassVar = PAPER_TESTS
     place: ClassVar = 10
     question: ClassVar = ""
+    layout: ClassVar = (
+        "chips",
+        line("study", drawing("percent", scale=3, min_width=200)),
+        line("source", drawing(row("model", "condition", equal_height=True), scale=7, min_width=240)),
+        "upload",
+        "model_note",
+        fold("own_words", "Your own words", "own_words", elem_id="paper-own"),
+        fold("options", "Sampling, classifier, options", row(*CLASSIFIER), "plain", "labels", elem_id="paper-more"),
+        fold("arms", "Compare settings: add an arm", "arm_presets", "arms"),
+        row("run", "replicates", "count", "gpu_time", elem_classes="tools"),
+    )
+    looks: ClassVar = {"study": {"scale": 4, "min_width": 240}}
 
     def __init__(self, services: Services, kinds: Sequence[type[Paper]]) -> None:
         self.studies = tuple(name for kind in kinds for name in kind.studies)  # type: ignore[misc]
@@ -114,51 +120,34 @@ class PapersTab(StudyTab):
         super().build_memory()
         self.parts["asked"] = gr.Textbox("", visible="hidden", elem_id="paper-asked")
 
-    def _build_ask(self) -> None:
+    def build_chips(self) -> None:
+        """Build the presets and examples."""
         self.chips.build(self._chips_of(self._first), self._first.examples.listed, self._first.key)
-        self._build_study()
-        self._build_own_words()
-        self._build_settings()
-        fold = self.form_fold("Compare settings: add an arm", "paper-arms")
-        self.arms = ArmsForm(self.key, self.services, fold)
-        self._build_run()
 
-    def _build_study(self) -> None:
-        pictures, model = self.own_pictures, self._model_of(self._first.studies[0])
-        self.form["images"] = pictures.images
-        with gr.Row(equal_height=True, elem_classes="line"):
-            self.form["study"] = gr.Dropdown(
-                self._studies_of(self._first), value=self._first.studies[0], label="Study",
-                info="The experiment to run", elem_id="paper-study", scale=4, min_width=240,
-            )  # fmt: skip
-            with gr.Column(scale=3, min_width=200) as size:
-                self.form["percent"] = self.build_menu("percent", value=self.first_percent)
-        with gr.Row(equal_height=True, elem_classes="line"):
-            pictures.build_choice()
-            with gr.Column(scale=7, min_width=240) as drawn, gr.Row(equal_height=True):
-                self.form |= {name: self.build_menu(name, model=model) for name in ("model", "condition")}
-        pictures.build_upload()
-        self.drawing_parts += [size, drawn]
+    def build_study(self) -> None:
+        """Build the menu of studies."""
+        look = self.look_of("study", label="Study", info="The experiment to run")
+        self.form["study"] = gr.Dropdown(self._studies_of(self._first), value=self._first.studies[0], **look)
 
-    def _build_own_words(self) -> None:
-        with self.form_fold("Your own words", "paper-own") as self.parts["own_words"]:
-            label = "Run with these instead of the study above"
-            self.parts[USE_OWN] = gr.Checkbox(False, label=label, elem_id="paper-use-own", container=False)
-            for paper in self.papers.values():
-                with gr.Column(visible=paper is self._first) as self.parts[f"own {paper.key}"]:
-                    paper.own = paper.build_own()
+    def build_own_words(self) -> None:
+        """Build the fields of each paper's own words."""
+        label = "Run with these instead of the study above"
+        self.parts[USE_OWN] = gr.Checkbox(False, label=label, elem_id="paper-use-own", container=False)
+        for paper in self.papers.values():
+            with gr.Column(visible=paper is self._first) as self.parts[f"own {paper.key}"]:
+                paper.own = paper.build_own()
 
-    def _build_settings(self) -> None:
-        with self.form_fold("Sampling, classifier, options", "paper-more") as self.reading_fold:
-            with gr.Row():
-                self.form |= {name: self.build_menu(name) for name in CLASSIFIER}
-                self.form["judge"].visible = self._is_judged(self._first)
-            first = self._values_at_first(self._first)
-            self.plain.build(self._fields_of(first["study"]), first)
-            label = f"{FORM['labels'].label} ({', '.join(ending[1:] for ending in ENDINGS)})"
-            look: dict[str, Any] = {"file_types": list(ENDINGS), "height": 110, "min_width": 240}
-            self.form["labels"] = gr.File(label=label, elem_id="paper-labels", **look)
-            self.parts["labels_look"] = gr.HTML(elem_id="paper-labels-look", elem_classes="notes")
+    def build_judge(self) -> None:
+        """Build the menu of judges, which some studies do not use."""
+        self.form["judge"] = self.build_field("judge")
+        self.form["judge"].visible = self._is_judged(self._first)
+
+    def build_labels(self) -> None:
+        """Build the upload of answers, and what is understood of them."""
+        label = f"{FORM['labels'].label} ({', '.join(ending[1:] for ending in ENDINGS)})"
+        look = self.look_of("labels", label=label, file_types=list(ENDINGS), height=110, min_width=240)
+        self.form["labels"] = gr.File(**look)
+        self.parts["labels_look"] = gr.HTML(elem_id="paper-labels-look", elem_classes="notes")
 
     def _chips_of(self, paper: Paper) -> list[Chip]:
         presets = self.chip_presets.items()
@@ -170,49 +159,37 @@ class PapersTab(StudyTab):
     def _is_judged(self, paper: Paper) -> bool:
         return any(study_of(self.designs[name]).judged for name in paper.studies)
 
-    def _model_of(self, study: str) -> str:
-        return str(self.designs[study].settings.get("model", StudySettings().model))
+    def options_of(self, study: str) -> Mapping[str, Setting]:
+        """Return the options of a study by the names of their fields."""
+        return {OPTION + name: one for name, one in option_settings(self.designs[study]).items()}
 
-    def _fields_of(self, study: str) -> Groups:
-        """Return the plain fields of the form with the options of a study."""
-        options = option_settings(self.designs[study]).items()
-        fields = [Field(name=OPTION + name, setting=one, is_wide=one.kind is tuple) for name, one in options]
+    def groups_of(self, study: str) -> Groups:
+        """Return the plain fields with the options of a study."""
+        fields = [
+            Field(name=name, setting=one, is_wide=one.kind is tuple) for name, one in self.options_of(study).items()
+        ]
         return {**plain_groups(), "Options of this study": fields}
 
-    def _options_as(self, study: str, chosen: Any = None) -> dict[str, Any]:
-        """Return the options of a study as its form shows them; values in ``chosen`` override its defaults."""
-        given = option_values(chosen or {})
-        options = option_settings(self.designs[study]).items()
-        return {OPTION + name: one.shown(one.read(given.get(name, one.default))) for name, one in options}
-
-    def _values_at_first(self, paper: Paper) -> dict[str, Any]:
+    def first_values(self, key: str) -> dict[str, Any]:
         """Return the form of a paper before any edit."""
-        study = paper.studies[0]
-        values = {key: one.shown(one.default) for key, one in FORM.items()}
-        values |= {"study": study, "percent": self.first_percent, "model": self._model_of(study)}
-        values |= {ARMS_INPUT: (), USE_OWN: False, "images": None, "labels": None}
-        return values | self._options_as(study, paper.shown_options(study))
+        paper, study = self.papers[key], self.papers[key].studies[0]
+        model = str(self.designs[study].settings.get("model", StudySettings().model))
+        values = super().first_values(key) | {"study": study, "model": model, USE_OWN: False}
+        return values | self.option_values(study, paper.shown_options(study))
 
     def inputs(self) -> dict[str, Any]:
         """Return the form's components by name, with the arms and the fields of own words."""
         own = {
             f"{OWN_INPUT}{paper.key}.{name}": part for paper in self.papers.values() for name, part in paper.own.items()
         }
-        form = {name: self.form[name] for name in ("study", *MENUS)}
-        return form | {PLAIN: self.plain.values, ARMS_INPUT: self.arms.chosen, USE_OWN: self.parts[USE_OWN]} | own
-
-    def values(self) -> dict[str, Any]:
-        """Return the first values of these components."""
-        values = {name: part.value for name, part in self.inputs().items()}
-        return read_plain(values.pop(PLAIN)) | values
+        return super().inputs() | {USE_OWN: self.parts[USE_OWN]} | own
 
     def form_outputs(self) -> list[Any]:
         """Return everything that :meth:`form_of` changes."""
-        parts = [self.parts[name] for name in (USE_OWN, "count", "labels_look", "own_words")]
-        parts += [self.parts[f"own {key}"] for key in self.papers]
-        parts += [*self.form.values(), *self.plain.outputs(), self.chips.html]
-        parts += [*self.arms.outputs(), *self.source_outputs()]
-        return list(dict.fromkeys(parts))
+        parts = [
+            self.parts[name] for name in (USE_OWN, "labels_look", "own_words", *(f"own {key}" for key in self.papers))
+        ]
+        return [*parts, self.chips.html, *super().form_outputs()]
 
     def design_and_settings(self, values: Mapping[str, Any]) -> tuple[Design, StudySettings]:
         """Return the design and settings in the form; InvalidInput if they are invalid."""
@@ -228,47 +205,28 @@ class PapersTab(StudyTab):
         own = {name: values[f"{OWN_INPUT}{paper.key}.{name}"] for name in paper.own}
         return paper.own_design(design, own), paper.own_settings(settings)
 
-    def form_of(self, design: Design, settings: StudySettings) -> Updates:
-        """Return the form for these settings of a shipped design; files are not restored."""
-        above, arms = split_first_arm(settings)
-        values = {key: option.shown(getattr(above, option.name)) for key, option in FORM.items() if key not in FILES}
-        values |= self._options_as(design.name, above.options)
-        values |= {"study": design.name, ARMS_INPUT: arms, USE_OWN: False, "images": None}
-        count = self.count_of(settle(design, settings))  # no listener sees arms in a closed fold
-        return self.show_source(DRAWN) | self.show_values(values) | {self.parts["count"]: count}
-
     def show_values(self, values: Mapping[str, Any]) -> Updates:
         """Return the form with these values, which may be wrong, and the words of their paper."""
         parts, form, study = self.parts, self.form, str(values["study"])
-        paper, filled = self._of_study[study], {form[key]: values[key] for key in MENUS if key not in FILES}
-        filled |= self.plain.show(self._fields_of(study), values)
-        with messages.user_errors():  # a model that is none, of which the run tells
-            filled[form["condition"]] = self._conditions(str(values["model"]), str(values["condition"] or ""))
-        return filled | self.arms.show(values[ARMS_INPUT] or ()) | {
+        paper = self._of_study[study]
+        return super().show_values(values) | {
             form["study"]: gr.update(choices=self._studies_of(paper), value=study),
-            form["model"]: gr.update(value=values["model"], info=HINT),
             form["judge"]: gr.update(value=values["judge"], visible=self._is_judged(paper)),
-            form["labels"]: values.get("labels"), parts["labels_look"]: "",
-            parts[USE_OWN]: bool(values[USE_OWN]),
+            parts["labels_look"]: "",
+            parts[USE_OWN]: bool(values.get(USE_OWN)),
             parts["own_words"]: gr.update(visible=bool(paper.own)),
             **{parts[f"own {key}"]: gr.update(visible=key == paper.key) for key in self.papers},
             self.chips.html: self.chips.render(self._chips_of(paper), paper.examples.listed, paper.key),
-        }  # fmt: skip
+        }
 
     def wire_form(self) -> None:
         """Wire the events that change the form."""
+        super().wire_form()
         parts, form, named = self.parts, self.form, self.inputs()
+        changed = [*self.plain.outputs(), form["model"], form["condition"], parts["model_note"], parts["status"]]
+        studied = self.listen([form["study"].input], self.on_study, named, [*changed, parts[USE_OWN]])
         count = by_name(named, self.on_count), [parts["visitor"], *named.values()], parts["count"]
-        studied = form["study"].input(
-            by_name(named, self.on_study), [*named.values()],
-            [*self.plain.outputs(), form["model"], form["condition"], parts["status"], parts[USE_OWN]], **LATEST,
-        )  # fmt: skip
-        chosen = [form["condition"], form["model"], parts["status"]]
-        form["model"].input(self.on_model, [form["model"], form["condition"]], chosen, **LATEST)
-        parts["count"].value = self.count_of(self.request_of(self.values()))
-        parts["count"].edit(*count, **LATEST)
         studied.then(*count, **QUIET)  # its options may be hidden
-        self.wire_pictures()
         # Typing own words ticks their box. For Gradio, text pasted with the mouse is a change but no input.
         own = [part for paper in self.papers.values() for part in paper.own.values()]
         typed = [part.change if isinstance(part, gr.Textbox) else part.input for part in own]
@@ -278,24 +236,9 @@ class PapersTab(StudyTab):
         """Show another study's options, with a model that it can use, and clear the status."""
         study = str(values["study"])
         paper = self._of_study[study]
-        shown = {**values, "steps": None, "guidance": None, **self._options_as(study, paper.shown_options(study))}
-        changed = self.plain.show(self._fields_of(study), shown) | {self.parts[USE_OWN]: False}
+        shown = {**values, "steps": None, "guidance": None, **self.option_values(study, paper.shown_options(study))}
+        changed = self.plain.show(self.groups_of(study), shown) | {self.parts[USE_OWN]: False}
         return changed | {self.parts["status"]: ""} | paper.on_study(study, str(values["model"]))
-
-    def on_model(self, name: str, condition: str | None) -> Updates:
-        """Show another model's conditions, and a note on it."""
-        with messages.user_errors() as problem:
-            return {
-                self.form["condition"]: self.conditions_after(name, condition),
-                self.form["model"]: gr.update(info=describe_model(self.services, name)),
-                self.parts["status"]: "",
-            }
-        return {self.parts["status"]: messages.error_html(problem.message)}
-
-    def on_count(self, visitor: Visitor, values: Mapping[str, Any]) -> str:
-        """Keep what was typed, and return the number of pictures in words; "" for invalid settings."""
-        self.keep(visitor, values)
-        return self.count_in(values)
 
     # The choice of a paper.
 
@@ -310,19 +253,8 @@ class PapersTab(StudyTab):
         self, key: str, visitor: Visitor, remembered: Mapping[str, Any] | None, link: Link, images: Any = None
     ) -> Updates:
         """Return the form of a paper as it was left, else with the address's values or the browser's last choices."""
-        filled, last = self._values_at_first(self.papers[key]), (remembered or {}).get(key)
-        if key in visitor.typed:
-            filled |= visitor.typed[key]
-        elif isinstance(last, dict):
-            filled |= {name: str(value) for name, value in last.items() if name in REMEMBERED}
-        filled["images"] = images
-        if link.tab == key and link.values:
-            filled |= {name: value for name, value in link.values.items() if name in FIELDS}
-            if "study" in link.values or "options" in link.values:
-                filled |= self._options_as(filled["study"], link.values.get("options"))
-            filled[ARMS_INPUT] = link.values.get("arms", ())
-            filled["condition"] = link.values.get("condition", "published")
-        return self.show_values(filled) | {self.parts["count"]: self.count_in({**self.values(), **filled})}
+        last = visitor.typed.get(key) or self.last_choices(key, remembered)
+        return self.fill(self.filled_values(key, last, link) | {"images": images})
 
     def kept_result(self, key: str, visitor: Visitor) -> StudyReport | None:
         """Return the report that a paper showed last on this page; None if there is none."""
@@ -336,18 +268,6 @@ class PapersTab(StudyTab):
             | {self.parts[name]: "" for name in ("header", "beside_paper", "status")}
             | {self.parts["report"]: None}
         )
-
-    def wire_memory(self, demo: gr.Blocks) -> None:
-        """Remember the last choices of each paper in the browser."""
-        chosen = [self.form[name] for name in REMEMBERED]
-        inputs = [self.parts["remembered"], self.form["study"], *chosen]
-        how = {**LATEST, "queue": False}
-        self.on_any("input", chosen, self.on_remember, inputs, self.parts["remembered"], **how)
-
-    def on_remember(self, remembered: Any, study: str, *chosen: Any) -> dict[str, Any]:
-        """Return what the browser remembers, with these choices for the paper of the study."""
-        kept = {key: last for key, last in (remembered or {}).items() if key in self.papers}
-        return kept | {self.key_of_study(study): dict(zip(REMEMBERED, chosen, strict=True))}
 
     def first_examples(self) -> list[Any]:
         """Return the makers of each paper's first example."""

@@ -266,7 +266,11 @@ class ResultPage(StudyForm, Panels):
 
     def outputs(self) -> list[Any]:
         """Everything that a finished run changes."""
-        return [*self.result_outputs(), *(self.parts[n] for n in ("status", "run", "stop")), self.drawing.html]
+        return [
+            *self.result_outputs(),
+            *(self.parts[n] for n in ("status", "run", "stop") if n in self.parts),
+            self.drawing.html,
+        ]
 
     def result_outputs(self) -> list[Any]:
         """Everything that shows a report."""

@@ -59,6 +59,7 @@ class StudyTab(ResultPage):
     question: ClassVar[str]  # the question that this tab answers, in a sentence
     caution: ClassVar[str] = ""  # what not to conclude from it
     also: ClassVar[Sequence[str]] = ()  # further kinds of designs with reports shown here
+    looked_at_after: ClassVar[int] = 0  # see :func:`build_looked_at`
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
@@ -66,11 +67,6 @@ class StudyTab(ResultPage):
         self.examples = ExamplesPart(self.key, services.settings.assets_dir / "examples")
         self.chips = self.examples_part = ChipsPart(self.key)  # presets; and where the examples are
         self.chip_presets = {f"{self.key}-{place}": preset for place, preset in enumerate(self.presets)}
-
-    @property
-    def keys(self) -> Sequence[str]:
-        """Its names in addresses and in the queue of runs."""
-        return (self.key,)
 
     def key_of(self, design: Design) -> str:
         """The one of :attr:`keys` that shows reports of this design."""
@@ -88,18 +84,15 @@ class StudyTab(ResultPage):
         """Show the report of a run that ended here."""
         return self.finished(report)
 
-    def report_before(self, values: Mapping[str, Any]) -> StudyReport | None:
-        """The report that stays if a run has none; ``values`` are those of :meth:`inputs`."""
-        return None
-
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """Build and wire the tab inside its ``gr.Tab``."""
         self.parts["visitor"] = visitor
         self.build_question()
-        self.parts["looked_at"] = build_looked_at(self.key)
+        self.parts["looked_at"] = build_looked_at(self.key, after=self.looked_at_after)
         with gr.Column(elem_classes="card ask", elem_id=self.element("ask")):
             self._build_ask()
-        self.build_status(f"{self.key}-status")
+        if "status" not in self.parts:  # it has no place in the form
+            self.build_status()
         self.drawing = DrawingPart(self.key)
         self._build_results()
         self._wire(demo)
@@ -110,33 +103,34 @@ class StudyTab(ResultPage):
 
     def _build_ask(self) -> None:
         """Build the form."""
+        self.build_layout(self.layout)
 
-    def build_status(self, elem_id: str) -> None:
+    def build_status(self) -> None:
         """Build the status line, with buttons for when no classifier fits."""
-        self.parts["status"] = gr.HTML(elem_id=elem_id, js_on_load=script("status"))
-        self.no_classifier.build()
+        self.parts["status"] = gr.HTML(elem_id=self.element("status"), js_on_load=script("status"))
+        if self.form:
+            self.no_classifier.build()
 
-    def _build_run(self) -> None:
-        """Build the buttons that run the form, and the number of pictures."""
-        key, place = self.key, {"scale": 0, "min_width": 200}
-        with gr.Row(elem_classes="tools"):
-            self.parts["run"] = gr.Button("Run and measure", variant="primary", elem_id=f"{key}-run", **place)
-            self.parts["stop"] = gr.Button("Stop", variant="stop", elem_id=f"{key}-stop", visible=False, **place)
-            self._build_largest()
-            for name, title in REPLICATES.items():
-                wide = place | {"min_width": 250}  # for its words in one line
-                self.parts[name] = gr.Button(title, elem_id=f"{key}-{name.replace('_', '-')}", **wide)
-                self.drawing_parts.append(self.parts[name])
-            count: dict[str, Any] = {"elem_classes": "quiet", "elem_id": f"{key}-count"}
-            self.parts["count"] = gr.HTML(js_on_load=script("edits"), **count)
-            self._build_gpu_time()
-
-    def _build_largest(self) -> None:
+    def build_run(self) -> None:
+        """Build the buttons that run the form and stop the run."""
+        texts = {"run": "Run and measure", "stop": "Stop"}
+        self.parts |= {name: gr.Button(**self.look_of(name, value=text)) for name, text in texts.items()}
         self.parts[LARGEST] = gr.Button(
             "Run the largest size allowed", elem_id=f"{self.key}-{LARGEST}", visible=False, scale=0, min_width=250
         )
 
-    def _build_gpu_time(self) -> None:
+    def build_replicates(self) -> None:
+        """Build the buttons that run the paper's own design."""
+        for name, title in REPLICATES.items():
+            self.parts[name] = gr.Button(
+                title,
+                elem_id=f"{self.key}-{name.replace('_', '-')}",
+                scale=0,
+                min_width=250,  # its words in one line
+            )
+            self.drawing_parts.append(self.parts[name])
+
+    def build_gpu_time(self) -> None:
         """Build the note on pictures left today, for servers with daily GPU time per visitor."""
         if self.services.borrows_gpu:
             self.parts["gpu_time"] = gr.HTML(elem_classes="quiet", elem_id=f"{self.key}-gpu-time")
@@ -183,19 +177,15 @@ class StudyTab(ResultPage):
         self.wire_stop(parts["stop"], parts["status"])
         self.wire_form()
         self.wire_results()
-        self.wire_memory(demo)
         parts["link"].change(None, parts["link"], parts["link"], js=_ABSOLUTE_JS, **QUIET)
         self.arms.wire(self.form["model"])
         self.next.wire(self)
         self.no_classifier.wire(
-            self.form["encoder"], self.form["force"], [self.reading_fold], self.parts["run"].elem_id
+            self.form["encoder"], self.form["force"], [self.parts["options"]], self.parts["run"].elem_id
         )
         self.examples_part.html.submit(self.on_example, None, self.opened_outputs(), **QUIET)
         for panel in self.panels:
             panel.wire_panels()
-
-    def wire_memory(self, demo: gr.Blocks) -> None:
-        """Wire what the browser remembers of the form."""
 
     def wire_stop(self, button: Any, status: Any) -> None:
         """Wire Stop; the page shows it at once, because a server's answer could come after the run's last update."""
@@ -209,9 +199,10 @@ class StudyTab(ResultPage):
     def _wire_run(self) -> None:
         parts, names = self.parts, ("study", "model", "condition")
         chosen = {name: self.form[name] for name in names if name in self.form}
-        self._wire_runs(self.run_triggers(), self.on_run, self.inputs(), self.outputs())
+        named = {**self.inputs(), "report": parts["report"]}
+        self._wire_runs(self.run_triggers(), self.on_run, named, self.outputs())
         if LARGEST in parts:
-            self._wire_runs([parts[LARGEST].click], self.on_largest, self.inputs(), self.opened_outputs())
+            self._wire_runs([parts[LARGEST].click], self.on_largest, named, self.opened_outputs())
         for name in (name for name in REPLICATES if name in parts):
             on_replicate = partial(self.on_replicate, name)
             self._wire_runs([parts[name].click], on_replicate, chosen, self.opened_outputs())
@@ -230,17 +221,22 @@ class StudyTab(ResultPage):
     ) -> None:
         """Wire these events to enter the queue, then run with the values of ``inputs`` by name."""
         parts = self.parts
-        pressed = (self.on_press, [parts["visitor"], *self.press_inputs()], self.opened_outputs())
+        pressed = (self.on_press, [parts["visitor"], *self.press_inputs().values()], self.opened_outputs())
         click = gr.on(triggers, *pressed, queue=False, **QUIET)
         then_run(click.then, by_name(inputs, run), [parts["visitor"], *inputs.values()], outputs, self.on_crash)
 
-    def press_inputs(self) -> list[Any]:
-        """Form components that :meth:`on_press` reads."""
-        return []
+    def press_inputs(self) -> dict[str, Any]:
+        """Form components that :meth:`before_run` reads, by name."""
+        return {}
+
+    def before_run(self, values: Mapping[str, Any]) -> Updates:
+        """Updates of the form when the button that runs it is pressed."""
+        return {}
 
     def on_press(self, visitor: Visitor, event: gr.EventData, *values: Any) -> Updates:
         """Enter the queue; a pressed preset fills the form first."""
-        preset, filled = self.chip_presets.get(get_chip(event)), Updates()
+        preset, chip = self.chip_presets.get(get_chip(event)), bool(get_chip(event))
+        filled = {} if chip else self.before_run(dict(zip(self.press_inputs(), values, strict=True)))
         if preset is not None:
             filled = self.form_of(self.designs[preset.study], StudySettings(**preset.settings))
         notes = {part: note for part, note in self.without_notes().items() if part is not self.parts.get("count")}
@@ -276,8 +272,7 @@ class StudyTab(ResultPage):
             request = self.request_of(values)
             left = self.pictures_left(visitor, request.settings.model, request.settings.num_inference_steps)
             run = partial(replicate, most=math.inf if left is None else left, minutes=math.inf)
-            before = self.report_before(values)
-            yield from self.run_asked(visitor, lambda: request, before, run=run, show=self.scaled_down)
+            yield from self.run_asked(visitor, lambda: request, values.get("report"), run=run, show=self.scaled_down)
         if problem:
             yield self.refused(problem)
 
@@ -300,7 +295,7 @@ class StudyTab(ResultPage):
 
     def on_run(self, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
         """Run the study; show its progress, then its report."""
-        yield from self.run_asked(visitor, partial(self.checked, values), self.report_before(values))
+        yield from self.run_asked(visitor, partial(self.checked, values), values.get("report"))
 
     def run_asked(
         self,
