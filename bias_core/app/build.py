@@ -13,17 +13,19 @@ from gradio.context import LocalContext
 import bias_core
 from bias_core.app import api
 from bias_core.app.gradio_faults import MendedBlocks, steady_queue
+from bias_core.errors import InvalidInput
 from bias_core.labels.tab import LabelTab, offers_login
 from bias_core.measures.cards import glossary
 from bias_core.services import Services
 from bias_core.study.design import design_files, layout_in
-from bias_core.study.history import SHARED, design_of, list_runs, open_run
+from bias_core.study.history import NOT_SHARED, SHARED, design_of, list_runs, open_run
+from bias_core.study.saved import is_example
 from bias_core.study.types import Arm, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.calibration.tab import CalibrationTab
 from bias_core.ui.links import LINK_NAMES, OPTION, RUN, Link, notice_html, query_of, read_link
 from bias_core.ui.places import Places, groups_of
-from bias_core.ui.runs.tab import RunsTab, open_any
+from bias_core.ui.runs.tab import RunsTab, open_linked, open_public
 from bias_core.ui.study.paper import PAPER_TESTS, Paper, plain_paper
 from bias_core.ui.study.papers_tab import PapersTab
 from bias_core.ui.study.study_tab import QUIET, REPLICATE_TIPS, StudyTab, Updates
@@ -31,7 +33,8 @@ from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, build_visitor, steps_in_words, then_run
 from bias_core.values import settings_of
 
-_AT_WORK, _EXAMPLE = "at work", "example"
+_AT_WORK, _EXAMPLE, _LINKED, _NOTHING = "at work", "example", "linked", "nothing"
+"""What a tab shows when the page is opened, in place of the id of its last run."""
 _MOST_LOOKED_AT = 50  # newest runs compared with an address
 _SETTINGS = {name: option for name, option in settings_of(StudySettings).items() if option.may_be_linked}
 
@@ -110,9 +113,9 @@ class ComingBack:
         """The result that a paper shows when it is chosen: the last one there, the address's, or an example."""
         shown, link = Updates(), link if link.tab == key else Link()
         with messages.user_errors():
-            kept, shared = papers.kept_result(key, visitor), f"{SHARED}{link.run}"
-            if link.run and (kept is None or kept.run_id == shared):  # with the note that it is shared
-                shown = papers.show_saved(*open_any(self._services, visitor, shared))
+            kept = papers.kept_result(key, visitor)
+            if link.run and (kept is None or kept.run_id == f"{SHARED}{link.run}"):  # with the note that it is shared
+                shown = self._show_linked(papers, visitor, link)
             elif kept is not None:
                 shown = papers.show_report(kept)
             elif run_id := self._last_runs(visitor).get(key, ""):
@@ -141,12 +144,12 @@ class ComingBack:
                 hidden = at_work.place if link.run or at_work.place != (link.tab or self._first) else ""
             visitor.link = link
             if link.run:
-                last[link.tab] = f"{SHARED}{link.run}"
+                last[link.tab] = _LINKED
             last.setdefault(self._first, _EXAMPLE)
             if self._is_asked(last.get(link.tab, ""), link):
                 last.setdefault(link.tab, _EXAMPLE)
             else:  # the address's settings were not run yet: only the form is filled
-                last.pop(link.tab, None)
+                last[link.tab] = _NOTHING
             listed = self._runs.on_list(visitor)
             return [self._at_work(hidden), listed, *(last.get(tab.key, "") for tab in self._kept)]
         return [self._at_work(""), self._runs.on_list(visitor), *[""] * len(self._kept)]
@@ -166,13 +169,27 @@ class ComingBack:
             yield from tab.following(visitor, steps_in_words(at_work), key, messages.GOES_ON)
             yield {self.notice: self._at_work("")}
             return
+        shown: Updates = {tab.parts["header"]: ""}
         with messages.user_errors():  # the list of runs explains why a run cannot be opened
             if run_id == _AT_WORK:  # the run has ended in the meantime
                 run_id = self._last_runs(visitor).get(key, "")
-            if run_id.startswith(SHARED):
-                yield tab.show_saved(*open_any(self._services, visitor, run_id))
-            elif run_id:
-                yield tab.show_saved(open_run(self._services, visitor.key, run_id))
+            if run_id == _LINKED:
+                shown = self._show_linked(tab, visitor, visitor.link)
+            elif run_id and run_id != _NOTHING:
+                shown = tab.show_saved(open_run(self._services, visitor.key, run_id))
+        yield shown
+
+    def _show_linked(self, tab: StudyTab, visitor: Visitor, link: Link) -> Updates:
+        """Show the result that the address names, or why it cannot be shown; an example leaves the form alone."""
+        with messages.user_errors() as problem:
+            saved, banner = open_linked(self._services, visitor, link.run)
+            if self._runs.home_of(saved.report.design) != link.tab:
+                raise InvalidInput(NOT_SHARED)
+            if not is_example(saved.report):
+                return tab.show_saved(saved, banner)
+            shown, header = tab.show_report(saved.report), tab.parts["header"]
+            return shown | {header: banner + shown[header]}
+        return {tab.parts["status"]: messages.error_html(problem.message), tab.parts["header"]: ""}
 
     def on_crash(self, key: str) -> Updates:
         """Show that the run followed in a tab met an unexpected error."""
@@ -213,8 +230,19 @@ class ComingBack:
         query = query_of(request)
         if run_id := query.get(RUN, ""):
             with messages.user_errors():  # :meth:`on_link` says why
-                return Link(tab=self._runs.home_of_shared(run_id), run=run_id)
+                return Link(tab=self._home_of_linked(run_id, query), run=run_id)
         return read_link(query, {key: _STUDIES.get(key, ()) for key in self._tabs}, self._services)
+
+    def _home_of_linked(self, run_id: str, query: Mapping[str, str]) -> str:
+        """The key of the tab of a result that everyone may see, else of the tab in the address, for its owner.
+
+        Raises InvalidInput if the result is not shared and the address names no tab.
+        """
+        with messages.user_errors() as problem:
+            return self._runs.home_of(open_public(self._services, run_id)[0].report.design)
+        if (tab := query.get("tab", "")) in self._tabs:
+            return tab
+        raise InvalidInput(problem.message)
 
     def link_reader(self, places: Places, notice: Any) -> Callable[[gr.Request], Updates]:
         """:meth:`on_link`; a partial would have no types for Gradio, and so get no request."""
@@ -229,7 +257,7 @@ class ComingBack:
         query, problem = query_of(request), ""
         if run_id := query.get(RUN, ""):
             with messages.user_errors() as refused:
-                return {**places.open(self._runs.home_of_shared(run_id)), notice: gr.update(visible=False)}
+                return {**places.open(self._home_of_linked(run_id, query)), notice: gr.update(visible=False)}
             problem = messages.error_html(refused.message)
         link = read_link(query, _STUDIES, self._services)
         text = problem + notice_html(link)

@@ -230,7 +230,7 @@ class AnswersPage(ResultPage):
 
     def header_html(self, report: StudyReport) -> str:
         """The headline about agreement, and the next steps."""
-        return header_html(report, agreement_headline(report)) + self.next.html(report)
+        return header_html(report, agreement_headline(report), self.tools_html(report)) + self.next.html(report)
 
     def show_numbers(self, report: StudyReport) -> Updates:
         """Show the numbers without a command, because people made them."""

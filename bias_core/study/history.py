@@ -19,6 +19,7 @@ from bias_core.study.headlines import headline
 from bias_core.study.limits import stop_rule
 from bias_core.study.run import run_study
 from bias_core.study.saved import (
+    EXAMPLE,
     NO_LONGER,
     Newest,
     SavedReport,
@@ -40,7 +41,9 @@ MOST_NAME, MOST_NOTE = 120, 2_000  # characters of the visitor's own words about
 _N_SHOWN, _N_TRIED = 4, 16  # pictures of a run in the list, and those looked for where some are gone
 # prefixes of the ids of gallery runs and of runs that others share; other ids have only letters and digits
 GALLERY, SHARED = "gallery-", "shared-"
-_NOT_SHARED = "this link leads to no result: it is not shared, or no longer, or it was deleted"
+NOT_SHARED = (
+    "this link leads to no result: it is not shared (its owner can press Share), or no longer, or it was deleted"
+)
 _AS_STORED = (
     "study", "title", "status", "is_kept", "created", "updated", "name", "note", "headline", "is_shared",
 )  # fmt: skip
@@ -222,7 +225,7 @@ def open_shared_run(services: StudyServices, run_id: str) -> SavedReport:
     """
     run_id = run_id.removeprefix(SHARED)
     if find_shared(services, run_id) is None or (saved := open_report(run_id, services)) is None:
-        raise InvalidInput(_NOT_SHARED)
+        raise InvalidInput(NOT_SHARED)
     return replace(saved, report=_without_folders(replace(saved.report, run_id=f"{SHARED}{run_id}")))
 
 
@@ -232,6 +235,16 @@ def find_shared(services: StudyServices, run_id: str) -> RunHead | None:
         head = services.manifests.head(run_id)
         return head if head is not None and head.is_shared is True else None
     return None
+
+
+def id_in_address(services: StudyServices, report: StudyReport) -> str:
+    """Return the id by which an address shows this report: of a stored run, a gallery run or an example; else ""."""
+    if report.run_id.startswith((EXAMPLE, GALLERY)):
+        return report.run_id
+    run_id = report.run_id.removeprefix(SHARED)
+    with suppress(InvalidInput):  # no id
+        return run_id if services.manifests.head(run_id) is not None else ""
+    return ""
 
 
 def _without_folders(report: StudyReport) -> StudyReport:

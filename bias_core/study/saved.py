@@ -440,7 +440,7 @@ def open_example(example: Example, folder: Path = FOLDER) -> SavedReport:
         read, saved = _EXAMPLES.get(path) or (0, None)
         if saved is None or read != written:
             saved = from_text(path.read_text(encoding="utf-8"), folder)
-            saved = replace(saved, report=replace(saved.report, run_id=_OF_EXAMPLE + example.name))
+            saved = replace(saved, report=replace(saved.report, run_id=EXAMPLE + example.name))
             _EXAMPLES.put(path, (written, saved))
     except OSError as error:
         raise StorageError(f"the example “{example.title}” is not there: {error}") from error
@@ -449,9 +449,9 @@ def open_example(example: Example, folder: Path = FOLDER) -> SavedReport:
 
 def is_example(report: StudyReport | None) -> bool:
     """Return true for the report of an example."""
-    return report is not None and report.run_id.startswith(_OF_EXAMPLE)
+    return report is not None and report.run_id.startswith(EXAMPLE)
 
 
 _EXAMPLES = Newest[tuple[int, SavedReport]](16)
 """Opened examples, by file, each with the time of the file."""
-_OF_EXAMPLE = "example-"  # prefix of their ids; ids of runs have only letters and digits
+EXAMPLE = "example-"  # prefix of their ids; ids of runs have only letters and digits

@@ -73,10 +73,7 @@ def test_a_run_is_seen_by_nobody_else_before_it_is_shared_and_after_that_is_take
         stranger.key = STRANGER
         with user_errors() as problem:
             open_any(services, stranger, f"shared-{run}")
-        assert problem.message in (
-            "",
-            "this link leads to no result: it is not shared, or no longer, or it was deleted",
-        )
+        assert problem.message in ("", history.NOT_SHARED)
         seen = [not problem.message]
         seen += [client.get(f"/shared/{run}.jpg").status_code == 200, "og:title" in client.get(f"/?run={run}").text]
         assert len(set(seen)) == 1
@@ -163,10 +160,9 @@ def test_a_link_opens_the_tab_of_its_study_and_the_tabs_example_does_not_hide_it
     assert opened["tabs"] == "explore"
     assert not opened[notice]["visible"]
     *_, last, _ = coming.on_arrived(stranger, asked({"run": link}))
-    assert last == f"shared-{link}"
     (shown,) = coming.on_last("explore", stranger, last)
     assert "shared this result with you" in shown[tab.parts["header"]]
-    assert shown[tab.parts["report"]].run_id == last
+    assert shown[tab.parts["report"]].run_id == f"shared-{link}"
     assert not shown[tab.people.box]["visible"]
     assert set(coming.on_look("explore", stranger, None, asked({"run": link}))) == {tab.parts["status"]}
     refused = coming.on_link(places, notice, asked({"run": "0" * 16}))

@@ -90,9 +90,9 @@ def test_a_picture_opens_with_its_prompt_seed_and_similarities_and_the_downloads
     desk.wait_for_selector("#explore-picture article", state="hidden")
     desk.keyboard.press("Enter")  # its thumbnail has the focus
     desk.wait_for_function("document.activeElement.matches('#explore-picture article')")
-    open_accordion(desk, "explore-command")
     with desk.expect_download() as download:
-        desk.click("#explore-takes [data-take='zip::zip']")
+        desk.click("#header .result-tools summary")
+        desk.click("#header [data-take='zip::zip']")
     download.value.save_as(tmp_path / "all.zip")
     with zipfile.ZipFile(tmp_path / "all.zip") as archive:
         names = archive.namelist()

@@ -6,7 +6,7 @@ import pytest
 from bias_core.measures.cards import METRICS
 from bias_core.study.shipped import load_shipped
 from tests.browser.conftest import PATIENCE_MS
-from tests.browser.doing import run_preset, settle, switch, unfold
+from tests.browser.doing import a_run, run_preset, settle, switch, unfold
 
 pytestmark = pytest.mark.browser
 LINK = "?tab=association&study=t2iat-occupations&model=calibration-renderer&condition=extreme&percent=20&seed=7"
@@ -165,3 +165,39 @@ def test_a_run_comes_into_view_and_a_page_that_opens_with_it_stays_at_its_top(vi
     page.wait_for_function("document.querySelector('#paper-status')?.innerText.startsWith('Opened: a run')")
     settle(page)
     assert page.evaluate("scrollY") == 0
+
+
+def test_the_address_is_that_of_the_shown_result_and_share_at_the_headline_opens_it_to_others(visit, served):
+    page = visit()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.wait_for_selector("#header .example-note")
+    page.wait_for_function("location.search.includes('run=example-')")
+    page.fill("#n-images input", "4")
+    with a_run(page, "explore"):
+        page.click("#generate")
+    page.wait_for_function("/run=[0-9a-f]{8}/.test(location.search)")
+    own, headline = page.url, page.inner_text("#header h2")
+    stranger = page.context.browser.new_context().new_page()
+    stranger.goto(own)
+    stranger.wait_for_selector("#status:has-text('leads to no result')")
+    page.click("#header [data-share]")
+    page.wait_for_selector("#status:has-text('Shared.')")
+    link = page.evaluate("navigator.clipboard.readText()")
+    for address in (link, own):
+        stranger.goto(address)
+        stranger.wait_for_selector(".skeleton:visible")
+        assert not stranger.locator(".ask:visible").count()  # no other form stands there until the result does
+        stranger.wait_for_selector("#header .notes:has-text('shared this result')")
+        assert stranger.inner_text("#header h2") == headline
+        assert stranger.locator("#generate:visible").count()
+        stranger.wait_for_function("document.querySelector('#header').getBoundingClientRect().top < 40")
+    switch(page, "association")
+    page.wait_for_function("location.search === '?tab=association&run=example-science-and-arts'")
+    page.go_back()
+    page.wait_for_function(f"location.href === '{own}'")
+    page.reload()
+    page.wait_for_selector("#status:has-text('Opened: a run')")
+    with page.expect_download():
+        page.click("#header .result-tools summary")
+        page.click("#header [data-take='report::html']")
+    stranger.context.close()

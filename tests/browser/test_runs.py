@@ -160,9 +160,9 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk, tmp_path)
     page.wait_for_selector("#header:has-text('Forced: ')")
     assert page.is_visible("#results")
     assert "11 of 11 pictures" in page.inner_text("#header")
-    open_accordion(page, "explore-command")
     with page.expect_download() as download:
-        page.click("#explore-takes [data-take='zip::zip']")
+        page.click("#header .result-tools summary")
+        page.click("#header [data-take='zip::zip']")
     download.value.save_as(tmp_path / "all.zip")
     with zipfile.ZipFile(io.BytesIO((tmp_path / "all.zip").read_bytes())) as archive:
         assert {"README.md", "croissant.json"} < set(archive.namelist())

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from bias_core.study.design import find_design, list_designs
 from bias_core.study.plan import settle
 from bias_core.study.report_text import title_of
 from bias_core.study.run import run_study
-from bias_core.study.saved import Example, SavedReport, list_examples, open_example
+from bias_core.study.saved import EXAMPLE, Example, SavedReport, list_examples, open_example
 from bias_core.study.types import MOST_ARMS, NOBODY, Design, Progress, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.places import Places
@@ -27,7 +28,8 @@ from bias_core.ui.runs.compare import KIND as COMPARISON, comparison_report, sid
 from bias_core.ui.runs.published import PublishedPart
 from bias_core.ui.study.comparison import SameSeed
 from bias_core.ui.study.own_pictures import OWN, Arrived, present
-from bias_core.ui.study.parts import example_html, when
+from bias_core.ui.study.parts import example_html, skeleton_html, when
+from bias_core.ui.study.result_page import SHARE_NOTE
 from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.study.study_tab import QUIET, StudyTab
 from bias_core.ui.templates import render, script
@@ -133,7 +135,9 @@ class RunsTab(StudyTab):
         parts = self.parts
         parts["deleted"], parts["wanted"] = gr.State(None), gr.State("")
         gr.HTML(messages.heading_html("Your runs"))
-        parts["list"] = gr.HTML(js_on_load=script("runs") + script("copy_link"), elem_id="runs-list")
+        parts["list"] = gr.HTML(
+            skeleton_html("row", "row", "row"), js_on_load=script("runs") + script("copy_link"), elem_id="runs-list"
+        )
         self.compare = ComparePart(self.services, {example.name for example in self.examples.listed})
         self.compare.build()
         self.published = PublishedPart(self.services)
@@ -299,9 +303,8 @@ class RunsTab(StudyTab):
         """Show the report in its tab."""
         return self._show(SavedReport(report=report, created=time.time()), f"Done in {report.seconds:.1f} s.")
 
-    def home_of_shared(self, run_id: str) -> str:
-        """The key of the tab that shows a shared run; InvalidInput if it is not shared."""
-        design = history.open_shared_run(self.services, run_id).report.design
+    def home_of(self, design: Design) -> str:
+        """The key of the tab that shows reports of this design."""
         return self._home(design).key_of(design)
 
     def _home(self, design: Design) -> StudyTab:
@@ -310,7 +313,7 @@ class RunsTab(StudyTab):
     def _show(self, saved: SavedReport, says: str = "", banner: str = "") -> Updates:
         """Show a report below its ``banner``, in its own tab or here."""
         tab = self._home(saved.report.design)
-        key = tab.key_of(saved.report.design)
+        key = self.home_of(saved.report.design)
         there = {} if tab is self else {**self.places.open(key), self.parts["status"]: ""}
         return there | tab.show_saved(saved, banner) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
 
@@ -325,14 +328,26 @@ def shipped_examples(services: Services) -> Mapping[str, tuple[Example, SavedRep
 
 
 def open_any(services: Services, visitor: Visitor, run_id: str) -> tuple[SavedReport, str]:
-    """The report and banner of the visitor's run, a gallery run, or an example by name."""
-    if (example := shipped_examples(services).get(run_id)) is not None:
+    """The report and banner of the visitor's run, or of one that everyone may see."""
+    if run_id.startswith((history.GALLERY, history.SHARED)) or run_id in shipped_examples(services):
+        return open_public(services, run_id)
+    return history.open_run(services, visitor.key, run_id), ""
+
+
+def open_public(services: Services, run_id: str) -> tuple[SavedReport, str]:
+    """The report and banner of an example, a gallery run, or a run that its visitor shares; else InvalidInput."""
+    if (example := shipped_examples(services).get(run_id.removeprefix(EXAMPLE))) is not None:
         return example[1], example_html(example[1], example[0])
     if run_id.startswith(history.GALLERY):
         return history.open_gallery_run(services, run_id), render("gallery_note")
-    if run_id.startswith(history.SHARED):
-        return history.open_shared_run(services, run_id), render("shared_note")
-    return history.open_run(services, visitor.key, run_id), ""
+    return history.open_shared_run(services, run_id), render("shared_note")
+
+
+def open_linked(services: Services, visitor: Visitor, run_id: str) -> tuple[SavedReport, str]:
+    """The report and banner of the result that an address names: the visitor's own run, or :func:`open_public`."""
+    with suppress(InvalidInput):
+        return history.open_run(services, visitor.key, run_id), ""
+    return open_public(services, run_id)
 
 
 class ComparePart:
@@ -432,10 +447,7 @@ _ACTS = {
     "again": ("Run again", "Same settings; finished pictures are reused"),
     "keep": ("Keep", "Never delete its pictures and report to make room"),
     "free": ("Do not keep", "Allow deleting its pictures and report to make room"),
-    "share": (
-        "Share a link",
-        "Everyone with the link can see its pictures and numbers, without your name and note for it",
-    ),
+    "share": ("Share a link", SHARE_NOTE),
     "delete": ("Delete", "Delete it; you can undo this until the next deletion"),
 }
 

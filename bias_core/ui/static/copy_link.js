@@ -5,8 +5,9 @@ element.addEventListener('click', async (event) => {
   const link = element.querySelector('#' + button.dataset.copy);
   try {
     await navigator.clipboard.writeText(link.href);
-    button.textContent = 'Copied';
+    button.textContent = 'Link copied';
   } catch {  // without https there is no clipboard: it can be copied by hand
+    link.hidden = false;
     link.textContent = link.href;
     getSelection().selectAllChildren(link);
   }

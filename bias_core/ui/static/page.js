@@ -8,6 +8,7 @@ const name = () => {
     rename(button, button.querySelector('.caption-label')?.textContent.trim()));
   document.querySelectorAll('button.upload-container').forEach((button) =>
     rename(button, button.innerText.replace(/\s+/g, ' ').trim()));
+  nameResult();
 };
 let due = 0;
 const soon = () => { due ||= requestAnimationFrame(() => { due = 0; name(); }); };
@@ -117,19 +118,61 @@ document.addEventListener('click', ({target}) => {
   else node?.querySelector('input, textarea')?.focus();
 });
 
-// The address names the tab that was chosen, so that Back and Forward go through the tabs; the settings of a link go when
-// its tab is left. Gradio also says "chosen" of the tab that a page opens with: nothing is done before the link is read.
+// The address names the tab that was chosen, so that Back and Forward go through the tabs, and the result that is shown
+// there, so that it can be copied; the settings of a link go when its tab is left. Gradio also says "chosen" of the tab
+// that a page opens with: nothing is done before the link is read.
+const addressOf = (key, run) => {
+  const address = new URL(location.href);
+  for (const name of [...address.searchParams.keys()])
+    if (linkNames.includes(name) || name.startsWith(optionPrefix)) address.searchParams.delete(name);
+  address.searchParams.set('tab', key);
+  if (run) address.searchParams.set('run', run);
+  return address;
+};
+const inSight = (selector) => [...document.querySelectorAll(selector)].find((node) => node.offsetParent);
+const linkedRun = () => new URLSearchParams(location.search).get('run');
+const nameResult = () => {
+  const result = inSight('[data-result]'), key = window.openKey();
+  if (!window.linkIsRead || !(key in groups)) return;
+  const run = result ? result.dataset.result : inSight('.drawing') ? null : linkedRun();
+  if (run !== linkedRun()) history.replaceState(history.state, '', addressOf(key, run));
+  if (result || document.querySelector('.status.error') || inSight('#link-notice')) showLinked(result);
+};
+// A page that a link to a result opens hides the forms until the result is there.
+const root = document.documentElement;
+root.classList.toggle('awaits-result', Boolean(linkedRun()));
+const showLinked = (result) => {
+  if (!root.classList.contains('awaits-result')) return;
+  root.classList.remove('awaits-result');
+  const [{type} = {}] = performance.getEntriesByType('navigation');
+  if (type === 'navigate') setTimeout(() => result?.closest('[id$="header"]').scrollIntoView(), 100);
+};
+setTimeout(showLinked, 30_000);
 window.nameTab = () => setTimeout(() => {
   const address = new URL(location.href), key = window.openKey();
   const tab = key && tabOf(key), strip = tab?.closest('.tab-wrapper');  // it scrolls sideways on a phone
   if (strip) strip.scrollLeft = Math.max(0, tab.offsetLeft - 40);
-  if (!window.linkIsRead || !(key in groups) || (address.searchParams.get('tab') || 'explore') === key) return;
-  for (const name of [...address.searchParams.keys()])
-    if (linkNames.includes(name) || name.startsWith(optionPrefix)) address.searchParams.delete(name);
-  address.searchParams.set('tab', key);
-  history.pushState(history.state, '', address);
+  if (!window.linkIsRead || !(key in groups)) return;
+  if (address.searchParams.has('run') && !address.searchParams.has('tab')) {  // the link has opened its tab
+    history.replaceState(history.state, '', addressOf(key, linkedRun()));
+  } else if ((address.searchParams.get('tab') || 'explore') !== key) {
+    history.pushState(history.state, '', addressOf(key));
+  }
+  nameResult();
 }, 50);
 addEventListener('popstate', () => window.openTab(new URL(location.href).searchParams.get('tab') || 'explore'));
+
+// The menu of downloads closes when something else is pressed, or one of them.
+document.addEventListener('click', ({target}) => {
+  for (const menu of document.querySelectorAll('.result-tools details[open]'))
+    if (!menu.contains(target) || target.closest('[data-take]')) menu.open = false;
+});
+document.addEventListener('keydown', ({key, target}) => {
+  const menu = key === 'Escape' && target.closest?.('.result-tools details[open]');
+  if (!menu) return;
+  menu.open = false;
+  menu.querySelector('summary').focus();
+});
 
 // The skip link leads to the result of the open tab, or to the tab where it has none yet.
 element.querySelector('.skip').addEventListener('click', (event) => {

@@ -18,7 +18,6 @@ from bias_core.services import Services
 from bias_core.study.answer_files import LOOK
 from bias_core.study.classifiers import FORCE_LABEL
 from bias_core.study.design import find_design, option_settings
-from bias_core.study.export import FORMS
 from bias_core.study.image_rows import cut_notes, treated, treatment
 from bias_core.study.plan import check_number, lay_out, settle
 from bias_core.study.study import Settled, Study
@@ -353,12 +352,10 @@ def by_name(components: Mapping[str, Any], handler: Callable[..., Any]) -> Calla
 
 
 def build_take(key: str) -> dict[str, Any]:
-    """Downloads of the whole report, and ways to reproduce its numbers."""
+    """A sentence to quote, and ways to reproduce the numbers."""
     parts: dict[str, Any] = {}
     look: dict[str, Any] = {"open": False, "elem_classes": "more fold", "elem_id": f"{key}-command"}
-    with gr.Accordion("Download and reuse", **look) as parts["take_it"]:
-        take_all = render("take_all", forms=FORMS)
-        parts["takes"] = gr.HTML(take_all, elem_id=f"{key}-takes")
+    with gr.Accordion("Quote and reproduce", **look) as parts["take_it"]:
         copyable: dict[str, Any] = {"interactive": False, "buttons": ["copy"], "elem_classes": "code"}
         parts["claim"] = gr.Textbox(
             label="Sentence to quote", lines=2, max_lines=8, **copyable | {"elem_classes": "quote"}

@@ -51,6 +51,11 @@ def when(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
+def skeleton_html(*parts: str) -> str:
+    """The outline of what is being loaded: each of the ``parts`` a "line", "row" or "half"."""
+    return render("skeleton", parts=parts)
+
+
 def copy_of(updates: Updates) -> Updates:
     """A copy of cached updates, because Gradio may change them."""
     return {part: dict(value) if isinstance(value, dict) else value for part, value in updates.items()}

@@ -7,12 +7,15 @@ from typing import Any, ClassVar
 import gradio as gr
 import pandas as pd
 
+from bias_core.errors import InvalidInput
 from bias_core.measures.cards import METRICS, Card
 from bias_core.number_text import NO_INTERVAL
 from bias_core.services import Services
 from bias_core.study import report_text as text
 from bias_core.study.design import CHECKLIST, page_of
+from bias_core.study.export import FORMS
 from bias_core.study.headlines import GRADES, headline
+from bias_core.study.history import id_in_address, share_run
 from bias_core.study.published import papers_with_numbers
 from bias_core.study.report_text import arms_overview, claim, further_tables
 from bias_core.study.reproduction import DIFFERS, MET, to_command, to_python
@@ -21,11 +24,11 @@ from bias_core.study.shipped import GRADE_WORDS, grades
 from bias_core.study.types import StudyFigure, StudyReport, StudyTable
 from bias_core.ui import messages
 from bias_core.ui.links import address_of
-from bias_core.ui.messages import QUIET
+from bias_core.ui.messages import EACH, QUIET
 from bias_core.ui.study.comparison import comparison_html
 from bias_core.ui.study.form import StudyForm, build_take
 from bias_core.ui.study.panels import Panels, Updates
-from bias_core.ui.study.parts import DrawingPart, NextPart, PeoplePart, why_html
+from bias_core.ui.study.parts import DrawingPart, NextPart, PeoplePart, skeleton_html, why_html
 from bias_core.ui.study.pictures import Look, Pictures, which_of
 from bias_core.ui.study.shown_report import FINDINGS, by_name, take
 from bias_core.ui.templates import render, script
@@ -35,9 +38,13 @@ FEW, FEW_DIFFERENCES = 14, 6  # findings shown at first
 CHOOSE_JS = script("choose")
 
 
-def header_html(report: StudyReport, headline: str) -> str:
-    """Headline, a line of facts, and a warning if there is one."""
-    return render("report_header", warning=report.warning, headline=headline, lines=text.report_facts(report))
+SHARE_NOTE = "Everyone with the link can see its pictures and numbers, without your name and note for it"
+
+
+def header_html(report: StudyReport, headline: str, tools: str = "") -> str:
+    """Headline, a line of facts, and a warning if there is one; next to them ``tools``."""
+    lines = text.report_facts(report)
+    return render("report_header", warning=report.warning, headline=headline, lines=lines, tools=tools)
 
 
 def beside_paper_html(report: StudyReport) -> str:
@@ -140,7 +147,7 @@ SHOWN = (
     "python", "link", "beside_paper",
 )  # fmt: skip
 FOLDS = {"numbers": "The numbers", "by_attribute": "By attribute", "details": "Details"}
-"""Folds below the plot of every result page, in this order; *Download and reuse* is last."""
+"""Folds below the plot of every result page, in this order; *Quote and reproduce* is last."""
 LATER = ("by_attribute", "details")  # their content is made when they are opened
 
 
@@ -164,7 +171,12 @@ class ResultPage(StudyForm, Panels):
         words = ", ".join(text for name, text in form.items() if not name.endswith("model"))
         is_own = bool(report.settings.images)
         mark = render("old_result", form=form, words=words, example=example, run=report.run_id, is_own=is_own)
-        return mark + header_html(report, headline(report))
+        return mark + header_html(report, headline(report), self.tools_html(report))
+
+    def tools_html(self, report: StudyReport) -> str:
+        """The buttons at the headline: the result's link, if it can have one, and its downloads."""
+        run = id_in_address(self.services, report)
+        return render("result_tools", key=self.key, run=run, note=SHARE_NOTE, forms=FORMS)
 
     def next_html(self, report: StudyReport) -> str:
         """Next steps, and the calibration of the report's measures, below the pictures."""
@@ -221,9 +233,9 @@ class ResultPage(StudyForm, Panels):
         key, parts, choose = self.key, self.parts, {"js_on_load": script("marks", key=self.key)}
         parts["filled"] = gr.State(())  # folds with content
         parts["taking"] = gr.HTML(js_on_load=script("take"), elem_id=f"{key}-taking")
-        parts["header"] = gr.HTML(
-            elem_id=self.element("header"), elem_classes="header", js_on_load=script("old_result", key=key)
-        )
+        header: dict[str, Any] = {"elem_id": self.element("header"), "elem_classes": "header"}
+        header["js_on_load"] = script("old_result", key=key) + script("copy_link")
+        parts["header"] = gr.HTML(skeleton_html("line", "line", "half", "half"), **header)
         parts["beside_paper"] = gr.HTML(elem_id=f"{key}-beside-paper")
         with gr.Column(visible=False) as parts["shown"]:
             for panel in self.panels:
@@ -283,6 +295,8 @@ class ResultPage(StudyForm, Panels):
         """Wire the buttons, folds and downloads of a result."""
         parts, report = self.parts, self.parts["report"]
         self.wire_take(parts["taking"].select)
+        if "visitor" in parts:  # the labels of a task have no link
+            parts["header"].submit(self.on_share, [parts["visitor"], report], parts["status"], **EACH)
         marked = [parts["plot"], parts["findings"]]
         self.on_any("submit", marked, self.on_mark, report, self.pictures.outputs())
         later = [part for name in LATER for part in self.later_outputs(name)]
@@ -297,6 +311,17 @@ class ResultPage(StudyForm, Panels):
         written = pressed(self.on_take, [parts["visitor"], parts["report"]], [parts["file"], parts["status"]], **QUIET)
         save = f"() => setTimeout(() => document.querySelector('#{self.key}-file')?.click(), 300)"
         written.success(None, js=save, **QUIET)
+
+    def on_share(self, visitor: Visitor, report: StudyReport | None) -> str:
+        """Let everyone with the link see the result, and say so; the page has copied the link."""
+        with messages.user_errors() as problem:
+            if report is None:
+                raise InvalidInput(messages.NOTHING_DONE)
+            if report.run_id != id_in_address(self.services, report) or not report.run_id.isalnum():
+                return messages.done_html("Everyone can open this link.")  # an example, or another's run
+            share_run(self.services, visitor.key, report.run_id, True)
+            return messages.done_html(f"Shared. {SHARE_NOTE}. “Stop sharing” is in Runs.")
+        return messages.error_html(problem.message)
 
     def on_take(self, visitor: Visitor, report: StudyReport | None, event: gr.EventData) -> Updates:
         """Write the requested file; the page then fetches it."""
@@ -360,7 +385,8 @@ class ResultPage(StudyForm, Panels):
         parts, panels = self.parts, self.panels_for(report)
         has_attributes = bool(self.figures_by_attribute(report)) or any(panel.has_extra(report) for panel in panels)
         return {
-            **dict.fromkeys((parts[name] for name in ("attributes", "figures", "tables", "notes")), ""),
+            **dict.fromkeys((parts[name] for name in ("attributes", "figures")), skeleton_html("half", "half")),
+            **dict.fromkeys((parts[name] for name in ("tables", "notes")), ""),
             **{panel.box: gr.update(visible=False) for panel in self.panels},
             parts["by_attribute"]: gr.update(open=False, visible=has_attributes),
             parts["details"]: gr.update(open=False),
