@@ -426,11 +426,22 @@ def _differences_of_arms(report: StudyReport) -> str:
         which = "The largest gap: " if len(shares) > 1 else ""
         reason = row[WHY_NOT]
         says = f"No clear difference. {which}{says}.{f' Not clear: {reason}.' if reason else ''}"
-        return f"{says} A gap of up to {100 * reach:.0f} points is still possible."
+        return f"{says} A gap of up to {100 * reach:.0f} points is still possible.{_rates_of_arms(report, row)}"
     if len(shares) == 1:
-        return f"{says}, a clear gap ({state_p(row['p adjusted'])})."
+        return f"{says}, a clear gap ({state_p(row['p adjusted'])}).{_rates_of_arms(report, row)}"
     which = "the only clear gap" if len(clear) == 1 else f"the largest of {len(clear)} clear gaps"
-    return f"{says}, {which} of {len(shares)}."
+    return f"{says}, {which} of {len(shares)}.{_rates_of_arms(report, row)}"
+
+
+def _rates_of_arms(report: StudyReport, row: "pd.Series[Any]") -> str:
+    """Return the real-world rates of two arms that draw different concepts; "" if they are equal or not known."""
+    name = str(row["finding"]).rpartition(": ")[0].removesuffix(f", {POOLED}")
+    places = [[arm.name for arm in report.arms].index(row[side]) for side in ("first", "second")]
+    attributes = [score.attribute for place in places for score in Exploration(report, place).attributes]
+    rates = [one.reference for one in attributes if one.name == name and one.has_source]
+    if len(rates) < len(places) or len(set(rates)) == 1:
+        return ""
+    return f" In the real world: {' and '.join(map(format_rate, rates))}."
 
 
 def with_words(options: ExploreOptions) -> str:

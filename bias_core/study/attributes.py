@@ -78,6 +78,29 @@ def _concepts_of(source: str) -> list[tuple[str, float | None]]:
     ]
 
 
+def with_rate_of_concept(attribute: Attribute, concept: str) -> Attribute:
+    """Return an attribute as it is measured in pictures of ``concept``.
+
+    A built-in attribute has the real-world rate of that concept, if a built-in set has one, and never that of another
+    concept. Rates that a person gave stay.
+
+    >>> doctors, people = (find_attribute("man", name, load_attribute_sets()) for name in ("doctor", "person"))
+    >>> [with_rate_of_concept(doctors, one).reference for one in ("doctor", "nurse", "wizard")]
+    [0.562, 0.121, None]
+    >>> with_rate_of_concept(people, "nurse").reference, with_rate_of_concept(people, "wizard").reference
+    (0.121, 0.5)
+    """
+    sets, hint = load_attribute_sets(), " ".join(concept.lower().split())
+    sentences = attribute.positive, attribute.negative
+    is_another = is_rate_of_another(attribute.reference_source, attribute.reference, concept)
+    if is_another or any(attribute == one for item in sets for one in item.attributes):
+        own = [one for item in sets if item.concept_hint.lower() == hint for one in item.attributes]
+        for one in own:
+            if one.has_source and (one.positive, one.negative) == sentences:
+                return replace(attribute, reference=one.reference, reference_source=one.reference_source)
+    return replace(attribute, reference=None, reference_source="") if is_another else attribute
+
+
 def with_rates_of(attributes: Sequence[Attribute], prompts: Iterable[str]) -> tuple[Attribute, ...]:
     """Return the attributes, without built-in real-world rates of a concept that is not in every prompt.
 
