@@ -25,7 +25,7 @@ from bias_core.measures.clustering import ClusterResult
 from bias_core.measures.sequential import against
 from bias_core.number_text import format_rate, format_share, state_p, typeset
 from bias_core.study.attribute_scores import AttributeScore
-from bias_core.study.attributes import ALL, finding_key
+from bias_core.study.attributes import ALL, finding_key, rate_words
 from bias_core.study.claims import WHY_NOT, decide_claims, p_words
 from bias_core.study.headlines import differences_headline, numbers_headline
 from bias_core.study.limits import growth
@@ -45,7 +45,7 @@ from bias_core.study.types import (
     or_nan,
     table,
 )
-from bias_core.types import Estimate
+from bias_core.types import Estimate, is_sourced
 
 POOLED = "pooled over prompts"  # in titles, if the pictures have several prompts
 _FEWEST_TO_GROW, _MOST_GROWING = 4, 4  # pictures, and attributes in one figure
@@ -95,18 +95,20 @@ def _attribute_findings(
             claims = share_claims(scores, confidence, kind.field) if is_share else (None,) * len(scores)
             for score, claim in zip(scores, claims, strict=True):
                 name, estimate = score.attribute.name, getattr(score, kind.field)
+                rate = rate_words(score.attribute)
                 without_rate = score.attribute.reference is None and end in ("difference", "psi")
                 if estimate is None or without_rate or (cell != ALL and end not in ("p", "difference", "psi")):
                     continue
                 yield Finding(
                     key=finding_key(cell, name, end),
-                    title=f"{name}{f', {POOLED if cell == ALL else cell}' if len(cells) > 1 else ''}: {kind.label}",
+                    title=f"{name}{f', {POOLED if cell == ALL else cell}' if len(cells) > 1 else ''}: "
+                    + kind.label.replace("P*", rate),
                     metric=kind.metric,
                     estimate=estimate,
                     claim=claim,
                     claim_of=finding_key(cell, name, "p") if cell == ALL and end in _RESTATE_P else "",
                     expected=score.drawn if end in ("p", "corrected") else None,
-                    says=kind.says,
+                    says=kind.says.replace("P*", rate),
                     sample=sample(end, score) if cell == ALL else None,
                 )
 
@@ -436,10 +438,10 @@ def _differences_of_arms(report: StudyReport) -> str:
 def _rates_of_arms(report: StudyReport, row: "pd.Series[Any]") -> str:
     """Return the real-world rates of two arms that draw different concepts; "" if they are equal or not known."""
     name = str(row["finding"]).rpartition(": ")[0].removesuffix(f", {POOLED}")
-    places = [[arm.name for arm in report.arms].index(row[side]) for side in ("first", "second")]
-    attributes = [score.attribute for place in places for score in Exploration(report, place).attributes]
-    rates = [one.reference for one in attributes if one.name == name and one.has_source]
-    if len(rates) < len(places) or len(set(rates)) == 1:
+    frames = [arm.results.frame(ATTRIBUTES) for arm in report.arms if arm.name in (row["first"], row["second"])]
+    lines = [frame[frame["attribute"] == name].iloc[-1] for frame in frames]
+    rates = [line["P*"] for line in lines if is_sourced(line["source of P*"])]
+    if len(rates) < len(lines) or len(set(rates)) == 1:
         return ""
     return f" In the real world: {' and '.join(map(format_rate, rates))}."
 

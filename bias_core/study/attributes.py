@@ -78,6 +78,11 @@ def _concepts_of(source: str) -> list[tuple[str, float | None]]:
     ]
 
 
+def rate_words(attribute: Attribute) -> str:
+    """Return "P*", or "the assumed rate" if it has no source."""
+    return "P*" if attribute.has_source or attribute.reference is None else "the assumed rate"
+
+
 def with_rate_of_concept(attribute: Attribute, concept: str) -> Attribute:
     """Return an attribute as it is measured in pictures of ``concept``.
 

@@ -401,7 +401,7 @@ def test_each_concept_is_compared_with_its_own_real_world_rate(world):
     for end in ("difference", "low", "high"):
         assert gap[end] == pytest.approx(share[end] + 0.562 - 0.121)
     assert gap["same test as"] == ""  # equal shares are no equal distances from two rates
-    assert difference(found, "old: P − P*")["same test as"] == "old: P"
+    assert difference(found, "old: P − the assumed rate")["same test as"] == "old: P"
     assert difference(found, "man: Ψ")["clear"] == ""
     assert arms_headline(found).endswith("In the real world: 56\xa0% and 12\xa0%.")
     assert not any("No P*" in note or "Not compared" in note for note in found.results.notes)
