@@ -33,6 +33,7 @@ from bias_core.store.tables import ENDINGS
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import pack_design
 from bias_core.study.image_rows import cut_notes
+from bias_core.study.next_steps import sizes_by_width
 from bias_core.study.run import followed
 from bias_core.study.types import Arm, Design, Progress, StudyReport, StudySettings, arm_text
 from bias_core.ui import messages
@@ -52,7 +53,7 @@ from bias_core.ui.study.form import ARMS_INPUT, CLASSIFIER, PLAIN, ArmsForm, by_
 from bias_core.ui.study.own_pictures import DRAWN, OWN, chosen_pictures
 from bias_core.ui.study.parts import ChipsPart, get_chip
 from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
-from bias_core.ui.templates import render
+from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, run_queued, then_run
 from bias_core.values import changed_settings, option_values, settings_of
 
@@ -259,6 +260,8 @@ class ExploreForm(StudyTab):
                 self.form["model"] = self.build_menu("model", DEFAULTS.model, scale=5, min_width=220)
                 self.form["condition"] = self.build_menu("condition", DEFAULTS.model, scale=4)
                 self._add("n_images", gr.Number, precision=0, scale=1, min_width=110)
+                reach = script("precision", field=self.element("n_images"))
+                gr.HTML(render("precision", sizes=sizes_by_width()), js_on_load=reach, elem_id="precision")
         self.own_pictures.build_upload()
         self.drawing_parts.append(drawn)
         self.build_status("status")
