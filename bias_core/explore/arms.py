@@ -87,9 +87,9 @@ class Scored:
             return mean_sample(self.units, present, reference=reference)
         if end == "p":
             return mean_sample(self.units, present)
-        corrected = end == "corrected"
-        values = of.margins > 0 if corrected else present - (reference or 0.0)
-        return replace(mean_sample(self.units, values, errors=of.errors if corrected else None), test=share_test)
+        if end == "corrected":
+            return replace(mean_sample(self.units, of.margins > 0, errors=of.errors), test=share_test)
+        return replace(mean_sample(self.units, present, rate=reference or 0.0), test=share_test)
 
 
 def _variety_test(

@@ -15,10 +15,10 @@ from bias_core.store.reader import one_file, read_apart
 from bias_core.store.tables import describe_unused_columns, note_unused_columns, read_table, refuse
 from bias_core.study.attributes import (
     SEPARATOR,
-    is_rate_of_another,
     load_attribute_sets,
     load_occupation_rates,
     read_rate,
+    with_rate_of_concept,
 )
 from bias_core.types import Attribute
 from bias_core.values import as_whole
@@ -144,22 +144,20 @@ def _add_row(
         raise InvalidInput(f"gives “{attribute}” of “{concept}” another rate than before")
 
 
-def listed_attributes(options: SeveralOptions) -> tuple[Attribute, ...]:
-    """Return what is measured in the pictures of every concept, without the rates of single concepts.
-
-    Of suggested sets, all attributes of all concepts count; of two with one name, the first.
-    """
+def _measured(options: SeveralOptions) -> tuple[Attribute, ...]:
+    """Return the attributes that are measured in all pictures; of suggested sets, those of all concepts by name."""
     if tuple(options.attributes) != (SUGGESTED,):
-        attributes: Sequence[Attribute] = read_attributes(options.attributes, options.concepts[0])
-    else:
-        sets = [suggest_set(concept, load_attribute_sets()) for concept in options.concepts]
-        attributes = [attribute for one in sets for attribute in one.attributes]
+        return read_attributes(options.attributes, options.concepts[0])
     by_name: dict[str, Attribute] = {}
-    for attribute in attributes:
-        is_of_one = is_rate_of_another(attribute.reference_source, attribute.reference, concept="")
-        without = replace(attribute, reference=None, reference_source="")
-        by_name.setdefault(attribute.name.lower(), without if is_of_one else attribute)
+    for concept in options.concepts:
+        for attribute in suggest_set(concept, load_attribute_sets()).attributes:
+            by_name.setdefault(attribute.name.lower(), attribute)
     return tuple(by_name.values())
+
+
+def listed_attributes(options: SeveralOptions) -> tuple[Attribute, ...]:
+    """Return what is measured in the pictures of every concept, without built-in rates of single concepts."""
+    return tuple(with_rate_of_concept(attribute, "") for attribute in _measured(options))
 
 
 def attributes_by_concept(options: SeveralOptions) -> dict[str, tuple[Attribute, ...]]:
@@ -171,35 +169,20 @@ def attributes_by_concept(options: SeveralOptions) -> dict[str, tuple[Attribute,
     >>> [(concept, found[0].name, found[0].reference) for concept, found in of.items()]
     [('nurse', 'man', 0.121), ('pilot', 'man', 0.9)]
     """
-    measured, given = listed_attributes(options), read_rates(options)
+    measured, given = _measured(options), read_rates(options)
     found: dict[str, tuple[Attribute, ...]] = {}
     for concept in options.concepts:
-        rates = [given.get((concept.lower(), one.name.lower())) or built_in_rate(concept, one.name) for one in measured]
+        rates = [given.get((concept.lower(), one.name.lower())) for one in measured]
         found[concept] = tuple(
-            replace(one, reference=rate[0], reference_source=rate[1]) if rate else one
+            replace(one, reference=rate[0], reference_source=rate[1]) if rate else with_rate_of_concept(one, concept)
             for one, rate in zip(measured, rates, strict=True)
         )
     return found
 
 
-def built_in_rate(concept: str, attribute: str) -> tuple[float, str] | None:
-    """Return the real-world rate of an attribute for a concept, and its source; None if none is known here.
-
-    >>> built_in_rate("Nurse", "man")[0], built_in_rate("baker", "man")[0], built_in_rate("pilot", "man")
-    (0.121, 0.344, None)
-    """
-    hint = " ".join(concept.lower().split())
-    for made in load_attribute_sets():
-        for one in made.attributes:
-            if made.concept_hint.lower() == hint and one.name.lower() == attribute.lower() and one.has_source:
-                return (one.reference or 0.0, one.reference_source)
-    rates = {name.lower(): rate for name, rate in load_occupation_rates().items()}
-    return rates.get(hint) if attribute.lower() == "man" else None
-
-
 def read_rates(options: SeveralOptions) -> dict[tuple[str, str], tuple[float, str]]:
     """Return the given rates with their sources by concept and attribute, in lower case; InvalidInput for others."""
-    measured = {one.name.lower() for one in listed_attributes(options)}
+    measured = {one.name.lower() for one in _measured(options)}
     concepts = {one.lower() for one in options.concepts}
     found: dict[tuple[str, str], tuple[float, str]] = {}
     for text in options.rates:

@@ -46,7 +46,7 @@ KINDS: Mapping[str, Kind] = {
     "unclear": Kind("cannot_tell", "attribute_prevalence", "cannot tell",
                     "Share of pictures for which the judge cannot tell; P leaves them out."),
     "difference": Kind("signed_difference", "signed_difference", "P − P*",
-                       "Share P minus reference share P*: above 0, seen more often than P*; below 0, less often."),
+                       "Share P minus P*: above 0, seen more often than P*; below 0, less often."),
     "psi": Kind("stereotype", "stereotype_score", "Ψ",
                 "The paper's score: P − P* if above 0, else 0. On average it is above 0 even without bias."),
     "variance": Kind("variance_share", "variance_share", "share of variance",

@@ -21,7 +21,13 @@ from bias_core.explore.extension import (
 )
 from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, WORD_SLOT, fill_template
 from bias_core.store.tables import PackedPrompt, checked_prompts
-from bias_core.study.attributes import SEPARATOR, find_attribute, is_rate_of_another, load_attribute_sets, with_rates_of
+from bias_core.study.attributes import (
+    SEPARATOR,
+    find_attribute,
+    load_attribute_sets,
+    with_rate_of_concept,
+    with_rates_of,
+)
 from bias_core.study.design import find_design
 from bias_core.study.types import AUTO, Arm, Design, StudySettings
 from bias_core.types import Attribute
@@ -106,7 +112,7 @@ def check_options(settings: StudySettings) -> None:
 
 
 def scored_attributes(settings: StudySettings, prompts: Iterable[str] | None = None) -> tuple[Attribute, ...]:
-    """Return the attributes of a run or arm; an arm that draws another concept has none of this one's real-world rates.
+    """Return the attributes of a run or arm; an arm that draws another concept has the real-world rates of that one.
 
     Without a concept, the ``prompts`` of the pictures decide which rates fit (:func:`with_rates_of`).
 
@@ -114,18 +120,15 @@ def scored_attributes(settings: StudySettings, prompts: Iterable[str] | None = N
     >>> words = "{}, in watercolour", "{nurse=doctor}", "{nurse=woman nurse}"
     >>> arms = [explore_settings(concept="nurse", arms=(Arm(template=one),)) for one in words]
     >>> [scored_attributes(one)[0].reference for one in arms]
-    [0.121, None, 0.121]
+    [0.121, 0.562, 0.121]
     """
     options = explore_options(settings)
     if options.takes_all and prompts is not None:
         return with_rates_of(options.scored, prompts)
     concept = _concept_drawn(options.concept, settings.arms[0].template or "" if len(settings.arms) == 1 else "")
-    return tuple(
-        replace(one, reference=None, reference_source="")
-        if concept != options.concept and is_rate_of_another(one.reference_source, one.reference, concept)
-        else one
-        for one in options.scored
-    )
+    if concept == options.concept:
+        return options.scored
+    return tuple(with_rate_of_concept(attribute, concept) for attribute in options.scored)
 
 
 def _concept_drawn(concept: str, template: str) -> str:

@@ -25,7 +25,7 @@ from bias_core.measures.clustering import ClusterResult
 from bias_core.measures.sequential import against
 from bias_core.number_text import format_rate, format_share, state_p, typeset
 from bias_core.study.attribute_scores import AttributeScore
-from bias_core.study.attributes import ALL, finding_key
+from bias_core.study.attributes import ALL, finding_key, rate_words
 from bias_core.study.claims import WHY_NOT, decide_claims, p_words
 from bias_core.study.headlines import differences_headline, numbers_headline
 from bias_core.study.limits import growth
@@ -45,7 +45,7 @@ from bias_core.study.types import (
     or_nan,
     table,
 )
-from bias_core.types import Estimate
+from bias_core.types import Estimate, is_sourced
 
 POOLED = "pooled over prompts"  # in titles, if the pictures have several prompts
 _FEWEST_TO_GROW, _MOST_GROWING = 4, 4  # pictures, and attributes in one figure
@@ -108,21 +108,20 @@ def attribute_findings(
         for end, kind in KINDS.items():
             for score in scores:
                 name, estimate = score.attribute.name, getattr(score, kind.field)
-                key, without_rate = (
-                    finding_key(cell, name, end),
-                    score.attribute.reference is None and end in ("difference", "psi"),
-                )
+                key, rate = finding_key(cell, name, end), rate_words(score.attribute)
+                without_rate = score.attribute.reference is None and end in ("difference", "psi")
                 if estimate is None or without_rate or end not in (ends if is_claimed else _OF_A_PROMPT):
                     continue
                 yield Finding(
                     key=key,
-                    title=f"{name}{f', {POOLED if cell == ALL else cell}' if len(cells) > 1 else ''}: {kind.label}",
+                    title=f"{name}{f', {POOLED if cell == ALL else cell}' if len(cells) > 1 else ''}: "
+                    + kind.label.replace("P*", rate),
                     metric=kind.metric,
                     estimate=estimate,
                     claim=claims.get(key),
                     claim_of=finding_key(cell, name, "p") if is_claimed and end in _RESTATE_P else "",
                     expected=score.drawn if end in ("p", "corrected") else None,
-                    says=kind.says,
+                    says=kind.says.replace("P*", rate),
                     sample=sample(end, score) if is_claimed else None,
                 )
 
@@ -444,11 +443,22 @@ def _differences_of_arms(report: StudyReport) -> str:
         which = "The largest gap: " if len(shares) > 1 else ""
         reason = row[WHY_NOT]
         says = f"No clear difference. {which}{says}.{f' Not clear: {reason}.' if reason else ''}"
-        return f"{says} A gap of up to {100 * reach:.0f} points is still possible."
+        return f"{says} A gap of up to {100 * reach:.0f} points is still possible.{_rates_of_arms(report, row)}"
     if len(shares) == 1:
-        return f"{says}, a clear gap ({state_p(row['p adjusted'])})."
+        return f"{says}, a clear gap ({state_p(row['p adjusted'])}).{_rates_of_arms(report, row)}"
     which = "the only clear gap" if len(clear) == 1 else f"the largest of {len(clear)} clear gaps"
-    return f"{says}, {which} of {len(shares)}."
+    return f"{says}, {which} of {len(shares)}.{_rates_of_arms(report, row)}"
+
+
+def _rates_of_arms(report: StudyReport, row: "pd.Series[Any]") -> str:
+    """Return the real-world rates of two arms that draw different concepts; "" if they are equal or not known."""
+    name = str(row["finding"]).rpartition(": ")[0].removesuffix(f", {POOLED}")
+    frames = [arm.results.frame(ATTRIBUTES) for arm in report.arms if arm.name in (row["first"], row["second"])]
+    lines = [frame[frame["attribute"] == name].iloc[-1] for frame in frames]
+    rates = [line["P*"] for line in lines if is_sourced(line["source of P*"])]
+    if len(rates) < len(lines) or len(set(rates)) == 1:
+        return ""
+    return f" In the real world: {' and '.join(map(format_rate, rates))}."
 
 
 def with_words(options: ExploreOptions) -> str:

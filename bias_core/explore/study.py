@@ -183,7 +183,11 @@ def units_of(frame: pd.DataFrame) -> tuple[str, ...]:
 def _without_rates(options: ExploreOptions, scores: Sequence[AttributeScore]) -> list[str]:
     """Return a note on the attributes without their P* because the pictures show another concept."""
     pairs = zip(options.scored, scores, strict=True)
-    names = [f"“{attribute.name}”" for attribute, score in pairs if attribute.reference != score.attribute.reference]
+    names = [
+        f"“{attribute.name}”"
+        for attribute, score in pairs
+        if attribute.reference is not None and score.attribute.reference is None
+    ]
     if not names:
         return []
     if options.takes_all:

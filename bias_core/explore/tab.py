@@ -28,7 +28,7 @@ from bias_core.study.documents import average_uri, data_uri
 from bias_core.study.figures import N_COLOURS, figure_svg
 from bias_core.study.report_text import LIMITS
 from bias_core.study.types import Claim, StudyFigure, StudyReport, figure
-from bias_core.types import Estimate
+from bias_core.types import Attribute, Estimate
 from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.comparison import SameSeed
 from bias_core.ui.study.pictures import Look, Pictures
@@ -41,7 +41,6 @@ _ALIKE = "looks_like"  # column of the groups
 _MAP = "alike"  # the figure that the map below the pictures shows
 _SMOOTH = 256  # pixels: below, a picture is enlarged without smoothing
 _HALF_WIDTH = 0.1
-_EVEN = 0.5
 _WITHOUT_PREFIX = {
     "header", "results", "status", "concept", "other", "options", "stop", "model", "model-note", "condition", "encoder",
     "judge", "n_images", *TYPED,
@@ -133,13 +132,14 @@ def sentences_html(exploration: Exploration) -> str:
             "name": score.attribute.name,
             "says": says(score, exploration.claim(finding_key(ALL, score.attribute.name, "p"))),
             "does_not_say": does_not_say(score),
-            "source": score.attribute.reference_source if score.attribute.reference is not None else "",
+            "source": score.attribute.reference_source if score.attribute.has_source else "",
         }
         for score in exploration.attributes
     ]
     return render(
         "explore_sentences",
         items=items,
+        without_rates=without_rates([score.attribute for score in exploration.attributes]),
         association=""
         if exploration.association is None
         else association_says(exploration.association, exploration.claim(BEYOND)),
@@ -223,38 +223,43 @@ def says(score: AttributeScore, claim: Claim) -> str:
     count_words = f"“{name}” is seen in {count} of {share.n} pictures: {_share(share)}."
     if score.cannot_tell is not None and score.cannot_tell.value > 0:
         count_words += f" For {round(score.cannot_tell.value * score.cannot_tell.n)} more the judge cannot tell."
-    if score.attribute.reference is None:
-        compared = "No real-world rate was given, so there is nothing to compare it with."
-    elif not score.attribute.has_source:
-        compared = f"For comparison: {_chosen(score.attribute.reference)}. It is not measured, so nothing is claimed."
-    else:
+    compared = ""
+    if score.attribute.has_source:
         compared = claim.choose(
-            f"This is clearly more than the real-world rate of {reference} ({p_words(claim)}).",
-            f"This is clearly less than the real-world rate of {reference} ({p_words(claim)}).",
-            f"This is not clearly different from the real-world rate of {reference}"
+            f" This is clearly more than the real-world rate of {reference} ({p_words(claim)}).",
+            f" This is clearly less than the real-world rate of {reference} ({p_words(claim)}).",
+            f" This is not clearly different from the real-world rate of {reference}"
             + (f": {claim.reason}." if claim.reason else "."),
         )
     truth = "" if score.drawn is None else f" The true share is {format_rate(score.drawn)}."
     if (own := score.true_rate) is not None:
         truth = f" This model's true share is {_share(own)}, measured on {own.n:,} other pictures."
-    return f"{count_words} {compared}{truth}"
+    return f"{count_words}{compared}{truth}"
 
 
-def _chosen(reference: float | None) -> str:
-    return "an even split" if reference == _EVEN else f"a chosen rate of {format_rate(reference)}"
+def without_rates(attributes: Sequence[Attribute]) -> str:
+    """Return which attributes have an assumed rate, and which none; "" if all have a real-world rate."""
+    assumed: dict[str, list[str]] = {}
+    for attribute in attributes:
+        if attribute.reference is not None and not attribute.has_source:
+            assumed.setdefault(format_rate(attribute.reference), []).append(f"“{attribute.name}”")
+    rates = [f"{rate} for {', '.join(names)}" for rate, names in assumed.items()]
+    unknown = [f"“{attribute.name}”" for attribute in attributes if attribute.reference is None]
+    return " ".join(
+        [f"Assumed rates, with which no share is compared: {'; '.join(rates)}."] * bool(rates)
+        + [f"No real-world rate is known for {', '.join(unknown)}: a share alone does not show bias."] * bool(unknown)
+    )
 
 
 def does_not_say(score: AttributeScore) -> str:
-    """Return a sentence against the likeliest misreading of one attribute's numbers."""
+    """Return a sentence against the likeliest misreading of one attribute's numbers; "" if none is likely."""
     misreadings = (
         (math.isnan(score.prevalence.value), "An undefined value does not mean that there is no bias."),
         (score.n_ties > 0, f"{score.n_ties} pictures were equally near to both sentences and count as absent."),
         (score.corrected is None, f"{score.why_uncorrected}, so the share can be off by more."),
-        (score.attribute.reference is None, "Without a rate for comparison, a share alone does not show bias."),
-        (not score.attribute.has_source, "P* was chosen for this comparison; it is not a measured real-world rate."),
-        (True, "P* is the rate of one country and year; elsewhere the verdict may differ."),
+        (score.attribute.has_source, "P* is the rate of one country and year; elsewhere the verdict may differ."),
     )
-    return next(sentence for applies, sentence in misreadings if applies)
+    return next((sentence for applies, sentence in misreadings if applies), "")
 
 
 def association_says(score: AssociationScore, claim: Claim) -> str:

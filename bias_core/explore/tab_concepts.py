@@ -34,7 +34,10 @@ def concepts_html(report: StudyReport, plot: StudyFigure | None) -> str:
     correction = f"Marked as above or below: {tested.correction}, {tested.n_tests} tests." if tested else ""
     return render(
         "concepts_chart",
-        attributes={name: [_row(report, one, lanes) for one, lanes in rows.items()] for name, rows in attributes.items()},
+        attributes={
+            name: [_row(report, concept, lanes) for concept, lanes in rows.items()]
+            for name, rows in attributes.items()
+        },
         arms=[{"name": arm, "tone": place % N_COLOURS} for place, (arm, _) in enumerate(parts) if arm],
         map=_map(parts, list(attributes)),
         correction="" if report.arms else correction,

@@ -27,6 +27,7 @@ from bias_core.services import Services
 from bias_core.store.tables import ENDINGS
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import pack_design
+from bias_core.study.next_steps import sizes_by_width
 from bias_core.study.run import followed
 from bias_core.study.types import Design, Progress, StudyReport, StudySettings
 from bias_core.ui import messages
@@ -59,7 +60,7 @@ from bias_core.ui.study.form import (
 from bias_core.ui.study.own_pictures import OWN, chosen_pictures
 from bias_core.ui.study.parts import ChipsPart, get_chip
 from bias_core.ui.study.study_tab import EACH, QUIET, StudyTab, Updates
-from bias_core.ui.templates import render
+from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, run_queued, then_run
 from bias_core.values import Setting, option_values, settings_of
 
@@ -208,8 +209,9 @@ class ExploreForm(StudyTab):
         line("concept", "other", Box(
             kind="column", parts=("run", "gpu_time"), look={"scale": 0, "min_width": 240, "elem_classes": "act"},
         ), elem_classes="line first-line"),
-        line("source", drawing(row("model", "condition", "n_images", equal_height=True), scale=8, min_width=240),
-             elem_classes="line second-line"),
+        line("source", drawing(
+            row("model", "condition", "n_images", "precision", equal_height=True), scale=8, min_width=240,
+        ), elem_classes="line second-line"),
         "upload", "status", "count", "model_note", "rates_note", "concepts",
         fold(
             "options", "More options",
@@ -240,6 +242,11 @@ class ExploreForm(StudyTab):
     def build_other(self) -> None:
         """Build the field of another concept."""
         self.form["other"] = gr.Textbox("", label="Compare with another concept", **self.look_of("other"))
+
+    def build_precision(self) -> None:
+        """Build the menu of widths of intervals that numbers of pictures give."""
+        reach = script("precision", field=self.element("n_images"))
+        gr.HTML(render("precision", sizes=sizes_by_width()), js_on_load=reach, elem_id="precision")
 
     def build_rates_note(self) -> None:
         """Build the note on rates of another concept, and what it is about."""

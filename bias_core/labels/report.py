@@ -53,7 +53,7 @@ from bias_core.types import Estimate, ImageRow, StoredImage
 Labels = Mapping[tuple[str, str], str]  # an answer for each ``(image_id, position)``
 
 KIND = "labels"
-ALPHA = "alpha"  # key of the agreement of all answers
+ALPHA, LABELS = "alpha", "labels"  # keys: agreement of all answers, and the table of majority labels
 _CONFIDENCE = 0.95
 _MOST_DISPUTED = 100
 _MOST_PAIRS = 45  # of raters with an interval: ten raters
@@ -135,7 +135,7 @@ def label_report(
         findings += some
         tables += more
     tables += [_coverage(people, task), _answer_counts(answers, task), answers_between(votes_of(answers))]
-    tables += [_disputed(people), table("labels", "Majority labels", people, _LABELS_NOTE)]
+    tables += [_disputed(people), table(LABELS, "Majority labels", people, _LABELS_NOTE)]
     results = Results(
         findings=decide_findings(findings, _family, confidence=_CONFIDENCE),
         tables=tuple(table for table in tables if len(table.frame)),
@@ -396,8 +396,8 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     """Labels of a run's classifiers (and its ground truth) as answers of this task, by source."""
     tables = {table.key: table.frame for table in report.results.tables}
     answers: dict[str, pd.Series[Any]] = {}
-    if "labels" in tables and task.kind.startswith("pst_"):
-        frame = tables["labels"].set_index(["image_id", "position"])
+    if LABELS in tables and task.kind.startswith("pst_"):
+        frame = tables[LABELS].set_index(["image_id", "position"])
         names = {"automatic": "automatic labels", "truth": "the ground truth"}
         nobody_says = {word: task.untold or word for word in UNTOLD}
         answers = {name: frame[column].replace(nobody_says) for column, name in names.items() if column in frame}
@@ -491,6 +491,14 @@ def stored_pictures(store: LabelStore, labelled: Sequence[LabelledItem]) -> dict
         for entry in labelled
         if entry.item.gold is None
     }
+
+
+def count_same_answers(report: StudyReport) -> tuple[int, int, str]:
+    """Return the number of pictures with several answers that are all the same, of how many, and a word for them."""
+    labels = report.results.frame(LABELS)
+    several = labels[labels["raters"] >= 2]
+    what = "pictures" if labels["position"].nunique() == 1 else "people in pictures"
+    return int((several["share"] == 1).sum()), len(several), what
 
 
 def votes_of(answers: pd.DataFrame) -> "pd.Series[Any]":

@@ -32,6 +32,7 @@ from bias_core.labels.report import (
     MACHINES_NOTE,
     PEOPLE_SAY,
     automatic_answers,
+    count_same_answers,
     label_report,
     rater_labels,
     stored_pictures,
@@ -181,23 +182,21 @@ def corrected_for(services: Services, task: Task) -> str:
 
 
 def agreement_headline(report: StudyReport) -> str:
-    """State the agreement of the raters in a sentence."""
+    """State on how many pictures the raters agree, and whether that is more than by chance."""
     finding = next((finding for finding in report.results.findings if finding.key == ALPHA), None)
     if finding is None or finding.claim is None:
         return "Not enough answers yet to say whether raters agree."
     alpha, claim = finding.estimate, finding.claim
+    n_same, n, what = count_same_answers(report)
+    same = f"All raters gave the same answer for {n_same:,} of {n:,} {what}."
     if math.isnan(alpha.value):
-        return "All raters always gave the same answer, so the data cannot show agreement beyond chance."
+        return f"{same} No other answer was given, so whether that is more than by chance cannot be said."
     estimate = format_estimate(alpha.value, alpha.low, alpha.high, n=alpha.n)
-    numbers = f"Krippendorff’s α = {estimate}, n = {alpha.n:,} pictures"
+    numbers = f"Krippendorff’s α = {estimate}, where 0 is chance and 1 is always the same"
     if claim.verdict == "too few":
-        return f"Too few pictures with several answers to say whether raters agree ({claim.reason}): {numbers}."
-    says = claim.choose(
-        "Raters agree more than by chance",
-        "Raters agree less than by chance",
-        "The answers do not show agreement beyond chance",
-    )
-    return f"{says}: {numbers}, {p_words(claim)} (0 is chance, 1 is always)."
+        return f"{same} That is too few to say whether it is more than by chance ({claim.reason}): {numbers}."
+    says = claim.choose("clearly more than by chance", "clearly less than by chance", "not clearly more than by chance")
+    return f"{same} This is {says}: {numbers} ({p_words(claim)})."
 
 
 _NOT_OF_A_TASK = ("shell", "python", "link")  # a task's report comes from no run

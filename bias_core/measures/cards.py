@@ -185,7 +185,7 @@ def in_words(text: str) -> str:
     """Return a chart's label with words in place of symbols, or without a symbol that only repeats its words.
 
     >>> in_words("gap P − P*"), in_words("share of pictures, P"), in_words("diffusion bias δ"), in_words("dall-e-3")
-    ('gap share of the pictures − real-world rate', 'share of pictures', 'diffusion bias', 'dall-e-3')
+    ('gap share of the pictures − reference rate', 'share of pictures', 'diffusion bias', 'dall-e-3')
     """
     entries, pattern = _symbols()
 

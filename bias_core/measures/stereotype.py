@@ -361,13 +361,18 @@ CARDS = (
         function=attribute_prevalence,
         name="Attribute prevalence P",
         terms=(
-            Term(symbol="P", words="share of the pictures"),
+            Term(
+                symbol="P",
+                words="share of the pictures",
+                says="Share of the images that show the attribute, as the classifier sees it. No value by itself means "
+                "bias or its absence: that takes a rate to compare it with.",
+            ),
             Term(
                 symbol="P*",
-                words="real-world rate",
-                also=("reference share",),
-                says="The rate in the real world, from a named source. A rate that you choose yourself is shown too, "
-                "but no headline compares with it.",
+                words="reference rate",
+                also=("real-world rate", "assumed rate"),
+                says="The rate that a share is compared with: that of the real world, from a named source. An assumed "
+                "rate is shown too, but no headline compares with it.",
             ),
         ),
         summary="Share of the images that show the attribute, as the classifier sees it.",

@@ -68,6 +68,7 @@ ROUNDING = 1e-12
 N_SUBSAMPLES = 200
 _FEWEST_RESAMPLES = N_RESAMPLES // 2
 _LARGEST_BLOCK = 2_000_000  # numbers held at once by a resampling loop
+_OTHER_RATES = "no test: the arms are compared with different rates"
 _NOTHING_VARIES = "no picture differs, so there is no interval"
 _UNCORRECTED = "without correction: the classifier's error rates differ between the arms, or one arm has none"
 
@@ -79,10 +80,11 @@ class Values:
     each: Floats  # ``(n,)``
     errors: ReaderErrors | None = None  # error rates of the classifier, if the share is corrected for them
     reference: float | None = None  # P*, for a stereotype score max(0, share − P*)
+    rate: float = 0.0  # P*, for a difference share − P*
 
     def of_mean(self, mean: Any) -> Any:
         """Return the number for a mean, or for each of many means."""
-        mean = corrected_share(mean, self.errors)
+        mean = corrected_share(mean, self.errors) - self.rate
         return mean if self.reference is None else np.maximum(0.0, mean - self.reference)
 
 
@@ -92,18 +94,19 @@ def mean_sample(
     *,
     errors: ReaderErrors | None = None,
     reference: float | None = None,
+    rate: float = 0.0,
     of: str = "seeds",
 ) -> Sample:
     """Return the sample of a mean or share (corrected for classifier errors, if given), or of a stereotype score.
 
-    Units with the value nan are left out.
+    ``rate`` is subtracted from the mean. Units with the value nan are left out.
 
     >>> mean_sample(["0:0", "0:1", "0:2", "0:3"], [1, 0, 1, 1], reference=0.5).statistic(np.arange(4))
     0.25
     """
     numbers = np.asarray(values, dtype=float)
     defined = ~np.isnan(numbers)
-    held = Values(each=numbers[defined], errors=errors, reference=reference)
+    held = Values(each=numbers[defined], errors=errors, reference=reference, rate=rate)
 
     def statistic(places: Places) -> Any:
         number = held.of_mean(held.each[places].mean(axis=-1))
@@ -228,7 +231,8 @@ def difference(
         return nothing(least, note), math.nan, math.nan, paired
     numbers = [number_at(side, at, len(at), rng) for side, at in zip(sides, places, strict=True)]
     if not fixed_n:
-        return _at_any_time(sides, places, numbers, paired, confidence), numbers[0], numbers[1], paired
+        test = _at_any_time(sides, places, numbers, paired, confidence)
+        return _less_rates(test, first, second, confidence), numbers[0], numbers[1], paired
     own_tests = (first.test, second.test) if paired else (first.apart, second.apart)
     if own_tests[0] is not None and own_tests[0] is own_tests[1]:
         test = own_tests[0](first, second, places[0], places[1], confidence, seed)
@@ -245,7 +249,27 @@ def difference(
         n = least if depends_on_n else 0
         numbers = [number_at(side, at, n or len(at), rng) for side, at in zip(sides, places, strict=True)]
         test = _normal_test(numbers, _resampled(sides, places, n, rng), least, paired, confidence)
-    return test, numbers[0], numbers[1], paired
+    return _less_rates(test, first, second, confidence), numbers[0], numbers[1], paired
+
+
+def have_other_rates(first: Sample, second: Sample) -> bool:
+    """Return True if two arms are compared with different P*, so that their numbers do not restate those of P."""
+    rates = [(side.data.rate, side.data.reference) for side in (first, second) if isinstance(side.data, Values)]
+    return len(set(rates)) > 1
+
+
+def _less_rates(test: PairedTest, first: Sample, second: Sample, confidence: float) -> PairedTest:
+    """Return the test of a difference of shares as that of P − P*, if the arms are compared with different P*.
+
+    The known rates move the interval; its ends then give p, for McNemar's and Fisher's tests are of equal shares.
+    """
+    if not have_other_rates(first, second):
+        return test
+    if first.data.reference is not None:
+        return PairedTest(estimate=replace(test.estimate, null_value=None, note=_OTHER_RATES), test="")
+    moved, gap = first.data.rate - second.data.rate, test.estimate
+    gap = replace(gap, value=gap.value + moved, low=gap.low + moved, high=gap.high + moved)
+    return PairedTest(estimate=with_p_through_ends(gap, confidence), test="interval of the difference of P")
 
 
 def _at_any_time(
@@ -549,7 +573,7 @@ _UNDER_A_RULE = (
 def compare_arms(study: Study, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
     """Return the differences between the arms, computed the same way in every study, and the paper's own comparison."""
     by_key = [{finding.key: finding for finding in arm.results.findings} for arm in arms]
-    keys = [key for key in by_key[0] if all(key in findings for findings in by_key)]
+    keys = [key for key, first in by_key[0].items() if all(key in of and of[key].title == first.title for of in by_key)]
     lines = {key: [findings[key] for findings in by_key] for key in keys}
     sampled = {key: line for key, line in lines.items() if len(_samples(line)) == len(line)}
     compared = _differences(sampled, arms, settings)
@@ -674,7 +698,8 @@ def _compare(pair: tuple[Finding, Finding], names: tuple[str, str], settings: St
         "test": test.test,
         "interval": estimate.note or estimate.method,
     }
-    return ArmDifference(number=first, between=names, test=test, row=row)
+    number = replace(first, claim_of="") if have_other_rates(*samples) else first
+    return ArmDifference(number=number, between=names, test=test, row=row)
 
 
 def difference_finding(difference: ArmDifference) -> Finding:
@@ -690,7 +715,7 @@ def difference_finding(difference: ArmDifference) -> Finding:
     if claim.reason and claim.verdict == "not clear":
         says += f" Not clear: {claim.reason}."
     if not math.isnan(estimate.value) and estimate.note:
-        says, estimate = f"{says} {estimate.note.capitalize()}.", replace(estimate, note="")
+        says, estimate = f"{says} {estimate.note[:1].upper()}{estimate.note[1:]}.", replace(estimate, note="")
     number, drawn = difference.number, row.get("drawn", math.nan)
     between = f": {second} - {first}"
     return Finding(
@@ -787,7 +812,7 @@ def _notes(
     arms: Sequence[ArmReport], missing: Sequence[str], lines: Lines, sampled: Lines, differences: pd.DataFrame
 ) -> Iterator[str]:
     if missing:
-        yield f"Left out of the comparison, as not every arm has them: {listed(missing)}."
+        yield f"Not compared, because at least one arm has no such number: {listed(missing)}."
     if untested := [line[0].title for key, line in lines.items() if key not in sampled]:
         yield f"Shown for each arm, but without a test of the difference: {listed(untested)}."
     apart = differences[differences["compared on"] == _NO_SEED] if len(differences) else differences

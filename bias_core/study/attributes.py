@@ -3,7 +3,7 @@
 import csv
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -114,6 +114,41 @@ def _concepts_of(source: str) -> list[tuple[str, float | None]]:
         for one in item.attributes
         if one.has_source and one.reference_source == source.strip()
     ]
+
+
+def rate_words(attribute: Attribute) -> str:
+    """Return "P*", or "the assumed rate" if it has no source."""
+    return "P*" if attribute.has_source or attribute.reference is None else "the assumed rate"
+
+
+def with_rate_of_concept(attribute: Attribute, concept: str) -> Attribute:
+    """Return an attribute as it is measured in pictures of ``concept``.
+
+    A built-in attribute has the real-world rate of that concept, if a built-in set has one, and never that of another
+    concept. Rates that a person gave stay.
+
+    >>> doctors, people = (find_attribute("man", name, load_attribute_sets()) for name in ("doctor", "person"))
+    >>> [with_rate_of_concept(doctors, one).reference for one in ("doctor", "nurse", "wizard")]
+    [0.562, 0.121, None]
+    >>> [with_rate_of_concept(people, one).reference for one in ("nurse", "baker", "wizard")]
+    [0.121, 0.364, 0.5]
+    """
+    sets, hint = load_attribute_sets(), " ".join(concept.lower().split())
+    is_another = is_rate_of_another(attribute.reference_source, attribute.reference, concept)
+    if is_another or any(attribute == one for item in sets for one in item.attributes):
+        own = [one for item in sets if item.concept_hint.lower() == hint for one in item.attributes if one.has_source]
+        for one in (*own, *_men_at_work(hint)):
+            if (one.positive, one.negative) == (attribute.positive, attribute.negative):
+                return replace(attribute, reference=one.reference, reference_source=one.reference_source)
+    return replace(attribute, reference=None, reference_source="") if is_another else attribute
+
+
+def _men_at_work(occupation: str) -> Iterator[Attribute]:
+    """Yield the built-in attribute of men with its rate in an occupation of PST's list."""
+    rates = {name.lower(): rate for name, rate in load_occupation_rates().items()}
+    if (rate := rates.get(occupation)) is not None:
+        men = find_attribute("man", "", load_attribute_sets())
+        yield replace(men, reference=rate[0], reference_source=rate[1])
 
 
 def with_rates_of(attributes: Sequence[Attribute], prompts: Iterable[str]) -> tuple[Attribute, ...]:

@@ -34,6 +34,7 @@ from bias_core.study.answer_files import LOOK, count_raters, look_table
 from bias_core.study.answer_fit import check_arms_have_answers, fit_answers
 from bias_core.study.answers import AUTOMATIC
 from bias_core.study.arm_comparison import compare_arms, two_shares
+from bias_core.study.attributes import rate_words
 from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT, claim_columns, decide_claims, family_note, with_claims
 from bias_core.study.classifier_answers import (
     CODES,
@@ -395,16 +396,19 @@ def shares_of_attribute(
     names = _names(reading, "P", "attribute_prevalence")
     is_claimed = reading.attribute is not None and reading.attribute.has_source
     family = f"P {reading.arm}" * is_claimed
-    number = corrector.number(names, as_read, share_of_clear, shares, family=family, null_value=reference)
+    null_value = reference if is_claimed else None
+    number = corrector.number(names, as_read, share_of_clear, shares, family=family, null_value=null_value)
     yield number
-    if reference is None or math.isnan(number.corrected.value) or math.isnan(as_read.value):
+    if reading.attribute is None or reference is None or math.isnan(number.corrected.value + as_read.value):
         return
     for what, metric, of in (
-        ("P − P*", "signed_difference", signed_difference_estimate),
+        (f"P − {rate_words(reading.attribute)}", "signed_difference", signed_difference_estimate),
         ("Ψ", "stereotype_score", stereotype_estimate),
     ):
         key, title, _ = _names(reading, what, metric)
-        estimate = replace(of(number.corrected, reference), p_value=number.corrected.p_value)  # the same test
+        of_rate = of(number.corrected, reference)
+        null_value = of_rate.null_value if is_claimed else None
+        estimate = replace(of_rate, p_value=number.corrected.p_value, null_value=null_value)  # the same test
         estimates = {"as_read": of(as_read, reference), "corrected": estimate}
         restated = replace(number, key=key, title=title, metric=metric, **estimates)  # type: ignore[arg-type]
         yield replace(restated, family="", claim_of=number.title * is_claimed)

@@ -1,8 +1,10 @@
 """Suggests the next step for a report, and runs a paper's study at the size that fits this machine."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Literal
 
 from bias_core.errors import InvalidInput, ModelUnavailable
@@ -104,11 +106,18 @@ def _seconds_each(plan: StudyPlan, services: StudyServices) -> float:
 
 N_RATERS = 3
 WIDTHS = (0.1, 0.15, 0.07, 0.05, 0.03)  # half widths of shares to choose from; the first that fits is the default
+_FIRST_WIDTH = 0.25  # of a first run
 _WIDE = 0.05  # half width of an interval, as a share of the measure's range
 _FEWEST_MORE = 1.3  # times the pictures of the report
 _SQUARE = 4.0  # times the pictures halves an interval
 _PERCENT = 100.0
 CORRECTED_SUFFIX = "-corrected"  # suffix of the key of a share corrected for known errors
+
+
+@cache
+def sizes_by_width() -> list[tuple[int, str]]:
+    """Return how many pictures bring every share to each width, in points; the widest first."""
+    return [(images_needed(half), f"{_PERCENT * half:.0f}") for half in sorted((_FIRST_WIDTH, *WIDTHS), reverse=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,12 +135,13 @@ class NextStep:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     reach: str = ""  # width of the least certain number afterwards, and how many more pictures that takes
     narrows: str = ""  # numbers that it brings to this width, in a word
+    half_width: float = math.nan  # of the least certain number afterwards
     others: tuple["NextStep", ...] = ()  # the same step for other widths
 
     @property
     def widths(self) -> tuple["NextStep", ...]:
-        """The step itself, then the same step for other widths."""
-        return (self, *self.others)
+        """The step and those for other widths, the narrowest first."""
+        return tuple(sorted((self, *self.others), key=lambda step: step.half_width))
 
     def values(self) -> dict[str, Any]:
         """Return the values for the API."""
@@ -163,17 +173,30 @@ def _more_pictures(report: StudyReport, settings: StudySettings, study: Study, l
     for times in every:
         enlarged, larger = (study, settings) if report.stopped else study.enlarged(settings, times)
         design = enlarged.design
-        n = n_asked(Settled(study=enlarged, settings=larger))
+        request = Settled(study=enlarged, settings=larger)
+        n = n_asked(request)
         if n > limits.max_images or times < _FEWEST_MORE or n <= report.n_images:
             continue
         before, after = _half_width(widest), _half_after(widest, times, settings.confidence)
-        title = f"More pictures: {_reach(widest, before)} → about {_reach(widest, after)}"
-        says = f"{n - report.n_images:,} more pictures, {n:,} in all; the others are kept. The least certain number is "
-        step = _run(report, "pictures", title, f"{says}“{widest.title}”.", design, larger)
+        title = f"More pictures: “{widest.title}” known to about {_reach(widest, after)}, now {_reach(widest, before)}"
+        says = f"{n - report.n_images:,} more pictures, {n:,} in all{_parts_in_words(request)}; the others are kept."
+        step = _run(report, "pictures", title, f"{says} “{widest.title}” is the least certain number.", design, larger)
         reach = f"{_reach(widest, after)} ({n - report.n_images:,} more)"
-        steps.append(replace(step, reach=reach, narrows="differences" if report.arms else "shares"))
+        narrows = "differences" if report.arms else "shares"
+        steps.append(replace(step, reach=reach, narrows=narrows, half_width=after))
     if steps:
         yield replace(steps[0], others=tuple(steps[1:]))
+
+
+def _parts_in_words(request: Settled) -> str:
+    """Return the pictures of each part of an arm, as its command counts them; "" for one arm of one part."""
+    parts = Counter[str]()
+    for shot in request.study.shots(request.settings):
+        parts[shot.part] += shot.n
+    if len(parts) < 2 and not request.has_arms:
+        return ""
+    words = ", ".join(f"{n:,} {part}".rstrip() for part, n in parts.items())
+    return f": {'in each arm ' * request.has_arms}{words}"
 
 
 def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Settings) -> Iterator[NextStep]:

@@ -104,11 +104,11 @@ def test_symbols_explain_themselves_to_pointer_and_keyboard_and_give_way_to_word
     assert not note.is_visible()
     for ask in (term.hover, term.focus, term.click):
         ask()
-        assert note.inner_text().startswith("P*: real-world rate")
+        assert note.inner_text().startswith("P*: reference rate")
         page.keyboard.press("Escape")
         assert not note.is_visible()
     assert term.get_attribute("aria-describedby") == "term-note"
-    assert "real-world rate" in term.inner_text().lower()
+    assert "reference rate" in term.inner_text().lower()
     page.click("#words-switch")
     assert term.inner_text() == "P*"
     page.reload()

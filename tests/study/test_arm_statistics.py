@@ -97,6 +97,17 @@ def test_a_stereotype_score_has_no_test_beside_that_of_its_share():
     assert found.estimate.value == pytest.approx(max(0, second.mean() - 0.4) - max(0, first.mean() - 0.4))
 
 
+def test_other_real_world_rates_move_the_interval_of_a_difference_of_shares():
+    values = [0] * 6 + [1], [1] * 7
+    share, *_ = difference(*(mean_sample(names(7), of) for of in values))
+    sides = [mean_sample(names(7), of, rate=rate) for of, rate in zip(values, (0.1, 0.6), strict=True)]
+    found, first, second, _ = difference(*sides)
+    assert (first, second) == pytest.approx((1 / 7 - 0.1, 1 - 0.6))
+    ends = [(one.estimate.low, one.estimate.value, one.estimate.high) for one in (share, found)]
+    assert ends[1] == pytest.approx([end - 0.5 for end in ends[0]])
+    assert share.p_value < 0.05 < found.p_value  # 6/7 - 0.5 is not clear, 6/7 is
+
+
 def test_the_bootstrap_agrees_with_the_paired_t_test_where_the_number_is_a_mean():
     rng = np.random.default_rng(0)
     x = rng.normal(size=31)

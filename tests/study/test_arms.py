@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from bias_core.app.cli import app
 from bias_core.errors import InvalidInput
-from bias_core.explore.options import arm_template, compare_settings, explore_settings
+from bias_core.explore.options import arm_template, compare_settings, compared_concept, explore_settings
 from bias_core.explore.report import arms_headline
 from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.settings import Settings
@@ -390,6 +390,21 @@ def test_three_arms_make_three_pairs_and_a_prompt_may_be_treated(fakes):
     assert len(seeds[["first", "second"]].drop_duplicates()) == 3
     rows = {image.row.prompt for image in found.stored.values()}
     assert rows == {"a photo of a doctor", "a photo of a doctor, all can be a doctor"}
+
+
+def test_each_concept_is_compared_with_its_own_real_world_rate(world):
+    arms = compared_concept((), "doctor", "nurse")
+    found = run(explore_settings(SETTINGS, attributes=("man", "old"), arms=arms, n_images=24), world)
+    numbers = [{one.title: one.estimate.value for one in arm.results.findings} for arm in found.arms]
+    assert [round(of["man: P"] - of["man: P − P*"], 3) for of in numbers] == [0.562, 0.121]
+    share, gap = difference(found, "man: P"), difference(found, "man: P − P*")
+    for end in ("difference", "low", "high"):
+        assert gap[end] == pytest.approx(share[end] + 0.562 - 0.121)
+    assert gap["same test as"] == ""  # equal shares are no equal distances from two rates
+    assert difference(found, "old: P − the assumed rate")["same test as"] == "old: P"
+    assert difference(found, "man: Ψ")["clear"] == ""
+    assert arms_headline(found).endswith("In the real world: 56\xa0% and 12\xa0%.")
+    assert not any("No P*" in note or "Not compared" in note for note in found.results.notes)
 
 
 def test_every_figure_draws_and_an_export_holds_the_pictures_of_both_arms(report):

@@ -137,11 +137,11 @@ def test_p_psi_and_their_budget_are_corrected_as_answers_come_in(services, explo
     share = np.mean([is_man(exploration, image_id) for image_id in exploration.pictures["image_id"]])
     p = number(correction, "man: P")
     assert p.corrected.low <= share <= p.corrected.high
-    assert (p.n_labelled, p.corrected.n, p.corrected.null_value) == (30, 60, 0.5)
+    assert (p.n_labelled, p.corrected.n, p.corrected.null_value) == (30, 60, None)  # 50 % is assumed
     assert p.as_read.value == pytest.approx(
         next(f.estimate.value for f in exploration.results.findings if f.key == "all pictures-man-p")
     )
-    assert number(correction, "man: P − P*").corrected.value == pytest.approx(p.corrected.value - 0.5)
+    assert number(correction, "man: P − the assumed rate").corrected.value == pytest.approx(p.corrected.value - 0.5)
     assert number(correction, "man: Ψ").corrected.value == pytest.approx(max(0.0, p.corrected.value - 0.5))
     assert p.more_labels > 0
     assert (correction.n_labelled, correction.n_asked) == (30, 30)

@@ -81,9 +81,13 @@ def test_the_command_line_and_the_api_say_it_too(monkeypatch, services):
 def arms_report(rows):
     """A comparison whose table of differences has these rows."""
     sources = [{"attribute": "old", "source of P*": "assumed 50 %"}, {"attribute": "man", "source of P*": "bls2024"}]
-    arm = SimpleNamespace(results=Results(tables=(table("attributes", "t", sources),)))
+    frame = pd.DataFrame(sources).assign(**{"P*": 0.5})
+    arms = tuple(
+        SimpleNamespace(name=name, results=Results(tables=(table("attributes", "t", frame),)))
+        for name in ("fair", "extreme")
+    )
     results = Results(tables=(table("differences", "t", rows),))
-    return SimpleNamespace(results=results, arms=(arm, arm), settings=StudySettings())
+    return SimpleNamespace(results=results, arms=arms, settings=StudySettings())
 
 
 def row(finding, clear, difference=0.4, why_not=""):

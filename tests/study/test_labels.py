@@ -195,14 +195,20 @@ def test_agreement_is_one_claim_and_too_few_pictures_say_so():
     (alpha,) = [one for one in found if one.claim is not None]
     assert (alpha.key, alpha.claim.verdict, alpha.claim.n_tests) == ("alpha", "above", 1)
     assert re.fullmatch(
-        r"Raters agree more than by chance: Krippendorff’s α = 0\.\d+ \[.*\], n = 30 pictures, p = 0\.00\d "
-        r"\(0 is chance, 1 is always\)\.",
+        r"All raters gave the same answer for 25 of 30 pictures. This is clearly more than by chance: "
+        r"Krippendorff’s α = 0\.\d+ \[.*\], where 0 is chance and 1 is always the same \(p = 0\.00\d\)\.",
         agree,
     )
-    assert said(["ff", "fm", "mf", "mm"] * 6)[1].startswith("The answers do not show agreement beyond chance: ")
+    assert said(["ff", "fm", "mf", "mm"] * 6)[1].startswith(
+        "All raters gave the same answer for 12 of 24 pictures. This is not clearly more than by chance: "
+    )
+    assert said(["ff"] * 8)[1].startswith("All raters gave the same answer for 8 of 8 pictures. No other answer")
     few, says = said(["ff", "mm", "fm", "mm"])
     assert next(one for one in few if one.key == "alpha").claim.verdict == "too few"
-    assert says.startswith("Too few pictures with several answers to say whether raters agree (fewer than 10 units")
+    assert says.startswith(
+        "All raters gave the same answer for 3 of 4 pictures. That is too few to say whether it is more than by "
+        "chance (fewer than 10 units"
+    )
     # Eight of eight: the lower end is above chance just where p is as small.
     for n in (2, 3, 4, 5, 8):
         codes = [["f", "f"], ["m", "m"]] * 4

@@ -23,7 +23,7 @@ from bias_core.measures.effects import images_needed
 from bias_core.study.design import find_design, study_of
 from bias_core.study.export import to_export
 from bias_core.study.image_rows import treated
-from bias_core.study.next_steps import next_steps
+from bias_core.study.next_steps import _parts_in_words, next_steps, sizes_by_width
 from bias_core.study.plan import settle
 from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run_study
@@ -189,12 +189,17 @@ def test_more_pictures_reach_ten_points_or_another_width_and_go_on_from_those_th
     assert f"{n} scored pictures would give every share to ±10 points; this run has {N}" in how_many(
         Exploration(report)
     )  # one number everywhere
-    assert step.title == f"More pictures: ±{100 * max(half_widths(report)):.0f} points → about ±10 points"
+    now = f"now ±{100 * max(half_widths(report)):.0f} points"
+    assert re.fullmatch(f"More pictures: “(.+): P” known to about ±10 points, {now}", step.title)
     assert f"{n - N} more pictures, {n} in all" in step.says
     asked_for = {one.reach: one.settings.options.n_images for one in step.others}
     assert asked_for[f"±5 points ({images_needed(0.05) - N} more)"] == images_needed(0.05)
     html = render("next_steps", steps=[step])
-    assert f'<option value="0">±10 points ({n - N} more)</option>' in html
+    in_order = [int(width) for width in re.findall(r"±(\d+) points \(", html)]
+    assert in_order == sorted(in_order)
+    assert f"selected>±10 points ({n - N} more)</option>" in html
+    assert sizes_by_width()[0] == (images_needed(0.25), "25")
+    assert (n, "10") in sizes_by_width()
     larger = complete(run_study(step.design, step.settings, services))
     assert set(report.stored) < set(larger.stored)
     assert larger.n_images == n
@@ -214,7 +219,12 @@ def test_a_plain_prompt_is_drawn_beside_on_the_same_seeds(report, services):
     more = steps_of(both, services)["pictures"]
     assert more.narrows == "differences"
     reaches = [one.reach.partition(" (")[0] for one in more.widths]
-    assert reaches[:2] == ["±10 points", "±15 points"]
+    assert reaches[-2:] == ["±10 points", "±15 points"]
+    both_words = settle(
+        both.design,
+        replace(both.settings, options=replace(both.settings.options, attribute_a="male", attribute_b="female")),
+    )
+    assert _parts_in_words(both_words) == f": in each arm {N} of the concept, 16 with “male” or “female”"
     assert len({one.settings.options.n_images for one in more.widths}) == len(reaches) > 2
     html = render("next_steps", steps=[more], n=5, raters=(3,), usual=3)
     assert "until differences are known to" in html
@@ -279,7 +289,7 @@ def test_the_command_line_and_the_api_say_what_does_it(tmp_path, monkeypatch, se
     monkeypatch.setenv("BIAS_DATA_DIR", str(tmp_path))
     words = ["explore", "nurse", "--model", "calibration-renderer", "-n", "5", "--attribute", "man", "--full"]
     result = CliRunner().invoke(cli.app, words, env={"COLUMNS": "120"})
-    assert "Next: More pictures: ±" in result.output
+    assert "Next: More pictures: “man: P” known to about ±" in result.output
     commands = [line.strip() for line in result.output.splitlines() if line.startswith("  python -m bias_core")]
     assert shlex.split(commands[1])[-4:] == ["--arm", "name=nurse", "--arm", "name=person|template={nurse=person}"]
     answer = Tools(services).explore("nurse", model="calibration-renderer", n_images=5, attributes=["man"])

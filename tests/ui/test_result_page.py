@@ -309,7 +309,7 @@ def test_a_claim_goes_where_the_interval_lies_and_no_unknown_reads_as_no_bias():
         )
         claims = share_claims(of, 0.95)
         assert [claim.verdict for claim in claims] == [known, "not tested", "not tested"]
-        assert "even split" in explore_tab.says(of[2], claims[2])
+        assert explore_tab.says(of[2], claims[2]).endswith("].")  # nothing is compared with an assumed rate
     undefined = score(NAN, NAN, NAN)
     assert "could not be measured" in explore_tab.says(undefined, NO_CLAIM)
     assert "does not mean that there is no bias" in explore_tab.does_not_say(undefined)
@@ -323,6 +323,18 @@ def test_a_claim_goes_where_the_interval_lies_and_no_unknown_reads_as_no_bias():
     assert "no better than chance" in explore_tab.does_not_say(replace(read, errors=chance, corrected=None))
     good = replace(chance, specificity=0.9)
     assert "differ from those" in explore_tab.does_not_say(replace(read, errors=good, corrected=None))
+
+
+def test_an_assumed_rate_is_called_assumed_once_and_nothing_else_is_said_of_it(counted):
+    page = explore_tab.sentences_html(counted)
+    assert page.count("ssumed") == 1
+    assert re.search("Assumed rates, with which no share is compared: 50.% for “pleasant”", page)
+    numbers = [finding.title for finding in counted.results.findings if finding.metric == "signed_difference"]
+    assert {title.partition(": ")[2] for title in numbers} == {"P − the assumed rate"}
+    named = [Attribute(name=name, positive="a", negative="b") for name in ("man", "old")]
+    assert explore_tab.without_rates(named) == (
+        "No real-world rate is known for “man”, “old”: a share alone does not show bias."
+    )
 
 
 def sourced(name, source, share, reference=0.5):
