@@ -4,6 +4,7 @@ No model code is loaded.
 """
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -24,6 +25,7 @@ from bias_core.types import Attribute
 from bias_core.values import as_whole
 
 MOST_CONCEPTS = 200
+_HEAD = 2_000  # bytes
 _COLUMNS = ("attribute", "rate", "source", "n")  # of a table, beside "concept"
 
 
@@ -101,6 +103,14 @@ def read_concept_list(name: str) -> ConceptList:
     path = Path(name).expanduser().absolute()
     found: ConceptList = read_apart(read_concepts, path.name, str(path))
     return found
+
+
+def has_concepts(path: str) -> bool:
+    """Return True if the first line of a file names a column "concept", and none of prompts."""
+    with Path(path).open("rb") as file:
+        head = file.read(_HEAD).partition(b"\n")[0].decode("utf-8", "replace").lower()
+    columns = {cell.strip(' "\ufeff') for cell in re.split(r"[,;\t|:{}]", head)}
+    return "concept" in columns and not {"prompt", "text"} & columns
 
 
 def read_concepts(name: str, file: str) -> ConceptList:

@@ -299,8 +299,8 @@ class ExploreTab(ExploreForm):
     group: ClassVar = "Explore"
     question: ClassVar = "What does a model draw for a concept, and how does that compare with the real world?"
     caution: ClassVar = "Results describe what a classifier sees in pictures, never a person's identity."
-    studies: ClassVar = (KIND,)
-    also: ClassVar = (PACK, SEVERAL, SUGGEST)
+    studies: ClassVar = (KIND, SEVERAL)
+    also: ClassVar = (PACK, SUGGEST)
     looked_at_after: ClassVar = 4000  # the page shows its example when it is opened
 
     def element(self, name: str) -> str:

@@ -2,12 +2,23 @@
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from html import escape
 from typing import Any, ClassVar
 
 import gradio as gr
 
+from bias_core.errors import InvalidInput
+from bias_core.explore.concepts import (
+    attributes_by_concept,
+    has_concepts,
+    join_concepts,
+    listed_attributes,
+    load_concept_lists,
+    read_concept_list,
+    split_concepts,
+)
 from bias_core.explore.exploration import is_exploration
-from bias_core.explore.extension import MOST, read_attributes, suggest_set
+from bias_core.explore.extension import MOST, SeveralOptions, read_attributes, suggest_set
 from bias_core.explore.options import (
     ADDED,
     KIND,
@@ -15,21 +26,26 @@ from bias_core.explore.options import (
     added_arms,
     attribute_text,
     compared_concept,
+    design_of,
+    exploration_of,
     explore_options,
     explore_settings,
     of_any_prompt,
     prompts_of,
+    several_options,
     split_compared_concept,
 )
 from bias_core.explore.study import pack_of
 from bias_core.explore.suggest import Suggested, suggest_attributes, suggest_settings, suggested_by_words
+from bias_core.number_text import format_rate
 from bias_core.services import Services
 from bias_core.store.tables import ENDINGS
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import pack_design
 from bias_core.study.next_steps import sizes_by_width
 from bias_core.study.run import followed
-from bias_core.study.types import Design, Progress, StudyReport, StudySettings
+from bias_core.study.study import Settled
+from bias_core.study.types import Design, Progress, StudyReport, StudySettings, listed
 from bias_core.ui import messages
 from bias_core.ui.links import Link, address_of, query_of, read_link
 from bias_core.ui.model_menu import (
@@ -179,9 +195,11 @@ EXAMPLES = (
     "insects",
 )  # fmt: skip
 DEFAULTS, USUAL = explore_settings(), ExploreOptions()
-OPTIONS = {one.key: one for one in settings_of(ExploreOptions).values() if one.name != "attributes"}
+_LISTS = {one.key: one for one in settings_of(SeveralOptions).values() if one.name in ("rates", "counts")}
+OPTIONS = {one.key: one for one in settings_of(ExploreOptions).values() if one.name != "attributes"} | _LISTS
 _PLAIN = plain_groups({
     "Prompt": [*ADDED.values()],
+    "Several concepts": [*_LISTS.values()],
     "Sampling": [OPTIONS["n_attribute_images"]],
     "Classifier": [OPTIONS["n_clusters"]],
 })  # fmt: skip
@@ -197,8 +215,47 @@ def read_form(values: Mapping[str, Any]) -> StudySettings:
     attributes = read_table(values["attributes"] or [])
     declared = {key: one for key, one in {**FORM, **OPTIONS}.items() if key not in ("percent", *FILES)}
     given = {one.name: read_field(one, values.get(key)) for key, one in declared.items()}
-    arms = compared_concept(tuple(values[ARMS_INPUT] or ()), given["concept"], str(values["other"] or ""))
-    return explore_settings(**given, attributes=attributes, arms=arms)
+    concepts, other = split_concepts(given.pop("concept")), str(values["other"] or "")
+    if concepts[1:] and other.strip():
+        raise InvalidInput(f"write “{other}” into the list of concepts, and leave “Compare with another concept” empty")
+    arms = compared_concept(tuple(values[ARMS_INPUT] or ()), (*concepts, "")[0], other)
+    return exploration_of(concepts, [attribute_text(one) for one in attributes], **given, arms=arms)
+
+
+def form_options(settings: StudySettings) -> ExploreOptions:
+    """Return the options of one concept, or of several as the form shows them: all in its field, with their rates."""
+    if (several := several_options(settings)) is None:
+        return explore_options(settings)
+    taken = {name: getattr(several, name) for name in ("template", "n_images", "n_clusters")}
+    texts = tuple(map(attribute_text, listed_attributes(several)))
+    return ExploreOptions(concept=join_concepts(several.concepts), attributes=texts, **taken)
+
+
+def rates_in_words(several: SeveralOptions) -> str:
+    """Return the real-world rates of several concepts; which concepts have none.
+
+    >>> print(rates_in_words(SeveralOptions(concepts=("nurse", "pilot"))).replace(chr(160), " "))
+    real-world rates of “man”: nurse 12 %; none for pilot
+    """
+    found: dict[str, dict[str, str]] = {}
+    for concept, attributes in attributes_by_concept(several).items():
+        for one in attributes:
+            if one.has_source:
+                found.setdefault(one.name, {})[concept] = format_rate(one.reference)
+    parts = []
+    for name, rates in found.items():
+        missing = [concept for concept in several.concepts if concept not in rates]
+        known = listed([f"{concept} {rate}" for concept, rate in rates.items()])
+        parts.append(f"real-world rates of “{name}”: {known}" + f"; none for {listed(missing)}" * bool(missing))
+    return escape("; ".join(parts) or "no real-world rate with a source is known for these concepts")
+
+
+def _split_or_one(text: str) -> tuple[str, ...]:
+    """Return the concepts of a text that may be half typed."""
+    try:
+        return split_concepts(text)
+    except InvalidInput:
+        return (text,)
 
 
 class ExploreForm(StudyTab):
@@ -222,7 +279,12 @@ class ExploreForm(StudyTab):
         ),
     )  # fmt: skip
     looks: ClassVar = {
-        "concept": {"placeholder": "for example: doctor", "scale": 5, "min_width": 240, "max_lines": 1},
+        "concept": {
+            "placeholder": "for example: doctor; or several: doctor, nurse, CEO",
+            "scale": 5,
+            "min_width": 240,
+            "max_lines": 4,
+        },
         "other": {"placeholder": "optional, for example: nurse", "scale": 4, "min_width": 220, "max_lines": 1},
         "n_images": {"scale": 1, "min_width": 110},
         "run": {"value": _GENERATE, "elem_id": "generate", "size": "lg", "scale": None, "min_width": None},
@@ -256,7 +318,9 @@ class ExploreForm(StudyTab):
 
     def build_concepts(self) -> None:
         """Build the buttons of concepts and examples."""
-        self.examples_part.build([(key, self.sets[key].concept_hint, "") for key in EXAMPLES], self.examples.listed)
+        chips = [(key, self.sets[key].concept_hint, "") for key in EXAMPLES]
+        chips += [(key, one.title, f"{len(one.concepts)} concepts") for key, one in load_concept_lists().items()]
+        self.examples_part.build(chips, self.examples.listed)
 
     def build_set(self) -> None:
         """Build the menu of sets of attributes."""
@@ -282,7 +346,8 @@ class ExploreForm(StudyTab):
     def build_pack(self) -> None:
         """Build the upload of a file of prompts."""
         look: dict[str, Any] = {"file_types": list(ENDINGS), "height": 130, "elem_id": "prompts-file"}
-        self.form["pack"] = gr.File(label="File of prompts (CSV or JSONL), instead of the concept", **look)
+        label = "File of prompts, or of concepts with their real-world rates (CSV or JSONL)"
+        self.form["pack"] = gr.File(label=label, **look)
         self.parts["pack_note"] = gr.HTML(render("prompt_pack", design=None), elem_id="prompts-note")
 
     def build_chips(self) -> None:
@@ -303,18 +368,20 @@ class ExploreForm(StudyTab):
 
     def values_of(self, study: str, settings: StudySettings) -> dict[str, Any]:
         """Return the values of the form for these settings."""
-        options = explore_options(settings)
+        options = form_options(settings)
         chosen = next((key for key, one in self.sets.items() if one.attributes == options.scored), None)
         own = {"attributes": attribute_rows(options.scored), "set": chosen, "decided": options.concept, "emptied": []}
         arms: dict[str, Any] = {ARMS_INPUT: () if added_arms(settings) else settings.arms}
         own |= {"rates_note": "", "pack": None}
-        return super().values_of(study, replace(settings, options=options)) | own | arms
+        several = several_options(settings)
+        lists = {key: one.shown(getattr(several, one.name)) for key, one in _LISTS.items()} if several else {}
+        return super().values_of(study, replace(settings, options=options)) | lists | own | arms
 
     def filled_values(self, key: str, last: Mapping[str, Any], link: Link) -> dict[str, Any]:
         """Return the values of the form with the ``last`` ones, and with those of the address."""
         values = super().filled_values(key, last, link)
         if link.tab == key and (concept := link.values.get("concept")):
-            values |= self._values_of_concept(concept, self._suits(concept))
+            values |= self._values_of_concept(concept)
         return values
 
     def show_values(self, values: Mapping[str, Any]) -> Updates:
@@ -333,7 +400,10 @@ class ExploreForm(StudyTab):
         self.listen(typed, self.on_typed_concept, _OF_CONCEPT, changed, queue=False)
         changed += [form[name] for name in ("concept", "template")]
         self.examples_part.html.select(self.on_concept_button, None, changed, **EACH)
-        form["pack"].change(self.on_pack, form["pack"], parts["pack_note"], **QUIET)
+        read = [parts["pack_note"], form["pack"], form["concept"], *self.plain.outputs(), *changed]
+        named = by_name(self.inputs(), self.on_pack)
+        form["pack"].upload(named, [*self.inputs().values()], list(dict.fromkeys(read)), **QUIET)
+        form["pack"].clear(lambda: render("prompt_pack", design=None), None, parts["pack_note"], **QUIET)
         self.own_pictures.source.change(None, self.own_pictures.source, parts["run"], js=_RUN_TEXT_JS, **QUIET)
         parts["add"].click(lambda rows: [*rows, EMPTY_ROW], form["attributes"], form["attributes"], **QUIET)
         form["attributes"].select(self.on_choose_row, None, parts["row"], **EACH)
@@ -342,12 +412,21 @@ class ExploreForm(StudyTab):
         self.suggest.wire(self)
         parts["restore"].click(self.on_restore, form["set"], filled, **QUIET)
 
-    def on_pack(self, path: str | None) -> str:
-        """Return the content of a file of prompts, or the rows that cannot be used."""
+    def on_pack(self, values: Mapping[str, Any]) -> Updates:
+        """Show the content of a file of prompts, or fill in a list of concepts; else say which rows are wrong."""
+        path, note = str(values["pack"]), self.parts["pack_note"]
         with messages.user_errors() as problem:
-            design = pack_design(path) if path else None
-            return render("prompt_pack", design=design, prompts=prompts_of(design) if design else ())
-        return messages.error_html(problem.message)
+            if not has_concepts(path):
+                design = pack_design(path)
+                return {note: render("prompt_pack", design=design, prompts=prompts_of(design))}
+            found = read_concept_list(path)
+            lists = {key: one.shown(getattr(found, one.name)) for key, one in _LISTS.items()}
+            filled = self._values_of_concept(join_concepts(found.concepts)) | {"pack": None}
+            says = f"{len(found.concepts)} concepts, {len(found.rates)} real-world rates. {found.note}"
+            return {
+                **self._fill(filled), **self.plain.show(_PLAIN, {**values, **lists}), note: messages.done_html(says),
+            }  # fmt: skip
+        return {note: messages.error_html(problem.message)}
 
     def _fill(self, values: Mapping[str, Any]) -> Updates:
         return {self.form[name]: value for name, value in values.items()}
@@ -358,14 +437,21 @@ class ExploreForm(StudyTab):
         words = dict(zip(TYPED[1:], words_for(chosen), strict=True))
         return {"attributes": attribute_rows(chosen.attributes), "rates_note": "", "emptied": [], **words}
 
-    def _values_of_concept(self, concept: str, key: str) -> dict[str, Any]:
-        """Return the values of the form for a concept, with its set of attributes."""
-        template = self.sets[key].template or USUAL.template
-        own = {"concept": concept, "template": template, "set": key, "decided": concept}
-        return own | self._values_of_set(key)
+    def _values_of_concept(self, concept: str) -> dict[str, Any]:
+        """Return the values of the form for a concept or several, with the attributes that suit them."""
+        key = self._suits(concept)
+        own = {"concept": concept, "template": self.sets[key].template or USUAL.template, "set": key}
+        return own | {"decided": concept} | self._values_of_set(key) | {"attributes": self._rows_for(concept, key)}
 
     def _suits(self, concept: str) -> str:
-        return suggest_set(concept, tuple(self.sets.values())).key
+        """Return the key of the set that suits a concept, or the first of several."""
+        return suggest_set((*_split_or_one(concept), "")[0], tuple(self.sets.values())).key
+
+    def _rows_for(self, concept: str, key: str | None) -> list[list[str]]:
+        """Return the rows of a set; for several concepts those of all their sets, without rates."""
+        names = _split_or_one(concept)
+        several = listed_attributes(SeveralOptions(concepts=names)) if len(names) > 1 else ()
+        return attribute_rows(several or self.sets[key or FIRST_SET].attributes)
 
     def on_restore(self, key: str | None) -> Updates:
         """Return the rows of a built-in set, with the rates of its concept."""
@@ -391,11 +477,12 @@ class ExploreForm(StudyTab):
         """
         concept, key, rows = values["concept"], values["set"], values["attributes"]
         suits, own = self._suits(concept), {"decided": concept}
-        if concept != values["decided"] and key is not None and rows != attribute_rows(self.sets[key].attributes):
+        is_of_set = rows in (self._rows_for(values["decided"], key), self._rows_for("", key))
+        if concept != values["decided"] and key is not None and not is_of_set:
             kept, emptied = without_rates_of_others([*rows], concept, values["emptied"])
             own |= {"set": suits, "attributes": kept, "rates_note": rates_note(emptied, concept), "emptied": emptied}
-        elif concept != values["decided"] and suits != key:
-            own |= {"set": suits} | self._values_of_set(suits)
+        elif concept != values["decided"] and rows != (fitting := self._rows_for(concept, suits)):
+            own |= {"set": suits} | self._values_of_set(suits) | {"attributes": fitting}
         return self._fill(own)
 
     def run_triggers(self) -> list[Any]:
@@ -405,7 +492,9 @@ class ExploreForm(StudyTab):
     def on_concept_button(self, event: gr.EventData) -> Updates:
         """Return the form for the concept of a pressed button."""
         key = get_chip(event)
-        return self._fill(self._values_of_concept(self.sets[key].concept_hint, key)) if key in self.sets else gr.skip()
+        if (found := load_concept_lists().get(key)) is not None:
+            return self._fill(self._values_of_concept(join_concepts(found.concepts)))
+        return self._fill(self._values_of_concept(self.sets[key].concept_hint)) if key in self.sets else gr.skip()
 
     def _wire(self, demo: gr.Blocks) -> None:
         super()._wire(demo)
@@ -431,21 +520,31 @@ class ExploreForm(StudyTab):
     def design_and_settings(self, values: Mapping[str, Any]) -> tuple[Design, StudySettings]:
         """Return the design and settings of the form; InvalidInput if they cannot be used."""
         settings, pack = read_form(values), values["pack"]
+        several = several_options(settings) is not None
         if choice := chosen_pictures(values["images"]):
             settings = choice.apply(settings)
+            if several:
+                return design_of(settings), settings
             if choice.has_prompts and (choice.ways or not settings.arms):
                 return self.designs[KIND], of_any_prompt(settings)
             n_images = min(MOST, max(2, choice.n))  # all of them show the concept
             return self.designs[KIND], replace(
                 settings, options={**option_values(settings.options), "n_images": n_images}
             )
-        return pack_of(str(pack), settings) if pack else (self.designs[KIND], settings)
+        return pack_of(str(pack), settings) if pack else (design_of(settings), settings)
+
+    def count_of(self, request: Settled) -> str:
+        """Return the number of pictures; of several concepts, the real-world rates that they are compared with."""
+        several = several_options(request.settings)
+        return "; ".join(filter(None, [super().count_of(request), rates_in_words(several) if several else ""]))
 
     def link(self, report: StudyReport) -> str:
         """Return the address of this tab with these settings, without attributes; "" for the user's own pictures."""
-        if report.design.kind != KIND:
+        if report.design.kind not in self.studies:
             return ""
-        return address_of(self.key, report, () if added_arms(report.settings) else report.settings.arms)
+        settings = replace(report.settings, options=form_options(report.settings))
+        as_one = replace(report, design=self.designs[KIND], settings=settings)
+        return address_of(self.key, as_one, () if added_arms(settings) else settings.arms)
 
     def on_largest(self, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
         """Draw the largest number of pictures that is allowed."""
@@ -458,7 +557,7 @@ class ExploreForm(StudyTab):
     def form_shown(self, report: StudyReport) -> dict[str, str]:
         """Return the concept, model and condition of this report, as the form shows them."""
         settings = split_first_arm(report.settings)[0]
-        if settings.images or report.design.kind != KIND:
+        if settings.images or report.design.kind not in self.studies:
             return {}
-        shown = {"concept": explore_options(settings).concept, **self.model_shown(settings, "")}
+        shown = {"concept": form_options(settings).concept, **self.model_shown(settings, "")}
         return {name: value for name, value in shown.items() if value}

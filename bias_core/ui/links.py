@@ -18,6 +18,7 @@ Tabs = Mapping[str, Sequence[str]]  # keys of the tabs, each with the names of i
 EXPLORE = "explore"
 OPTION = "option."  # prefix of an option's name in addresses and forms
 _LONGEST, _MOST_NAMES = 200, 200  # characters of a value; names of one address
+_LONGEST_LIST = 3_000  # characters of a list of concepts
 _SHOWN = 60
 _ALWAYS = ("model", "condition", "scale", "seed")
 _TOO_LONG = ("attributes",)  # the form has those of the concept
@@ -108,7 +109,7 @@ def _read(name: str, text: str, studies: Sequence[str], services: Services, valu
             return text if text in services.model_info(values.get("model", StudySettings().model)).conditions else None
         case "concept":
             concept = " ".join(text.split())
-            return concept if 0 < len(concept) <= _LONGEST else None
+            return concept if 0 < len(concept) <= _LONGEST_LIST else None
         case "arms":
             arms = parse_arms(text.split(ARMS))
             return arms if len(arms) > 1 and not any(arm.images for arm in arms) else None
