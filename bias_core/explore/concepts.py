@@ -19,6 +19,7 @@ from bias_core.study.attributes import (
     load_attribute_sets,
     load_occupation_rates,
     read_rate,
+    with_built_in_rate,
     with_rate_of_concept,
 )
 from bias_core.types import Attribute
@@ -173,7 +174,7 @@ def listed_attributes(options: SeveralOptions) -> tuple[Attribute, ...]:
 def attributes_by_concept(options: SeveralOptions) -> dict[str, tuple[Attribute, ...]]:
     """Return the measured attributes with the rates of each concept.
 
-    A given rate comes before a built-in one of the concept, and that before a rate that the attribute brings for all.
+    A given rate comes first, then one that a person wrote for all concepts, then a built-in one of the concept.
 
     >>> of = attributes_by_concept(SeveralOptions(concepts=("nurse", "pilot"), rates=("pilot|man|0.9|our count",)))
     >>> [(concept, found[0].name, found[0].reference) for concept, found in of.items()]
@@ -184,10 +185,16 @@ def attributes_by_concept(options: SeveralOptions) -> dict[str, tuple[Attribute,
     for concept in options.concepts:
         rates = [given.get((concept.lower(), one.name.lower())) for one in measured]
         found[concept] = tuple(
-            replace(one, reference=rate[0], reference_source=rate[1]) if rate else with_rate_of_concept(one, concept)
+            replace(one, reference=rate[0], reference_source=rate[1]) if rate else _own_rate(one, concept)
             for one, rate in zip(measured, rates, strict=True)
         )
     return found
+
+
+def _own_rate(attribute: Attribute, concept: str) -> Attribute:
+    if attribute.reference is None:
+        return with_built_in_rate(attribute, concept)
+    return with_rate_of_concept(attribute, concept)
 
 
 def read_rates(options: SeveralOptions) -> dict[tuple[str, str], tuple[float, str]]:

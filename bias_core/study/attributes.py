@@ -133,14 +133,23 @@ def with_rate_of_concept(attribute: Attribute, concept: str) -> Attribute:
     >>> [with_rate_of_concept(people, one).reference for one in ("nurse", "baker", "wizard")]
     [0.121, 0.364, 0.5]
     """
-    sets, hint = load_attribute_sets(), " ".join(concept.lower().split())
     is_another = is_rate_of_another(attribute.reference_source, attribute.reference, concept)
-    if is_another or any(attribute == one for item in sets for one in item.attributes):
-        own = [one for item in sets if item.concept_hint.lower() == hint for one in item.attributes if one.has_source]
-        for one in (*own, *_men_at_work(hint)):
-            if (one.positive, one.negative) == (attribute.positive, attribute.negative):
-                return replace(attribute, reference=one.reference, reference_source=one.reference_source)
-    return replace(attribute, reference=None, reference_source="") if is_another else attribute
+    without = replace(attribute, reference=None, reference_source="")
+    if is_another or any(attribute == one for item in load_attribute_sets() for one in item.attributes):
+        found = with_built_in_rate(without, concept)
+        return found if found.reference is not None or is_another else attribute
+    return attribute
+
+
+def with_built_in_rate(attribute: Attribute, concept: str) -> Attribute:
+    """Return an attribute with the sourced rate that its sentences have for ``concept``; unchanged without any."""
+    hint = " ".join(concept.lower().split())
+    sets = (item for item in load_attribute_sets() if item.concept_hint.lower() == hint)
+    own = [one for item in sets for one in item.attributes if one.has_source]
+    for one in (*own, *_men_at_work(hint)):
+        if (one.positive, one.negative) == (attribute.positive, attribute.negative):
+            return replace(attribute, reference=one.reference, reference_source=one.reference_source)
+    return attribute
 
 
 def _men_at_work(occupation: str) -> Iterator[Attribute]:

@@ -31,7 +31,9 @@ const order = (chart) => {
     ...[...body.children].sort((one, other) => place(one) - place(other) || one.dataset.given - other.dataset.given)));
 };
 element.addEventListener('change', ({target}) => { if (target.matches('[data-order]')) order(target.closest('.concepts-chart')); });
-new MutationObserver(() => element.querySelectorAll('.concepts-chart:not([data-is-ordered])').forEach((chart) => {
+const orderNew = () => element.querySelectorAll('.concepts-chart:not([data-is-ordered])').forEach((chart) => {
   chart.dataset.isOrdered = '';
   order(chart);
-})).observe(element, {childList: true, subtree: true});
+});
+orderNew();
+new MutationObserver(orderNew).observe(element, {childList: true, subtree: true});
