@@ -114,8 +114,7 @@ def attribute_findings(
                     continue
                 yield Finding(
                     key=key,
-                    title=f"{name}{f', {POOLED if cell == ALL else cell}' if len(cells) > 1 else ''}: "
-                    + kind.label.replace("P*", rate),
+                    title=f"{_subject(name, cell, cells, is_claimed=is_claimed)}: {kind.label.replace('P*', rate)}",
                     metric=kind.metric,
                     estimate=estimate,
                     claim=claims.get(key),
@@ -124,6 +123,15 @@ def attribute_findings(
                     says=kind.says.replace("P*", rate),
                     sample=sample(end, score) if is_claimed else None,
                 )
+
+
+def _subject(name: str, cell: str, cells: Collection[str], *, is_claimed: bool) -> str:
+    """Return what a number is about; a concept of several stands first, as in numbers that people correct."""
+    if len(cells) == 1 and cell == ALL:
+        return name
+    if cell == ALL:
+        return f"{name}, {POOLED}"
+    return f"{cell}, {name}" if is_claimed else f"{name}, {cell}"
 
 
 def _association_findings(

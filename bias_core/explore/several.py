@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
@@ -11,9 +11,9 @@ import pandas as pd
 
 from bias_core.explore.arms import Scored, compare_explorations
 from bias_core.explore.concepts import attributes_by_concept, read_counts
-from bias_core.explore.exploration import ATTRIBUTES, CONCEPT, SCORED_GROUPS
+from bias_core.explore.exploration import ATTRIBUTES
 from bias_core.explore.extension import MOST, SeveralOptions
-from bias_core.explore.options import SEVERAL, scored_attributes, several_options, several_words
+from bias_core.explore.options import SEVERAL, several_options, several_words
 from bias_core.explore.report import (
     NO_SOURCE,
     attribute_findings,
@@ -23,15 +23,16 @@ from bias_core.explore.report import (
     share_words,
 )
 from bias_core.explore.study import Explore, find_alike, keep_people, notes_on_pictures, score_cells, units_of
-from bias_core.number_text import format_rate
+from bias_core.number_text import format_rate, state_p, typeset
 from bias_core.prompts import fill_template
-from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.attribute_scores import AttributeScore, watch_attributes
 from bias_core.study.attributes import ALL, finding_key
 from bias_core.study.claims import NO_CLAIM, p_words
 from bias_core.study.image_rows import scaled
-from bias_core.study.limits import stop_rule
+from bias_core.study.limits import ShareValues, stop_rule
+from bias_core.study.report_text import CORRECTED
 from bias_core.study.study import Measuring, ReportFacts, RunName, Study
-from bias_core.study.study_data import StudyData
+from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.types import (
     Arm,
     ArmReport,
@@ -42,6 +43,7 @@ from bias_core.study.types import (
     StudyFigure,
     StudyReport,
     StudySettings,
+    Verdict,
     drawable,
     figure,
     listed,
@@ -69,7 +71,7 @@ class Concepts(Explore):
         options = _options(settings)
         return [
             Shot(
-                prompt=fill_template(options.template, concept), n=scaled(n, settings.scale), group=CONCEPT,
+                prompt=fill_template(options.template, concept), n=scaled(n, settings.scale), group=concept,
                 facts={"concept": concept},
             )
             for concept, n in read_counts(options).items()
@@ -83,9 +85,17 @@ class Concepts(Explore):
         """Return the attributes of a concept, with its own rates."""
         return tuple(self.attributes_of_cells(settings)[cell])
 
+    def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
+        """Return the attributes of every concept, with its own rates."""
+        return self.attributes_of_cells(settings)
+
     def attributes_of(self, settings: StudySettings, prompts: Iterable[str]) -> Mapping[str, Sequence[Attribute]]:
-        """Return the attributes without rates, which differ between the concepts."""
-        return dict.fromkeys(SCORED_GROUPS, scored_attributes(settings))
+        """Return the attributes of every concept, with its own rates."""
+        return self.attributes_of_cells(settings)
+
+    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+        """Read the share of every attribute for every concept."""
+        return watch_attributes(self.attributes(settings), data, frame, of_groups=True)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Measure every attribute in the pictures of every concept, and find groups of similar pictures."""
@@ -152,13 +162,22 @@ class Concepts(Explore):
         return concepts_headline(report)
 
     def arms_headline(self, report: StudyReport) -> str:
-        """Return the headline of each arm, by its name."""
-        parts = [f"{arm.name}: {concepts_headline(arm)}" for arm in report.arms]
-        return " ".join(parts)
+        """Return the largest difference between two arms, clear or not, and how many are clear."""
+        return arms_headline(report)
+
+    def corrected_headline(self, report: StudyReport) -> str:
+        """Return the headline from the shares that people's labels correct; "" without these, or for several arms."""
+        return "" if report.arms or report.results.frame(CORRECTED).empty else concepts_headline(report)
 
     def facts(self, report: StudyReport) -> ReportFacts:
         """Return no further words."""
         return ReportFacts()
+
+    def enlarged_alone(self, before: StudySettings, after: StudySettings, cells: Collection[str]) -> StudySettings:
+        """Return the settings ``after`` with more pictures of these concepts only."""
+        counts, more = read_counts(_options(before)), read_counts(_options(after))
+        chosen = {concept: more[concept] if concept in cells else n for concept, n in counts.items()}
+        return replace(after, options=with_counts(_options(after), chosen))
 
     def enlarged(self, settings: StudySettings, times: float) -> tuple[Study, StudySettings]:
         """Return ``times`` as many pictures of every concept."""
@@ -207,6 +226,25 @@ def _of_whole_concepts(data: StudyData, shots: Sequence[Shot]) -> tuple[pd.DataF
     return kept, notes
 
 
+def arms_headline(report: StudyReport) -> str:
+    """Say the largest difference of a share between two arms, clear or not, and how many are clear."""
+    frame = report.results.frame("differences")
+    shares = frame[frame["finding"].str.endswith(": P") & frame["p adjusted"].notna()] if len(frame) else frame
+    if shares.empty:
+        return "No share could be compared between the arms."
+    clear = shares[shares["clear"] == "yes"]
+    row = (shares if clear.empty else clear).sort_values("difference", key=abs, ascending=False).iloc[0]
+    gap = [typeset(100 * row[end], "+.0f") for end in ("difference", "low", "high")]
+    which = "the largest" if clear.empty or len(clear) > 1 else "this one"
+    p_value = state_p(row["p adjusted"], adjusted=len(shares) > 1)
+    return (
+        f"{len(clear)} of {len(shares)} differences between the arms are clear; {which}: "
+        f"{row['finding'].removesuffix(': P')}, {format_rate(row['value first'])} of “{row['first']}” and "
+        f"{format_rate(row['value second'])} of “{row['second']}” pictures, {gap[0]} points [{gap[1]}, {gap[2]}], "
+        f"{p_value}."
+    )
+
+
 class ConceptShare(NamedTuple):
     """The share of an attribute in the pictures of one concept, with what it is compared with."""
 
@@ -238,7 +276,21 @@ def read_shares(report: StudyReport | ArmReport) -> dict[str, list[ConceptShare]
             ConceptShare(concept, attribute, finding.estimate, rate, str(row["source of P*"] or ""),
                          finding.claim or NO_CLAIM, finding.expected)
         )  # fmt: skip
-    return shares
+    return {name: [_as_corrected(one, report) for one in of] for name, of in shares.items()}
+
+
+def _as_corrected(one: ConceptShare, report: StudyReport | ArmReport) -> ConceptShare:
+    """Return a share as people's labels correct it, with its claim; unchanged if they do not."""
+    frame = report.results.frame(CORRECTED)
+    for row in frame[frame["number"] == f"{one.concept}, {one.attribute}: P"].to_dict("records") if len(frame) else ():
+        share = Estimate(value=row["corrected"], low=row["corrected low"], high=row["corrected high"], n=int(row["n"]))
+        verdict: Verdict = "not tested" if math.isnan(row["p adjusted"]) else "not clear"
+        if row["clear"] == "yes":
+            verdict = "above" if share.value > (one.rate or 0.0) else "below"
+        n_tests = int(frame.loc[frame["measure"] == row["measure"], "p adjusted"].notna().sum())
+        claim = replace(one.claim, verdict=verdict, p_adjusted=row["p adjusted"], n_tests=n_tests)
+        return one._replace(share=share, claim=claim)
+    return one
 
 
 def concepts_headline(report: StudyReport | ArmReport) -> str:
@@ -263,8 +315,8 @@ def concepts_headline(report: StudyReport | ArmReport) -> str:
     return (
         f"{of}, “{name}” is clearly above the real-world rate for {above}, clearly below it for {below}, and not clear "
         f"for {n - above - below}. Farthest: {'; '.join(map(_in_words, farthest))}.{_correction(compared)}"
-        + f" {others} numbers of other attributes differ clearly too."
-        * (others > 0)
+        + " Corrected by people’s labels." * (not report.results.frame(CORRECTED).empty)
+        + f" {others} numbers of other attributes differ clearly too." * (others > 0)
     )
 
 

@@ -58,6 +58,7 @@ def _lane(report: StudyReport, one: ConceptShare, arm: str) -> dict[str, Any]:
         "text": f"{text} of {share.n:,}",
         "rate": rate,
         "verdict": one.claim.verdict if one.claim.is_clear and not report.arms else "",
+        "reason": "" if report.arms else one.claim.reason,
         "which": AND.join(which) if all(which) else "",
         "share": share.value,
         "gap": one.gap,

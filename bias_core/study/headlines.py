@@ -170,7 +170,11 @@ def counts_of(lines: Sequence[VerdictLine]) -> dict[str, int]:
 
 def headline(report: StudyReport) -> str:
     """Return the headline in one or two sentences; if the run was stopped while measuring, also how far it got."""
-    text = corrected_headline(report) or _forced_headline(report) or _of_all(report) + often_in_doubt(report)
+    study = known_study(report.design)
+    corrected = "" if study is None else study.corrected_headline(report)
+    text = (
+        corrected or corrected_headline(report) or _forced_headline(report) or _of_all(report) + often_in_doubt(report)
+    )
     text += _remarks(report)
     return f"{text} Stopped after {report.stopped_after}." if report.stopped_after else text
 

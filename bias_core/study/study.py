@@ -230,6 +230,10 @@ class Study(ABC):
         """
         return ""
 
+    def corrected_headline(self, report: StudyReport) -> str:
+        """Return the headline of a report whose shares people's labels correct; "" for the default one."""
+        return ""
+
     def arms_headline(self, report: StudyReport) -> str:
         """Return the headline of a report of several arms; "" for the default headline."""
         return ""
@@ -244,6 +248,10 @@ class Study(ABC):
 
         design, more = larger(self.design, settings, times)
         return type(self)(design), more
+
+    def enlarged_alone(self, before: StudySettings, after: StudySettings, cells: Collection[str]) -> StudySettings:
+        """Return the enlarged settings ``after`` with more pictures of some cells only, if the study can."""
+        return after
 
     def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
         """Return the settings with a baseline, and its prompt in words; None if there is one, or cannot be one."""

@@ -30,7 +30,11 @@ const order = (chart) => {
   chart.querySelectorAll('[data-part] > tbody').forEach((body) => body.append(
     ...[...body.children].sort((one, other) => place(one) - place(other) || one.dataset.given - other.dataset.given)));
 };
-element.addEventListener('change', ({target}) => { if (target.matches('[data-order]')) order(target.closest('.concepts-chart')); });
+element.addEventListener('change', ({target}) => {
+  const chart = target.closest('.concepts-chart');
+  if (target.matches('[data-order]')) order(chart);
+  if (target.name === 'more') chart.querySelectorAll('[name=more]').forEach((one) => { if (one.value === target.value) one.checked = target.checked; });
+});
 const orderNew = () => element.querySelectorAll('.concepts-chart:not([data-is-ordered])').forEach((chart) => {
   chart.dataset.isOrdered = '';
   order(chart);

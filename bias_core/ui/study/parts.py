@@ -18,12 +18,14 @@ from bias_core.number_text import format_number
 from bias_core.services import Services
 from bias_core.study.classifier_answers import CODES, PEOPLE, Reading, readings_of
 from bias_core.study.corrected import BUDGET, Correction, PeopleAnswers, corrected, correction_of
+from bias_core.study.design import known_study
 from bias_core.study.documents import small_uri
 from bias_core.study.label_tasks import N_LABELS, NO, SINGLE, YES
 from bias_core.study.limits import drawn_words
 from bias_core.study.next_steps import N_RATERS, NextStep, next_steps
 from bias_core.study.plan import settle
 from bias_core.study.report_text import is_known, read_report_by
+from bias_core.study.reproduction import as_asked
 from bias_core.study.saved import Example, SavedReport, list_examples, open_example
 from bias_core.study.types import Progress, StudyReport
 from bias_core.types import ImageRow, StoredImage
@@ -159,8 +161,12 @@ class NextPart:
             if step is not None:  # the box beside its button says which width
                 widths = {str(i): wider for i, wider in enumerate(step.widths)}
                 step = widths.get(str(getattr(event, "choice", "0")))
-            if step is None:
+            if step is None or report is None:
                 return {self.chosen: None}
+            cells, study = getattr(event, "cells", ()), known_study(report.design)
+            if cells and study is not None and step.settings is not None:
+                before = as_asked(report.design, report.settings)
+                step = replace(step, settings=study.enlarged_alone(before, step.settings, [*map(str, cells)]))
             return {self.chosen: step, **tab.on_click(visitor)}
 
         def on_run(visitor: Visitor, chosen: NextStep | None, report: StudyReport | None) -> Iterator[Updates]:

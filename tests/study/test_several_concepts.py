@@ -1,0 +1,180 @@
+"""Several concepts in one run: their lists, rates, claims, stops, arms and corrections."""
+
+import csv
+import math
+
+import pandas as pd
+import pytest
+
+from bias_core.errors import InvalidInput
+from bias_core.explore.concepts import (
+    attributes_by_concept,
+    join_concepts,
+    load_concept_lists,
+    read_concept_list,
+    split_concepts,
+)
+from bias_core.explore.extension import SeveralOptions
+from bias_core.explore.options import design_of, exploration_of, several_options
+from bias_core.explore.several import Concepts, read_shares
+from bias_core.study.answers import COLUMNS
+from bias_core.study.corrected import corrected
+from bias_core.study.headlines import headline
+from bias_core.study.plan import settle
+from bias_core.study.reproduction import to_command
+from bias_core.study.run import complete, run, run_study
+
+RENDERER = "calibration-renderer"
+
+
+def explored(services, concepts, **given):
+    settings = exploration_of(concepts, **{"model": RENDERER, "n_images": 24, **given})
+    return complete(run_study(design_of(settings), settings, services))
+
+
+def written(path, rows):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    return str(path)
+
+
+@pytest.mark.parametrize("text", ["doctor, nurse", "doctor\nnurse", "nurse", '"a tall, thin man", nurse'])
+def test_concepts_survive_being_joined_and_split(text):
+    assert split_concepts(join_concepts(split_concepts(text))) == split_concepts(text)
+
+
+@pytest.mark.parametrize("name", load_concept_lists())
+def test_every_concept_of_a_built_in_list_has_a_sourced_rate_except_those_that_the_sources_lack(name):
+    concepts = load_concept_lists()[name].concepts
+    rates = attributes_by_concept(SeveralOptions(concepts=concepts))
+    without = {concept for concept, attributes in rates.items() if not any(one.has_source for one in attributes)}
+    assert without <= {"chief"}  # Table 14 of the paired stereotype test has no share for it
+    assert len(concepts) >= 3
+
+
+def test_a_table_brings_concepts_rates_and_numbers_and_names_what_it_does_not_use(tmp_path):
+    rows = [("Concept", "attribute", "rate", "source", "n", "colour"),
+            ("welder", "man", "94.6 %", "a census, 2020", "8", "red"), ("nurse", "", "", "", "", "")]  # fmt: skip
+    found = read_concept_list(written(tmp_path / "own.csv", rows))
+    assert found.concepts == ("welder", "nurse")
+    assert found.rates == ("welder|man|0.946|a census, 2020",)
+    assert found.counts == ("welder|8",)
+    assert "colour" in found.note
+    options = several_options(exploration_of(found.concepts, rates=found.rates, counts=found.counts))
+    assert [rates[0].reference for rates in attributes_by_concept(options).values()] == [0.946, 0.121]
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([("concept", "attribute", "rate"), ("welder", "man", "2")], "line 2.*share"),
+        ([("concept", "rate"), ("welder", "0.5")], "line 2.*without the attribute"),
+        ([("concept", "attribute", "rate"), ("a", "man", "0.5"), ("A", "man", "0.6")], "line 3.*another rate"),
+        ([("concept", "n"), ("welder", "many")], "line 2.*number"),
+        ([("concept",), (" ",), ("",)], "no concept"),
+        ([("name",), ("welder",)], "concept"),
+    ],
+)
+def test_a_wrong_table_is_refused_with_its_line(tmp_path, rows, says):
+    with pytest.raises(InvalidInput, match=says):
+        read_concept_list(written(tmp_path / "own.csv", rows))
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"rates": ["pilot|man|0.9"]}, "not among the concepts"),
+        ({"rates": ["nurse|hat|0.9"]}, "not measured"),
+        ({"rates": ["nurse|man"]}, "concept|attribute"),
+        ({"counts": ["nurse|0"]}, "at least one"),
+        ({"crossed": "pairs"}, "single concept"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_before_anything_is(given, says):
+    with pytest.raises(InvalidInput, match=says):
+        exploration_of(["doctor", "nurse"], **given)
+
+
+def test_each_concept_is_compared_with_its_own_rate_in_one_family(services):
+    report = explored(services, ["doctor", "nurse", "baker", "pilot"], condition="extreme")
+    shares = {one.concept: one for one in read_shares(report)["man"]}
+    assert [shares[name].rate for name in ("doctor", "nurse", "baker")] == [0.562, 0.121, 0.364]
+    tested = [one.claim for one in shares.values() if one.claim.verdict != "not tested"]
+    assert {claim.n_tests for claim in tested} == {3}
+    assert len(tested) == 3  # the assumed rate of pilots is not tested
+    says = headline(report)
+    n_clear = sum(claim.is_clear for claim in tested)
+    assert says.startswith("Of 3 concepts with a sourced rate")
+    assert n_clear
+    assert f"not clear for {3 - n_clear}" in says
+    assert "Holm’s correction for 3 tests" in says
+
+
+def test_the_command_of_a_run_gives_the_same_run(services):
+    settings = exploration_of(
+        ["doctor", "a tall, thin man"], rates=["doctor|man|0.5|ours"], counts=["doctor|4"], n_images=2
+    )
+    words = to_command(design_of(settings), settings)
+    assert all(word in words for word in ("'\"a tall, thin man\"'", "'doctor|man|0.5|ours'", "'doctor|4'"))
+
+
+def test_a_stopped_run_keeps_whole_concepts(services):
+    settings = exploration_of(["doctor", "nurse", "baker"], model=RENDERER, n_images=40, attributes=["man"])
+    finished = []
+
+    def is_stopped():
+        return len(finished) > 0
+
+    steps = run(settle(design_of(settings), settings), services, cancelled=is_stopped)
+    report = None
+    try:
+        while True:
+            step = next(steps)
+            if step.done >= 50:
+                finished.append(step)
+    except StopIteration as ended:
+        report = ended.value
+    shares = read_shares(report)["man"]
+    assert {one.share.n for one in shares} == {40}
+    assert 1 <= len(shares) < 3
+    assert any("only these are scored" in note for note in report.results.notes)
+
+
+def test_more_pictures_of_one_concept_alone(services):
+    before = exploration_of(["doctor", "nurse"], n_images=8)
+    study = Concepts(design_of(before))
+    _, after = study.enlarged(before, 2.0)
+    only = several_options(study.enlarged_alone(before, after, ["nurse"]))
+    assert [shot.n for shot in study.shots(after)] == [16, 16]
+    assert dict(zip(only.concepts, [only.n_images] * 2, strict=True)) | dict(
+        text.split("|") for text in only.counts
+    ) in ({"doctor": 8, "nurse": "16"}, {"doctor": "8", "nurse": 16})
+
+
+def test_arms_stand_in_the_same_rows_and_their_differences_are_tested_by_concept(services):
+    from bias_core.study.types import Arm
+
+    report = explored(
+        services, ["doctor", "nurse"], arms=(Arm(condition="fair"), Arm(condition="extreme")), attributes=["man"]
+    )
+    assert [list(read_shares(arm)) for arm in report.arms] == [["man"], ["man"]]
+    differences = report.results.frame("differences")
+    assert set(differences["finding"]) >= {"doctor, man: P", "nurse, man: P"}
+    n_clear = (differences["clear"] == "yes")[differences["finding"].str.endswith(": P")].sum()
+    assert headline(report).startswith(f"{n_clear} of 2 differences between the arms")
+
+
+def test_people_correct_the_share_of_each_concept(services):
+    report = explored(services, ["doctor", "nurse"], attributes=["man"], condition="extreme")
+    frame = report.pictures
+    answers = pd.DataFrame(
+        [
+            {"image_id": image_id, "rater": rater, "attribute": "man", "answer": "yes"}
+            for image_id in frame["image_id"]
+            for rater in ("a", "b")
+        ]
+    ).reindex(columns=COLUMNS, fill_value="")
+    after = corrected(report, answers, services)
+    shares = {one.concept: one.share for one in read_shares(after)["man"]}
+    assert all(math.isclose(share.value, 1.0) for share in shares.values())
+    assert "Corrected by people’s labels" in headline(after)
