@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
+from bias_core.explore.concepts import load_concept_lists
 from bias_core.measures.intervals import exact_interval
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -320,6 +321,15 @@ def all_trials(model: str) -> tuple[Trial, ...]:
         Trial(study="explore", size="two arms of 16", settings=_explored(("man", "old"), 16) | arms),
         Trial(study="explore", size="two arms of 5", settings=_explored(("man",), 5) | arms),
     ]
+    lists, man = load_concept_lists(), _explored(("man",), 16)["options"]["attributes"]
+    explorations += [
+        Trial(
+            study="concepts",
+            size=f"{len(concepts)} concepts, {n_images} pictures each",
+            settings={"options": {"concepts": concepts, "attributes": man, "n_images": n_images}},
+        )
+        for concepts, n_images in ((lists["occupations"].concepts, 16), (lists["pst-occupations"].concepts, 8))
+    ]
     names = [name for name in design_files() if name not in (*_OTHERS, *_TEXT_ONLY)]
     if model != RENDERER:
         names = [name for name in names if name.startswith(("oasis", "pst"))]
@@ -350,6 +360,7 @@ NOT_COUNTED: Mapping[str, str] = {
 _AGAINST_RATES = ("oasis-nationalities", "oasis-internet-users")
 _OTHERS = (
     "explore",
+    "concepts",
     "causes",
     "causes-prior",
     "oasis-spi",

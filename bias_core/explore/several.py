@@ -268,6 +268,8 @@ def read_shares(report: StudyReport | ArmReport) -> dict[str, list[ConceptShare]
     shares: dict[str, list[ConceptShare]] = {}
     for row in report.results.frame(ATTRIBUTES).to_dict("records"):
         concept, attribute = str(row["pictures of"]), str(row["attribute"])
+        if concept == ALL:
+            continue
         finding = findings.get(finding_key(concept, attribute, "p"))
         if finding is None or math.isnan(finding.estimate.value):
             continue
@@ -307,14 +309,19 @@ def concepts_headline(report: StudyReport | ArmReport) -> str:
     name, compared = max(tested.items(), key=lambda one: len(one[1]))
     if not compared:
         return _extremes(shares)
-    verdicts = Counter(one.claim.verdict for one in compared)
-    above, below, n = verdicts["above"], verdicts["below"], len(compared)
-    of = f"Of {n} concepts{' with a sourced rate' * (n < len(shares[name]))}"
+    verdicts, n = Counter(one.claim.verdict for one in compared), len(compared)
+    above, below = verdicts["above"], verdicts["below"]
+    of = f"{n} concepts{' with a sourced rate' * (n < len(shares[name]))}"
+    says = (
+        f"“{name}” is clearly above the real-world rate for {above} of {of}, clearly below it for {below}, and not "
+        f"clear for {n - above - below}."
+        if above + below
+        else f"For none of {of} does “{name}” differ clearly from the real-world rate."
+    )
     farthest = sorted(compared, key=lambda one: (not one.claim.is_clear, -abs(one.gap)))[:2]
     others = sum(one.claim.is_clear for key, of_name in tested.items() if key != name for one in of_name)
     return (
-        f"{of}, “{name}” is clearly above the real-world rate for {above}, clearly below it for {below}, and not clear "
-        f"for {n - above - below}. Farthest: {'; '.join(map(_in_words, farthest))}.{_correction(compared)}"
+        f"{says} Farthest: {'; '.join(map(_in_words, farthest))}.{_correction(compared)}"
         + " Corrected by people’s labels." * (not report.results.frame(CORRECTED).empty)
         + f" {others} numbers of other attributes differ clearly too." * (others > 0)
     )

@@ -6,6 +6,7 @@ from typing import Any
 from bias_core.explore.options import SEVERAL
 from bias_core.explore.several import ConceptShare, read_shares
 from bias_core.number_text import format_rate, format_share
+from bias_core.study.design import PACK
 from bias_core.study.figures import N_COLOURS
 from bias_core.study.types import StudyFigure, StudyReport
 from bias_core.types import is_sourced
@@ -15,13 +16,15 @@ from bias_core.ui.templates import render
 
 
 def concepts_html(report: StudyReport, plot: StudyFigure | None) -> str:
-    """Return the chart of a run of several concepts in one or more arms; "" for any other run.
+    """Return the chart of several concepts, or of a file's prompts, in one or more arms; "" for any other run.
 
     ``plot`` is the figure to download.
     """
-    if report.design.kind != SEVERAL:
+    if report.design.kind not in (SEVERAL, PACK):
         return ""
     parts = [("", read_shares(report))] if not report.arms else [(arm.name, read_shares(arm)) for arm in report.arms]
+    if len({one.concept for _, shares in parts for of in shares.values() for one in of}) < 2:
+        return ""
     attributes: dict[str, dict[str, list[dict[str, Any]]]] = {}
     claims = []
     for place, (arm, shares) in enumerate(parts):
@@ -42,6 +45,8 @@ def concepts_html(report: StudyReport, plot: StudyFigure | None) -> str:
         map=_map(parts, list(attributes)),
         correction="" if report.arms else correction,
         plot=plot,
+        what="concept" if report.design.kind == SEVERAL else "prompt",
+        may_grow=report.design.kind == SEVERAL,
     )  # fmt: skip
 
 

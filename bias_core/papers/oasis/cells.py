@@ -249,12 +249,7 @@ class Published:
         ]
 
 
-OWN_KINDS = {
-    "propagation": "SPI",
-    "optimised_prompts": "StOP",
-    "nationality_stereotypes": "P, P − P* and variety",
-    "stereotypes_by_internet_users": "Ψ and internet users",
-}
+OWN_KINDS = {"propagation": "SPI", "optimised_prompts": "StOP", "stereotypes_by_internet_users": "Ψ and internet users"}
 """Kinds of study that take other concepts, with their measures."""
 MOST_OWN_PICTURES = 500
 
@@ -292,6 +287,8 @@ def without_names(settings: StudySettings) -> StudySettings:
 
 
 def _check_words_fit(design: Design) -> None:
+    if design.kind == "nationality_stereotypes":
+        raise InvalidInput("for the shares of other concepts, write them into Explore, with commas between them")
     if not design.data:
         raise InvalidInput(f"the prompts and the attribute of “{design.title}” are options: change them below")
     if design.kind not in OWN_KINDS:

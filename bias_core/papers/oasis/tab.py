@@ -40,8 +40,8 @@ _NEEDS_STEPS = (
 )
 _OWN_WORDS = (
     "The study chosen above runs with these concepts. It measures at which step an attribute appears (SPI), which text "
-    "fits a cluster of pictures best (StOP, needs no attributes), shares and variety (P, P − P*), or the stereotype "
-    "score Ψ by number of internet users (enter the numbers below, with steps and guidance)."
+    "fits a cluster of pictures best (StOP, needs no attributes), or the stereotype score Ψ by number of internet "
+    "users (enter the numbers below, with steps and guidance). For shares of several concepts, use Explore."
 )
 _OWN = (
     Attribute(
