@@ -104,6 +104,7 @@ def test_a_picture_opens_with_its_prompt_seed_and_similarities_and_the_downloads
     share = report["attributes"][0]["prevalence"]
     shown = format_estimate(share["value"], share["low"], share["high"], n=share["n"]).partition(" ")[0]
     assert shown in desk.inner_text("#explore-findings table.scores")
+    open_accordion(desk, "explore-command")
     assert "python -m bias_core explore doctor" in " ".join(
         box.input_value() for box in desk.locator("#explore-command textarea").all()
     )
