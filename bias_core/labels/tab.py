@@ -38,7 +38,18 @@ from bias_core.labels.report import (
     stored_pictures,
     yes_no_answers,
 )
-from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, add, button, change_form, note, read_changes
+from bias_core.labels.tab_make import (
+    CHANGES,
+    READY,
+    TEXTS,
+    LabelMaking,
+    add,
+    button,
+    change_form,
+    name_in_menus,
+    note,
+    read_changes,
+)
 from bias_core.labels.task_owner import (
     OwnerKey,
     change_task,
@@ -92,7 +103,7 @@ PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
        for name, text in STATUSES.items()},
     "refresh": button("Refresh", 140),
     "takes": (gr.HTML, {"value": note("takes")}),
-    "used": (gr.HTML, {"js_on_load": CHOOSE_JS}),
+    "used": (gr.HTML, {"js_on_load": CHOOSE_JS, "elem_id": "label-used"}),
     "progress": (gr.HTML, {}),
     "change": button("Save as a new version", 200, size="sm"),
     "rater": (gr.Dropdown, {"choices": [], "label": "Rater", "min_width": 280}),
@@ -266,7 +277,7 @@ class LabelScores(StudyTab):
         with gr.Row(elem_classes="tools"):
             put("judge_run")
         self.parts["judge"].choices = judge_choices(self.services)[1:]
-        self.parts |= {"status": gr.HTML(elem_id="label-use-status")}
+        self.parts |= {"status": gr.HTML(elem_id="label-use-status", js_on_load=script("status"))}
         self.drawing = DrawingPart(f"{self.key}-use")
         put("used")
 
@@ -274,12 +285,13 @@ class LabelScores(StudyTab):
         """The components that :meth:`offer` changes."""
         return [self.parts[name] for name in (*_CHOICES, "used", "status")]
 
-    def offer(self, runs: list[ListedRun]) -> Updates:
-        """Offer the runs that hold the pictures of the open task."""
-        source, attribute, present, used, status = self.offered()
-        choices = [(f"{run.name or run.title} · {run.choices}", run.run_id) for run in runs]
-        hidden = dict.fromkeys((attribute, present), gr.update(visible=False))
-        return {source: gr.update(choices=choices, value=None), **hidden, used: "", status: ""}
+    def offer(self, visitor: Visitor, runs: list[ListedRun], task: Task) -> Updates:
+        """Offer the runs that hold the pictures of the open task, and choose the one that it came from."""
+        source, _, _, used, status = self.offered()
+        ids = [run.run_id for run in runs]
+        chosen = task.run_id if task.run_id in ids else next(iter(ids), None)
+        menu = gr.update(choices=[(name_in_menus(run), run.run_id) for run in runs], value=chosen)
+        return {source: menu, **self._ask_for(visitor, task, chosen), used: "", status: ""}
 
     def wire_scores(self, key: Any) -> None:
         """The events; ``key`` is a state of the tab."""
@@ -297,11 +309,16 @@ class LabelScores(StudyTab):
 
     def on_run_chosen(self, visitor: Visitor, key: str, run_id: str, profile: Profile = None) -> Updates:
         """Ask for the attribute if the run is an exploration."""
+        with messages.user_errors():
+            task, _ = owned_task(self.services.labels, owner_of(key, profile))
+            return self._ask_for(visitor, task, run_id)
+        return {self.parts["attribute"]: gr.skip()}
+
+    def _ask_for(self, visitor: Visitor, task: Task, run_id: str | None) -> Updates:
         attribute, present = self.parts["attribute"], self.parts["present"]
         with messages.user_errors():
             if is_exploration(report := self._report(visitor, run_id)):
                 names = [score.attribute.name for score in Exploration(report).attributes]
-                task, _ = owned_task(self.services.labels, owner_of(key, profile))
                 answers = [(answer.label, answer.key) for answer in task.answers]
                 return {
                     attribute: gr.update(choices=names, value=names[0] if names else None, visible=True),
@@ -334,15 +351,19 @@ class LabelScores(StudyTab):
         """Show the numbers with people's labels, without pictures."""
         corrections = [table for table in report.results.tables if table.key == CORRECTED]
         findings = tables_html(corrections) if corrections else findings_html(report)
-        return self._shown(report, findings, title=report.design.title, headline=headline(report))
+        return self._shown(report, findings, title=title_of(report), headline=headline(report))
 
     def _judge_shown(self, report: StudyReport) -> Updates:
         return self._shown(report, findings_html(report, "by chance"), headline="People and the judge")
 
     def _shown(self, report: StudyReport, findings: str, **words: str) -> Updates:
         html = {"findings": Markup(findings), "notes": Markup(notes_html(report))}
-        used, status = self.parts["used"], self.parts["status"]
-        return {used: render("label_findings", **words, **html), self.parts["report"]: report, status: ""}
+        used, status = self.parts["used"], messages.done_html("Scored.", "label-used")
+        return {
+            used: render("label_findings", **words, **html),
+            self.parts["report"]: report,
+            self.parts["status"]: status,
+        }
 
     def _report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
         if not run_id:
@@ -661,7 +682,7 @@ class LabelTab:
             parts["asking"]: gr.update(open=False),
             parts["mine"]: gr.update(choices=task_choices(self.services, tasks, profile), value=owner.text),
             parts["rater"]: gr.update(choices=raters, value=None), parts["title"]: "",
-            **self.scores.offer([run for run in runs if run.study != UNMEASURED.name]),
+            **self.scores.offer(visitor, [run for run in runs if run.study != UNMEASURED.name], progress.task),
             **self._report_updates(progress, report, owner),
             **{parts["changes"][name]: value for name, value in change_form(progress.task).items()},
         }  # fmt: skip

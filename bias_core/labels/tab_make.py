@@ -22,11 +22,11 @@ from bias_core.labels.task_owner import TaskPicture
 from bias_core.people import load_scales
 from bias_core.services import Services
 from bias_core.study import label_tasks as tasks
-from bias_core.study.history import list_runs, open_run
+from bias_core.study.history import ListedRun, list_runs, open_run
 from bias_core.study.types import StudyReport
 from bias_core.ui import messages
 from bias_core.ui.study.parts import when
-from bias_core.ui.study.study_tab import EACH, Updates
+from bias_core.ui.study.study_tab import EACH, LATEST, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
 from bias_core.values import as_number, as_text, as_whole
@@ -92,7 +92,8 @@ _SEEN = ("kind", *_WORDS)  # fields that raters see with each picture
 _FIRST_SEEN = 2  # pictures of the raters' page, shown before the task is made
 _MOST_PREVIEWED = 120
 _MOST_POSITIONS = 3  # of people in a picture; Gradio builds all radios beforehand
-_SAMPLE = {"a": "a", "b": "b", "question": "?", "answers": "a\nb"}  # makes a task of any kind
+_USUAL_ANSWERS = "yes\nno\ncannot tell"
+_SAMPLE = {"a": "a", "b": "b", "question": "?", "answers": _USUAL_ANSWERS}  # makes a task of any kind
 
 _COUNT = {"precision": 0, "min_width": 140}
 CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -141,7 +142,7 @@ _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
     "b": (gr.Textbox, {"value": "unpleasant", "label": "Second word", "max_length": 80, "visible": False}),
     "question": (gr.Textbox, {"label": "Question", "max_length": 300, "visible": False, "min_width": 300}),
     "answers": (gr.Textbox, {
-        "value": "yes\nno\ncannot tell", "label": "Answers, one a line", "lines": 3, "visible": False,
+        "value": _USUAL_ANSWERS, "label": "Answers, one a line", "lines": 3, "visible": False,
     }),
     **{name: (gr.Number, {"value": value, "label": label, "info": info, "minimum": 0, **_COUNT})
        for name, value, label, info in (
@@ -163,6 +164,11 @@ _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
         "label": "Right answers", "info": "One picture per line, such as 4: feminine, masculine", "lines": 2,
     }),
 }  # fmt: skip
+
+
+def name_in_menus(run: ListedRun) -> str:
+    """The name, choices and time of a run, as the list in Runs has them."""
+    return " · ".join(filter(None, (run.name or run.title, run.choices, when(run.updated))))
 
 
 class LabelMaking:
@@ -236,15 +242,16 @@ class LabelMaking:
         mark, marked = [parts["picked"], *check], [form["gold"], parts["says"]]
         for event, handler, inputs, changed in (
             (form["source"].focus, self.on_sources, visitor, form["source"]),
-            (form["source"].input, self.on_source, run, outputs),
+            (form["source"].input, self.on_source, [*run, *(form[name] for name in _WORDS)], outputs),
             (form["kind"].input, self.on_kind, words, outputs),
             (parts["origin"].input, self.on_origin, parts["origin"], [parts[name] for name in ORIGINS]),
-            *((form[name].blur, self.on_words, words, shown) for name in _WORDS),
             (form["preview"].select, self.on_pick, [*run, *check], marking),
             (parts["mark"].click, self.on_mark, [*mark, *parts["said"]], marked),
             (parts["unmark"].click, self.on_mark, mark, marked),
         ):
             event(handler, inputs, changed, **EACH)
+        typed = [event for name in _WORDS for event in (form[name].input, form[name].blur)]
+        gr.on(typed, self.on_words, words, shown, **LATEST)  # text pasted with the mouse is no input
         self.demonstration.wire()
 
     def on_origin(self, origin: str) -> Updates:
@@ -254,10 +261,7 @@ class LabelMaking:
     def on_sources(self, visitor: Visitor) -> Any:
         """List the visitor's runs, newest first."""
         lines = [line for line in list_runs(self.services, visitor.key) if line.saved]
-        choices = [
-            (f"{line.name or line.title} · {line.choices} · {when(line.created)}", line.run_id) for line in lines
-        ]
-        return gr.update(choices=choices)
+        return gr.update(choices=[(name_in_menus(line), line.run_id) for line in lines])
 
     def on_shown(self, visitor: Visitor, run_id: str | None) -> Updates:
         """Choose the newest run, with the question that fits it, unless one is chosen."""
@@ -265,11 +269,12 @@ class LabelMaking:
         chosen = {} if run_id or not newest else self.labelling(visitor, newest)
         return chosen | {self.status: gr.skip()}  # it may say something about the open task
 
-    def on_source(self, visitor: Visitor, run_id: str | None) -> Updates:
-        """Show the usual question for such a run, and its pictures."""
+    def on_source(self, visitor: Visitor, run_id: str | None, *typed: Any) -> Updates:
+        """Show the usual question for such a run, and its pictures; ``typed`` are the values of ``_WORDS``."""
         with messages.user_errors() as problem:
             kind, words = _usual_question(self.report(visitor, run_id))
-            updates = self.on_kind(visitor, run_id, kind, "", words.get("a", ""), words.get("b", ""))
+            shown = dict.fromkeys(_WORDS, "") | dict(zip(_WORDS, typed, strict=False)) | words
+            updates = self.on_kind(visitor, run_id, kind, *shown.values())
             updates |= {self.form[name]: gr.update(value=word, visible=True) for name, word in words.items()}
             return updates | {self.form["kind"]: kind, self.status: READY}
         return {self.status: messages.error_html(problem.message)}

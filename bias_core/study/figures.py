@@ -727,7 +727,7 @@ def figure_svg(
     narrow = " narrow" if drawn.width <= NARROW else ""
     root.attrib |= {"role": "img", "class": f"plot{narrow}", "aria-label": f"{figure.title}; {numbers}"}
     _join_lines(root)
-    has_notes = _note_marks(root, drawn.notes)
+    has_notes = _note_marks(root, drawn.notes, marks or {})
     if (marks and _name_marks(root, marks)) or has_notes:
         root.attrib["role"] = "group"  # an image has no buttons
     svg = ET.tostring(root, encoding="unicode")
@@ -783,11 +783,12 @@ def _join_lines(root: ET.Element) -> None:
                 line.set("transform", re.sub(r"\([-\d.]+", f"({edge:g}", line.get("transform", "")))
 
 
-def _note_marks(root: ET.Element, notes: Mapping[str, Sequence[str]]) -> bool:
+def _note_marks(root: ET.Element, notes: Mapping[str, Sequence[str]], marks: Mapping[str, str]) -> bool:
     """Give each mark its note, which pointer and keyboard show; return True if there are any.
 
-    Of very many marks only the pointer shows the notes.
+    Of very many marks only the pointer shows the notes. A mark with a name in ``marks`` is a button, as its name is.
     """
+    names = sorted(marks, key=len, reverse=True)
     n_marks, is_few = 0, sum(map(len, notes.values())) <= _MOST_NAMED
     for group in root.iter(_GROUP):
         texts = notes.get(group.attrib.get("id", ""), ())
@@ -797,6 +798,8 @@ def _note_marks(root: ET.Element, notes: Mapping[str, Sequence[str]]) -> bool:
         n_marks += len(texts)
         for place, text in zip(places, texts, strict=True):
             place.attrib |= {"data-note": text, "role": "img", "aria-label": text, "class": "mark"}
+            if name := next((name for name in names if text.startswith((f"{name}:", f"{name},"))), ""):
+                place.attrib |= {"data-pictures": marks[name], "role": "button"}
             if is_few:
                 place.attrib["tabindex"] = "0"
     return n_marks > 0

@@ -10,7 +10,7 @@ import pytest
 
 from bias_core.number_text import format_estimate
 from bias_core.world.scene import draw_scene
-from tests.browser.doing import a_run, explore, open_accordion, switch
+from tests.browser.doing import a_run, explore, open_accordion, serious, switch, unfold
 from tests.browser.timing import slowdown
 from tests.ui.fakes import _portrait
 
@@ -83,13 +83,14 @@ def test_a_picture_opens_with_its_prompt_seed_and_similarities_and_the_downloads
     assert "a photo of a doctor" in text
     assert desk.locator("#explore-picture svg").is_visible()
     with desk.expect_popup() as original:
-        desk.locator("#explore-picture a").click()
+        desk.locator("#explore-picture article a").click()
     original.value.wait_for_function("document.images[0]?.naturalWidth === 128")
     original.value.close()
     desk.press("#explore-picture .close", "Escape")
     desk.wait_for_selector("#explore-picture article", state="hidden")
     desk.keyboard.press("Enter")  # its thumbnail has the focus
     desk.wait_for_function("document.activeElement.matches('#explore-picture article')")
+    desk.keyboard.press("Escape")  # it covers the page
     with desk.expect_download() as download:
         desk.click("#header .result-tools summary")
         desk.click("#header [data-take='zip::zip']")
@@ -100,10 +101,10 @@ def test_a_picture_opens_with_its_prompt_seed_and_similarities_and_the_downloads
     assert "train/metadata.jsonl" in names
     assert sum(name.startswith("train/") and name.endswith(".png") for name in names) == 31  # one is blocked
     assert report["prompt"] == "a photo of a doctor"
-    desk.keyboard.press("Escape")  # it covers the page
     share = report["attributes"][0]["prevalence"]
     shown = format_estimate(share["value"], share["low"], share["high"], n=share["n"]).partition(" ")[0]
     assert shown in desk.inner_text("#explore-findings table.scores")
+    open_accordion(desk, "explore-command")
     assert "python -m bias_core explore doctor" in " ".join(
         box.input_value() for box in desk.locator("#explore-command textarea").all()
     )
@@ -209,3 +210,29 @@ def test_a_result_of_others_is_hidden_where_own_pictures_are_chosen_until_they_a
     page.wait_for_selector("#header :text('because it does not show your pictures')")
     page.click("#explore-source label:has-text('Draw with a model')")
     page.wait_for_selector("#header h2:visible")
+
+
+def test_a_picture_fills_the_window_leads_to_the_next_and_is_saved_and_dots_open_pictures_as_names_do(visit, axe):
+    page = visit()
+    page.wait_for_selector("#header .example-note")
+    page.locator("#explore-grid .thumbnail-item").first.click()
+    large = page.wait_for_selector("#explore-picture .large")
+    assert large.bounding_box()["width"] > 500  # of 64 pixels
+    seed = page.inner_text("#explore-picture dl")
+    page.click("#explore-picture [data-by='1']")
+    page.wait_for_function("(dl) => document.querySelector('#explore-picture dl').innerText !== dl", arg=seed)
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("(dl) => document.querySelector('#explore-picture dl').innerText === dl", arg=seed)
+    assert not serious(page, axe, "#explore-picture")
+    with page.expect_download() as download:
+        page.click("#explore-picture .picture-tools a")
+    assert download.value.suggested_filename.endswith(".png")
+    page.keyboard.press("Escape")
+    page.locator(".arms-chart .dot").first.press("Enter")
+    page.wait_for_selector("#explore-grid .chosen:has-text('man')")
+    unfold(page, "explore", "numbers")
+    table = page.locator("#explore-findings table").first
+    for begins in ("dark skin", "old"):  # a second press turns it around
+        table.locator(".sort").first.click()
+        assert table.locator("tbody th").first.inner_text().startswith(begins)
+    assert not serious(page, axe, "#explore-findings")

@@ -266,6 +266,12 @@ def test_an_exploration_is_corrected_by_people(tab, services, visitor):
     assert tab.making.on_source(visitor, report.run_id)[tab.making.form["kind"]] == "own"
     words = {"kind": "own", "question": f"A man? {EVIL}", "answers": "yes\nno", "raters": 1}
     key = opened(tab, services, visitor, report.run_id, **words)
+    told = tab.making.on_source(visitor, report.run_id, "", "", "", "Is it?", "certainly\nnever")
+    assert "certainly" in told[tab.making.form["seen"]]  # as typed
+    offered = tab.on_open(visitor, None, key)
+    assert offered[tab.scores.parts["source"]]["value"] == report.run_id  # which the task came from
+    assert offered[tab.scores.parts["source"]]["choices"] == tab.making.on_sources(visitor)["choices"][:1]
+    assert offered[tab.scores.parts["attribute"]]["value"] == "man"
     chosen = tab.scores.on_run_chosen(visitor, key, report.run_id)
     assert chosen[tab.scores.parts["attribute"]]["value"] == "man"
     assert chosen[tab.scores.parts["present"]]["value"] == "yes"
@@ -274,6 +280,7 @@ def test_an_exploration_is_corrected_by_people(tab, services, visitor):
     answer_all(services, key, "yes")  # of one kind only: no error rate could be had
     *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", "yes")
     assert "corrected by people" in told[tab.scores.parts["used"]]
+    assert 'data-view="label-used"' in told[tab.scores.parts["status"]]
 
 
 def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, services, visitor):

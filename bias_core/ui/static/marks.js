@@ -1,4 +1,4 @@
-// A name of a plot, its row, or a number shows the pictures that make it up (submit).
+// A name of a plot, its dot, its row, or a number shows the pictures that make it up (submit).
 const show = (node) => {
   trigger('submit', {pictures: node.dataset.pictures});
   const behavior = matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth';
@@ -14,7 +14,7 @@ element.addEventListener('click', (event) => {
   if (new Set(near.map((one) => one.dataset.pictures)).size === 1) show(near[0]);  // a name may have two lines
 });
 element.addEventListener('keydown', (event) => {
-  const named = event.target.closest('svg [data-pictures]');
+  const named = event.target.closest(':is(svg, .lane) [data-pictures]');
   if (named && (event.key === 'Enter' || event.key === ' ')) { event.preventDefault(); show(named); }
 });
 // A chart of concepts shows one attribute, or the map of all; its rows stand in the chosen order.

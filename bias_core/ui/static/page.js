@@ -162,6 +162,23 @@ window.nameTab = () => setTimeout(() => {
 }, 50);
 addEventListener('popstate', () => window.openTab(new URL(location.href).searchParams.get('tab') || 'explore'));
 
+// The head of a column sorts its table, and a second press turns it around; what is empty comes last.
+const cellOf = (row, place) => row.children[place]?.textContent.trim().replaceAll(',', '').replaceAll('−', '-') ?? '';
+const order = (a, b) => {
+  const [x, y] = [a, b].map((text) => parseFloat(text.replace(/^[<>≈±+\s]+/, '')));
+  return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, undefined, {numeric: true}) : x - y;
+};
+document.addEventListener('click', ({target}) => {
+  const head = target.closest?.('.sort')?.closest('th');
+  if (!head) return;
+  const down = head.getAttribute('aria-sort') === 'ascending', body = head.closest('table').tBodies[0];
+  for (const one of head.parentElement.children) one.removeAttribute('aria-sort');
+  head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
+  const rows = [...body.rows].map((row) => [cellOf(row, head.cellIndex), row]);
+  rows.sort(([a], [b]) => (!a - !b) || (down ? -1 : 1) * order(a, b));
+  body.append(...rows.map(([, row]) => row));
+});
+
 // The menu of downloads closes when something else is pressed, or one of them.
 document.addEventListener('click', ({target}) => {
   for (const menu of document.querySelectorAll('.result-tools details[open]'))

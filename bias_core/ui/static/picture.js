@@ -11,16 +11,18 @@ new MutationObserver(() => {
 }).observe(element, {childList: true, subtree: true, attributeFilter: ['class']});
 const close = () => {  // from sight only: reveal.js shows it again where the same picture is opened next
   if (!isOnMap()) small()?.focus();
-  element.querySelector('.close').parentElement.classList.add('closed');
+  element.querySelector('.close').closest('.prose').classList.add('closed');
 };
 const next = (step) => {
   const all = [...element.closest('.pictures').querySelectorAll('.thumbnail-item:not([disabled])')];
   const at = all.indexOf(small());
-  if (at >= 0) all[(at + step + all.length) % all.length].click();
+  if (all.length) all[(Math.max(at, step > 0 ? -1 : 0) + step + all.length) % all.length].click();
 };
 document.addEventListener('click', ({target}) => {
   if (!article()?.offsetParent || target.closest('[data-image], svg.map')) return;
-  if (target.closest('.close') || !element.contains(target)) close();
+  const by = target.closest('[data-by]')?.dataset.by;
+  if (by) next(Number(by));
+  else if (target.closest('.close') || !element.contains(target)) close();
 });
 document.addEventListener('keydown', (event) => {
   if (!article()?.offsetParent) return;

@@ -327,8 +327,8 @@ _COLUMNS = {
     "yes": "for it", "no": "against it", "margin": "margin", "read": "classified as", "people": "people’s labels",
     "record": "ground truth",
 }  # fmt: skip
-_WORDS = {CODES[YES]: "there", CODES[NO]: "not there"}
-_UNCLEAR = "cannot tell"
+_WORDS = {CODES[YES]: "yes", CODES[NO]: "no"}
+_UNCLEAR = "unclear"
 _SCORES = (": positive", ": negative", ": nearer by")  # how the names of their columns end
 
 
@@ -402,7 +402,7 @@ def _votes(votes: np.ndarray | None, i: int, reading: Reading) -> str:
     n_yes = int((codes == CODES[YES]).sum())
     if reading.attribute is None:
         return f"{n_yes} of {codes.size}: {reading.stereotypes[i]}"
-    return f"{n_yes} of {codes.size}: there"
+    return f"{n_yes} of {codes.size}: yes"
 
 
 MOST_SHOWN = 48  # pictures at a time: in a larger run those around the ones in progress

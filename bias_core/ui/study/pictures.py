@@ -302,7 +302,9 @@ class Pictures:
         if rows.empty:
             return ""
         opened = self._opened(report, rows.iloc[0]) or picture_html(report, rows.iloc[0])
-        return render("close") + opened + self._why(report, image_id)
+        path = report.stored[image_id].path
+        url = data_uri(path, 768) if self._how["embedded"] else file_url(path)
+        return render("picture_tools", url=url, file=path.name) + opened + self._why(report, image_id)
 
     def on_choose(
         self, report: StudyReport | None, only: tuple[str, ...] | None, which: str | None, order: str | None
