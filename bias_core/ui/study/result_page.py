@@ -13,7 +13,7 @@ from bias_core.services import Services
 from bias_core.study import report_text as text
 from bias_core.study.design import CHECKLIST, page_of
 from bias_core.study.headlines import GRADES, headline
-from bias_core.study.published import papers_with_numbers
+from bias_core.study.published import find_measure
 from bias_core.study.report_text import arms_overview, claim, further_tables
 from bias_core.study.reproduction import DIFFERS, MET, to_command, to_python
 from bias_core.study.saved import is_example
@@ -105,7 +105,7 @@ def trust_html(report: StudyReport, grades: Mapping[str, str]) -> str:
     tested: dict[str, list[Card]] = {}
     for key in sorted(filter(grades.get, measured), key=lambda key: GRADES.index(grades[key])):
         tested.setdefault(GRADE_WORDS[grades[key]].partition(",")[0], []).append(METRICS[key])
-    published = report.design.reference in papers_with_numbers()
+    published = find_measure(report)
     return render("trust", tested=tested, published=published) if tested or published else ""
 
 
