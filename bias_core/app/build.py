@@ -345,7 +345,15 @@ def _build_header() -> None:
 
 def _glossary_script() -> str:
     """The script that explains symbols, from the cards of the measures."""
-    return script("glossary", terms=list(map(asdict, glossary())))
+    return script("glossary", terms=list(map(asdict, glossary())), words=_WORDS)
+
+
+_WORDS = {
+    "arm": "One version of the settings that a run compares, such as another concept, model or prompt.",
+    "planted": "Built into the pictures of the calibration world on purpose, so that the true bias is known.",
+    "condition": "The bias that is built into a calibration model: as published, none (fair), or the most (extreme).",
+}
+"""Words of this program, which each page explains where they first stand."""
 
 
 def _build_token(visitor: Any) -> None:

@@ -103,7 +103,7 @@ JUDGE_HINT = (
     "Optional: a vision-language model that answers for each picture, instead of the encoder. Or type org/name; "
     "for a classifier, org/name:Male=man,Female=woman"
 )
-CONDITION_HINT = "The bias planted in its pictures"
+CONDITION_HINT = "Bias that is built into its pictures"
 HINT = "Or type org/name from the hub, or a local folder"
 
 
