@@ -15,6 +15,7 @@ _SAID_WITH_CONSONANT = re.compile(
 _SAID_WITH_VOWEL = re.compile(r"(?:hour|honest|honou?r|heir)", re.I)
 # Attribute words that follow the noun: "a doctor with glasses", not "a with glasses doctor".
 _FOLLOWS_NOUN = re.compile(r"(?:with|without|wearing|holding|in|on|at|from|who|that|having)\b", re.I)
+_ARTICLE = re.compile(r"(an?|the) +(?=\w)", re.I)
 _PERSON = re.compile(r"(?:person|human|individual)", re.I)
 _NOUN_TO_ADJECTIVE = {"man": "male", "woman": "female", "men": "male", "women": "female"}
 
@@ -48,12 +49,15 @@ def fix_articles(text: str) -> str:
 def fill_template(template: str, concept: str) -> str:
     """Put ``concept`` into the one ``{}`` of ``template``, with the right article.
 
-    Only the article right before the slot changes; other words stay as typed.
+    Only the article right before the slot changes; other words stay as typed. A concept with an article of its own
+    keeps that one instead.
 
     Raises InvalidInput: empty concept, a template without exactly one ``{}``, or more than 2,000 characters.
 
     >>> fill_template("a photo of a {}", "engineer")
     'a photo of an engineer'
+    >>> fill_template("a photo of a {}", "the oldest doctor")
+    'a photo of the oldest doctor'
     """
     concept = " ".join(concept.split())
     if not concept:
@@ -61,6 +65,8 @@ def fill_template(template: str, concept: str) -> str:
     if template.count(SLOT) != 1:
         raise InvalidInput(f"the template needs exactly one {{}} for the concept, got {template[:80]!r}")
     before, after = template.split(SLOT)
+    if own := _ARTICLE.match(concept) and re.search(r"\b(a|an|the)\s+$", before, re.I):
+        before, concept = before[: own.start()], _with_case(concept[0], own[1]) + concept[1:]
     before = re.sub(r"\b(a|an)\s+$", lambda m: _with_case(article(concept), m[1]) + " ", before, flags=re.I)
     prompt = before + concept + after
     if len(prompt) > MAX_PROMPT_CHARACTERS:
@@ -80,12 +86,14 @@ def guide_concept(concept: str, attribute: str) -> str:
 
     >>> guide_concept("doctor", "male"), guide_concept("doctor", "woman"), guide_concept("person", "woman")
     ('male doctor', 'female doctor', 'woman')
-    >>> guide_concept("doctor", "with glasses")
-    'doctor with glasses'
+    >>> guide_concept("doctor", "with glasses"), guide_concept("a tired doctor", "old")
+    ('doctor with glasses', 'an old tired doctor')
     """
     concept, attribute = " ".join(concept.split()), " ".join(attribute.split())
     if not attribute:
         raise InvalidInput("the attribute word is empty; give one for each side, or none")
+    if own := _ARTICLE.match(concept):
+        return fix_articles(own[0] + guide_concept(concept[own.end() :], attribute))
     if _FOLLOWS_NOUN.match(attribute):
         return f"{concept} {attribute}"
     if attribute.lower() not in _NOUN_TO_ADJECTIVE:

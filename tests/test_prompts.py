@@ -36,6 +36,10 @@ def test_articles_go_by_sound(word, expected):
     ("{}", "  two   doctors ", "two doctors"),
     ("a photo of the {}, a idea", "actor", "a photo of the actor, a idea"),
     ("a {}", "{}{0}%s", "a {}{0}%s"),
+    ("a photo of an {}", "a very tired doctor", "a photo of a very tired doctor"),
+    ("A {} at work", "an engineer", "An engineer at work"),
+    ("a photo of {}", "the doctor", "a photo of the doctor"),
+    ("a {}", "A", "an A"),
 ])  # fmt: skip
 def test_only_the_article_before_the_slot_is_mended(template, concept, expected):
     assert fill_template(template, concept) == expected
@@ -57,6 +61,7 @@ def test_impossible_prompts_are_said(template, concept, message):
     ("Person", "old", "a photo of an old Person"),
     ("nurse", "wearing a turban", "a photo of a nurse wearing a turban"),
     ("doctor", "with glasses", "a photo of a doctor with glasses"),
+    ("an engineer", "male", "a photo of a male engineer"),
 ])  # fmt: skip
 def test_the_attribute_is_added_to_the_concept(concept, attribute, expected):
     assert guided_prompt("a photo of a {}", concept, attribute) == expected

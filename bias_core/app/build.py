@@ -34,7 +34,7 @@ from bias_core.ui.visitor import Visitor, build_visitor, steps_in_words, then_ru
 from bias_core.values import settings_of
 
 _AT_WORK, _EXAMPLE, _LINKED, _NOTHING = "at work", "example", "linked", "nothing"
-"""What a tab shows when the page is opened, in place of the id of its last run."""
+"""Contents of a tab when the page is opened, in place of the id of its last run."""
 _MOST_LOOKED_AT = 50  # newest runs compared with an address
 _SETTINGS = {name: option for name, option in settings_of(StudySettings).items() if option.may_be_linked}
 
@@ -373,7 +373,15 @@ def _build_header() -> None:
 
 def _glossary_script() -> str:
     """The script that explains symbols, from the cards of the measures."""
-    return script("glossary", terms=list(map(asdict, glossary())))
+    return script("glossary", terms=list(map(asdict, glossary())), words=_WORDS)
+
+
+_WORDS = {
+    "arm": "One version of the settings that a run compares, such as another concept, model or prompt.",
+    "planted": "Built into the pictures of the calibration world on purpose, so that the true bias is known.",
+    "condition": "The bias that is built into a calibration model: as published, none (fair), or the most (extreme).",
+}
+"""Words of this program, which each page explains where they first stand."""
 
 
 def _build_token(visitor: Any) -> None:

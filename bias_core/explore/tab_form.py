@@ -542,9 +542,10 @@ class ExploreForm(StudyTab):
         """Return the address of this tab with these settings, without attributes; "" for the user's own pictures."""
         if report.design.kind not in self.studies:
             return ""
-        settings = replace(report.settings, options=form_options(report.settings))
-        as_one = replace(report, design=self.designs[KIND], settings=settings)
-        return address_of(self.key, as_one, () if added_arms(settings) else settings.arms)
+        if report.design.kind != KIND:
+            settings = replace(report.settings, options=form_options(report.settings))
+            report = replace(report, design=self.designs[KIND], settings=settings)
+        return address_of(self.key, report, () if added_arms(report.settings) else report.settings.arms)
 
     def on_largest(self, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
         """Draw the largest number of pictures that is allowed."""

@@ -60,7 +60,7 @@ from bias_core.labels.task_owner import (
     set_status,
     tasks_of,
 )
-from bias_core.number_text import format_estimate, format_number
+from bias_core.number_text import format_estimate
 from bias_core.services import Services
 from bias_core.store.export import csv_bytes
 from bias_core.study.answers import MACHINE
@@ -169,10 +169,7 @@ def task_progress_html(progress: TaskProgress, copy_error: str | None = None) ->
     """Progress of task and raters; ``copy_error`` is None without a copy on a hub, "" if the copy works."""
     seconds = [rater.median_seconds for rater in progress.counted_raters if rater.n_answered]
     return render(
-        "label_progress",
-        progress=progress,
-        seconds=format_number(median(seconds)) if seconds else "",
-        copy_error=copy_error,
+        "label_progress", progress=progress, seconds=f"{median(seconds):.1f}" if seconds else "", copy_error=copy_error
     )
 
 

@@ -563,6 +563,7 @@ Lines = Mapping[str, Sequence[Finding]]  # findings of every arm, by key
 MOST_IN_PAIRS = 4  # arms up to which every pair is compared; with more, each is compared with the first
 _OPENING = 24  # least letters before the first quoted name that make two notes versions of one
 _NO_SEED = "no seed in common"
+_AT_EQUAL_N = " at equal n"
 _UNDER_A_RULE = (
     "The number of pictures was not fixed in advance: a stop rule or a person ended the drawing. Differences use the "
     "seeds that both arms have. Differences of shares have intervals and p-values that hold at any time; other "
@@ -583,15 +584,15 @@ def compare_arms(study: Study, settings: StudySettings, arms: Sequence[ArmReport
         "ranks",
         "Ranks of the arms",
         ranked,
-        "Rank 1 is the arm with the largest number. The ranks in brackets are those that the clear differences leave "
-        "open.",
+        "Rank 1 has the largest number, which need not be the most bias. In brackets are the ranks that remain "
+        "possible where differences are not clear.",
     )
     differences_table = table(
         "differences",
         "Differences between the arms",
         [line.row for line in compared],
-        "Difference: second minus first, on the seeds that both arms have. If two arms share no seed, each is "
-        "resampled on its own, and numbers that depend on the number of pictures are taken at the smaller one. "
+        "Difference: second minus first, on the seeds that both arms have. Arms without a common seed are compared "
+        "as two separate samples; numbers that change with the number of pictures are then of equally many. "
         + families_note(compared),
     )
     findings = [difference_finding(line) for line in compared]
@@ -738,15 +739,15 @@ def arms_table(lines: Lines, arms: Sequence[ArmReport], seed: int) -> StudyTable
         equal = _at_equal_n(line, seed)
         for arm, finding in zip(arms, line, strict=True):
             row |= columns(arm.name, finding.estimate) | {f"{arm.name} n": finding.estimate.n}
-            row |= {f"{arm.name} at equal n": equal.pop(0)} if equal else {}
+            row |= {f"{arm.name}{_AT_EQUAL_N}": equal.pop(0)} if equal else {}
         rows.append(row)
-    return table(
-        "by_arm",
-        "Each arm",
-        rows,
-        "Each number on all pictures of its arm, with its interval and n. At equal n: numbers that depend on the "
-        "number of pictures, averaged over random subsets of the smallest arm's size.",
-    )
+    note = "Each number is that of all pictures of an arm, with its interval and n."
+    if any(name.endswith(_AT_EQUAL_N) for row in rows for name in row):
+        note += (
+            " Some numbers change with the number of pictures; “at equal n” they are means over random subsets that "
+            "have as many pictures as the smallest arm."
+        )
+    return table("by_arm", "Each arm", rows, note)
 
 
 def _at_equal_n(line: Sequence[Finding], seed: int) -> list[float]:
@@ -803,7 +804,7 @@ def _rank_figure(ranked: pd.DataFrame) -> StudyFigure:
     column_names = ["finding", "arm", "rank", "low", "high"]
     marks = ranked[column_names].dropna(subset="rank", ignore_index=True) if len(ranked) else ranked
     marks = marks.rename(columns={"finding": "name", "arm": "group", "rank": "value"})
-    caption = "Bars: ranks that the clear differences leave open. If bars overlap, the order is not settled."
+    caption = "A bar covers the ranks that remain possible where differences are not clear."
     axes = {"x": "rank; 1 is the largest number", "whole": True}
     return figure("pairs", "arms-ranks", "Ranks of the arms", marks, caption, **axes)
 
@@ -818,7 +819,7 @@ def _notes(
     apart = differences[differences["compared on"] == _NO_SEED] if len(differences) else differences
     if len(apart):
         pairs = dict.fromkeys(f"“{row.first}” and “{row.second}”" for row in apart.itertuples())
-        yield f"{listed(list(pairs))} share no seed, so each arm is resampled on its own."
+        yield f"{listed(list(pairs))} have no seed in common: their pictures are compared as separate samples."
     for line in list(sampled.values())[:1]:
         samples = _samples(line)
         for arm, sample, at in zip(arms, samples, places_together(samples), strict=True):

@@ -643,6 +643,8 @@ def _show_whole_share(axes: Axes, axis: str, labels: Mapping[str, Any]) -> None:
         getattr(axes, f"set_{axis}lim")(-0.04, 1.04)  # a dot at an end stays whole
         getattr(axes, f"set_{axis}ticks")(np.linspace(0, 1, 5 if axis == "y" or _inches_of(axes) > _FEW_TICKS else 3))
         getattr(axes, f"{axis}axis").set_major_formatter("{x:.0%}")
+    elif axis == "x" and labels.get("from_zero") and low >= 0:
+        axes.set_xlim(left=-0.04 * high)
 
 
 def _inches_of(axes: Axes) -> float:

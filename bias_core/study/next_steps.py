@@ -208,8 +208,8 @@ def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Se
         yield _run(
             report,
             "base",
-            "Compare with a plain prompt",
-            f"Draws the same seeds for {prompt}. What both show equally often is not due to what you asked for. The "
+            f"Compare with {prompt}",
+            f"Draws {prompt} from the same seeds. What both show equally often is not due to what you asked for. The "
             "pictures of this report are kept.",
             report.design,
             other,

@@ -10,12 +10,17 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from bias_core.measures.cards import work
+from bias_core.prompts import WORD_SLOT
+from bias_core.study.attributes import ALL, finding_key
 from bias_core.study.design import CHECKLIST, find_design, read_table
 from bias_core.study.reproduction import DIFFERS
-from bias_core.study.types import StudyFigure, StudyReport, listed, mark, named_parts
+from bias_core.study.types import StudyFigure, StudyReport, StudySettings, listed, mark, named_parts
 from bias_core.types import Estimate
+from bias_core.values import option_values
 
 IN_PAPER = "in the paper"
+_OTHER_STUDY = "from another study, not by the paper’s protocol"
 _AS_SHARES = "(printed in %, here as shares)"
 _MOST_NAMED = 4  # items of a protocol that differ, by name
 
@@ -29,6 +34,7 @@ class PrintedNumber(NamedTuple):
     key: str  # of the finding of a run that measures the same
     n: str = ""  # sample in words; "" if the paper does not print it
     remark: str = ""
+    same: tuple[str, str] = ("", "")  # concept, and key of the finding, of a run of any study that measures the same
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +48,12 @@ class PublishedMeasure:
     numbers: tuple[PrintedNumber, ...]
     scale: str  # name of the axis
     null_value: float | None = None
+
+    @property
+    def label(self) -> str:
+        """The title with paper, year and models."""
+        models = list(dict.fromkeys(number.model for number in self.numbers))
+        return " · ".join((self.title, work(find_design(self.studies[0]).reference), listed(models)))
 
 
 class OwnNumber(NamedTuple):
@@ -58,13 +70,6 @@ def published_measures() -> Mapping[str, PublishedMeasure]:
     """Return every measure that a paper prints for real models, by key."""
     made = (*_tbyb(), *_association(), *_nationalities(), *_pairs(), *_internal())
     return {one.key: one for one in made}
-
-
-@cache
-def papers_with_numbers() -> frozenset[str]:
-    """Return the papers that print numbers for real models, by key in ``refs.bib``."""
-    studies = {name for one in published_measures().values() for name in one.studies}
-    return frozenset(find_design(name).reference for name in studies)
 
 
 def _tbyb() -> Iterator[PublishedMeasure]:
@@ -121,9 +126,9 @@ def _association() -> Iterator[PublishedMeasure]:
 def _nationalities() -> Iterator[PublishedMeasure]:
     data = find_design("oasis-nationalities").data
     rows, n = read_table(data["table1"]["file"]), f"{data['templates']['images_per_nationality']:,} pictures"
-    for column, title, end, scale in (
-        ("prevalence", "share with an attribute, P", "P", "P"),
-        ("stereotype_score", "stereotype score Ψ", "stereotype", "Ψ"),
+    for column, title, end, scale, finding in (
+        ("prevalence", "share with an attribute, P", "P", "P", "p"),
+        ("stereotype_score", "stereotype score Ψ", "stereotype", "Ψ", "psi"),
     ):
         yield PublishedMeasure(
             key=f"oasis-{column}",
@@ -136,6 +141,7 @@ def _nationalities() -> Iterator[PublishedMeasure]:
                     line=f"{row['nationality']}, {row['attribute']}", model=row["model"],
                     value=float(row[column]) / 100, key=f"{row['nationality']} {row['attribute']} {end}", n=n,
                     remark=row["note"] if end == "stereotype" else "",  # the note is on Ψ
+                    same=(f"{row['nationality']} person", finding_key(ALL, row["attribute"], finding)),
                 )
                 for row in rows
             ),
@@ -149,7 +155,14 @@ def _nationalities() -> Iterator[PublishedMeasure]:
         studies=("oasis-doctors",),
         scale="P(man)",
         numbers=tuple(
-            PrintedNumber(line=concept, model=model, value=share / 100, key=concept, n=f"{n_doctors} pictures")
+            PrintedNumber(
+                line=concept,
+                model=model,
+                value=share / 100,
+                key=concept,
+                n=f"{n_doctors} pictures",
+                same=(concept, finding_key(ALL, "man", "p")),
+            )
             for model, shares in doctor["prevalence_man"].items()
             for concept, share in shares.items()
         ),
@@ -240,15 +253,39 @@ def _misprint(text: str, name: str) -> str:
 
 
 def own_numbers(measure: PublishedMeasure, reports: Sequence[tuple[str, StudyReport]]) -> list[OwnNumber]:
-    """Return the same numbers of reports with these names, each marked with its protocol."""
+    """Return the same numbers of reports with these names, each marked with its protocol.
+
+    Runs of other studies have them for the same concept and attribute.
+    """
     lines = {number.key: number.line for number in measure.numbers}
-    return [
-        OwnNumber(lines[one.key], f"{name}: {arm}" if arm else name, one.estimate, protocol_in_words(report, arm))
-        for name, report in reports
-        for arm, part in named_parts(report)
-        for one in part.results.findings
-        if one.key in lines and one.published is not None  # else of other words than the paper’s
-    ]
+    alike = {number.same: number.line for number in measure.numbers if number.same[0]}
+    own = []
+    for name, report in reports:
+        for arm, part in named_parts(report):
+            run, concept = f"{name}: {arm}" if arm else name, _concept_of(part.settings)
+            for one in part.results.findings:
+                if one.key in lines and one.published is not None:  # else of other words than the paper’s
+                    own.append(OwnNumber(lines[one.key], run, one.estimate, protocol_in_words(report, arm)))
+                elif (concept, one.key) in alike:
+                    own.append(OwnNumber(alike[concept, one.key], run, one.estimate, _OTHER_STUDY))
+    return own
+
+
+def _concept_of(settings: StudySettings) -> str:
+    """Return the concept that a run or arm draws; "" if its study has none."""
+    concept = str(option_values(settings.options).get("concept", ""))
+    swap = WORD_SLOT.fullmatch(settings.arms[0].template or "") if len(settings.arms) == 1 else None
+    return swap[2] if swap and swap[1] == concept else concept
+
+
+def find_measure(report: StudyReport) -> str:
+    """Return the key of the measure of which a report has numbers; else of its study, else of its paper; else ""."""
+    measures = published_measures()
+    papers = {key: find_design(one.studies[0]).reference for key, one in measures.items()}
+    of_report = [key for key, one in measures.items() if own_numbers(one, [("", report)])]
+    of_study = [key for key, one in measures.items() if report.design.name in one.studies]
+    of_paper = [key for key, paper in papers.items() if paper == report.design.reference]
+    return next(iter((*of_report, *of_study, *of_paper)), "")
 
 
 def protocol_in_words(report: StudyReport, arm: str = "") -> str:
@@ -265,9 +302,16 @@ def protocol_in_words(report: StudyReport, arm: str = "") -> str:
     return f"differs in {listed([*names[:_MOST_NAMED], *more])}"
 
 
+def ordered_lines(measure: PublishedMeasure, own: Sequence[OwnNumber]) -> list[str]:
+    """Return the lines of a measure, first those that the visitor's runs have."""
+    lines = dict.fromkeys(number.line for number in measure.numbers)
+    of_runs = {number.line for number in own}
+    return sorted(lines, key=lambda line: line not in of_runs)
+
+
 def published_figure(measure: PublishedMeasure, own: Sequence[OwnNumber]) -> StudyFigure:
     """Return a plot of the printed numbers and the visitor's."""
-    lines = list(dict.fromkeys(number.line for number in measure.numbers))
+    lines = ordered_lines(measure, own)
     printed = [_unknown(number.value) for number in measure.numbers]
     if len(lines) == 1:
         rows = [mark(one.model, at, group=IN_PAPER) for one, at in zip(measure.numbers, printed, strict=True)]
@@ -278,7 +322,7 @@ def published_figure(measure: PublishedMeasure, own: Sequence[OwnNumber]) -> Stu
         rows += [mark(one.line, one.estimate, group=f"yours: {one.run}") for one in own]
         rows.sort(key=lambda row: lines.index(row["name"]))
         kind = "pairs"
-    labels: dict[str, Any] = {"x": measure.scale, "null": measure.null_value}
+    labels: dict[str, Any] = {"x": measure.scale, "null": measure.null_value, "from_zero": True}
     return StudyFigure(key=measure.key, title=measure.title, kind=kind, data=pd.DataFrame(rows), labels=labels)
 
 

@@ -3,10 +3,10 @@
 import math
 import re
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -14,12 +14,14 @@ import pandas as pd
 from bias_core.measures.cards import METRICS, work
 from bias_core.number_text import (
     NOT_KNOWN,
+    format_change,
     format_estimate,
     format_given,
     format_interval,
     format_number,
     format_p,
     format_rank,
+    format_rate,
     format_share,
     state_p,
     typeset,
@@ -427,10 +429,11 @@ def claim(report: StudyReport) -> str:
 
 def _claims_of(report: StudyReport, part: Measured) -> Iterator[str]:
     of, is_study = circumstances(report, part), known_study(report.design) is not None
+    between = _differences(report) if part is report else {}
     for finding, row in zip(part.results.findings, finding_rows(part), strict=True):
         if is_known(row["value"]) and (_row_has_interval(row) or is_known(row["p_adjusted"])):
             name = attribute_of(finding) if is_study else ""
-            sentence = _share(name, row, of) if name and _row_has_interval(row) else _number(row, of, part)
+            sentence = _share(name, row, of) if name and _row_has_interval(row) else _number(row, of, part, between)
             yield " ".join(filter(None, (sentence, _corrected(report, part, row), part.warning)))
 
 
@@ -580,20 +583,40 @@ def _share(name: str, row: Row, of: Circumstances) -> str:
     )
 
 
-def _number(row: Row, of: Circumstances, part: Measured) -> str:
+def _differences(report: StudyReport) -> dict[str, Row]:
+    """Return the lines of the table of differences by the title of their finding."""
+    rows = report.results.frame("differences").to_dict("records")
+    return {f"{row['finding']}, {row['second']} − {row['first']}": cast("Row", row) for row in rows}
+
+
+def _in_two_arms(line: Row, number: str) -> str:
+    """Return a number of two arms and its difference ``number`` in words, shares in percent."""
+    name, _, what = line["finding"].rpartition(": ")
+    ends, sides = (line["low"], line["high"]), [(line[side], line[f"value {side}"]) for side in ("first", "second")]
+    if what == "P" and line["measure"] == "attribute_prevalence":
+        shares = [f"{format_rate(value)} of the pictures of “{arm}”" for arm, value in sides]
+        change = format_change(*(100 * line[end] for end in ("difference", "low", "high")))
+        return f"“{name}” was seen in {' and in '.join(shares)}, a difference of {change} points"
+    values = [f"{format_number(value, *ends)} in “{arm}”" for arm, value in sides]
+    return f"{line['finding']} is {' and '.join(values)}, a difference of {number}"
+
+
+def _number(row: Row, of: Circumstances, part: Measured, between: Mapping[str, Row]) -> str:
     n, null = row["n"], row["null_value"]
     bounded = _row_has_interval(row)
     number = (
         format_estimate(row["value"], row["low"], row["high"], n=n) if bounded else format_number(row["value"], n=n)
     )
+    line = between.get(row["finding"])
     facts = (
-        row["measure"],
+        row["measure"] if line is None else "",
         of.interval if bounded else "",
         f"n = {n:,}",
         state_p(or_nan(row["p_adjusted"]), adjusted=row["n_tests"] > 1),
-        null_sentence(format_given(null), part) if is_known(null) else "",
+        null_sentence(format_given(null), part) if is_known(null) and line is None else "",
     )
+    says = f"{row['finding']}: {number}" if line is None else _in_two_arms(line, number)
     return (
-        f"{row['finding']}: {number} ({'; '.join(filter(None, facts))}). Measured in {part.n_images:,} pictures"
+        f"{says} ({'; '.join(filter(None, facts))}). Measured in {part.n_images:,} pictures"
         f"{of.prompts}{of.origin}, classified by {of.reader}."
     )

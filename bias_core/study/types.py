@@ -47,7 +47,8 @@ MAX_SEED = 2**53  # larger ones do not survive JSON in a browser
 _MODEL = {"label": "Model", "sentence": "Model that draws: a name from `models`, org/name on the hub, or a folder"}
 _CONDITION = {
     "label": "Condition",
-    "sentence": "Planted bias, which is known: published, fair, extreme, trigger, backdoor or crossed",
+    "sentence": "Bias that is planted: built into the calibration models, and so known (published, fair, extreme, "
+    "trigger, backdoor or crossed)",
 }
 _STEPS: dict[str, Any] = {
     "label": "Number of denoising steps", "sentence": "Denoising steps per picture (default: the model's)",
@@ -180,8 +181,8 @@ class StudySettings(RemembersNames):
     )  # fmt: skip
     stop_when_clear: bool = setting(
         False,
-        "Stop when P* is excluded",
-        "Stop early once every share is that precise, or clearly differs from its real-world rate",
+        "Stop once a difference is clear",
+        "Stop early once every share is that precise, or differs clearly from its real-world rate",
     )
     protocol: Literal["", "paper"] = setting(
         "",

@@ -89,7 +89,7 @@ JUDGE_HINT = (
     "Optional: a vision-language model that answers for each picture, instead of the encoder. Or type org/name; "
     "for a classifier, org/name:Male=man,Female=woman"
 )
-CONDITION_HINT = "The bias planted in its pictures"
+CONDITION_HINT = "Bias that is built into its pictures"
 FORCE_HINT = "Even if it is made for other pictures, as Calibration CLIP is; such results are not measurements"
 HINT = "Or type org/name from the hub, or a local folder"
 

@@ -121,6 +121,18 @@ def test_symbols_explain_themselves_to_pointer_and_keyboard_and_give_way_to_word
     ).count()
 
 
+def test_words_of_this_program_are_explained_where_they_first_stand_and_a_switch_that_changes_nothing_is_hidden(visit):
+    page = visit()
+    page.wait_for_selector("#header h2")
+    word = page.locator(".term[data-word=planted]:visible")
+    word.first.focus()
+    assert page.inner_text("#term-note").startswith("planted\nBuilt into the pictures")
+    assert word.count() == 1
+    assert page.is_visible("#words-switch")
+    switch(page, "label")
+    page.wait_for_selector("#words-switch", state="hidden")
+
+
 def test_the_first_stop_of_the_tab_key_leads_to_the_result(visit):
     page = visit()
     page.wait_for_selector("#header h2")

@@ -128,7 +128,7 @@ def test_published_numbers_stand_in_runs_without_a_run(visit):
     open_accordion(page, "runs-published")
     page.wait_for_selector("#published-numbers svg")
     assert page.locator("#published-numbers tbody tr").count() == 8
-    assert "You have no run of this study" in page.inner_text("#published-numbers")
+    assert "None of your runs has these numbers" in page.inner_text("#published-numbers")
 
 
 def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk, tmp_path):

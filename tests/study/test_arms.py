@@ -22,7 +22,7 @@ from bias_core.study.figures import draw
 from bias_core.study.headlines import headline
 from bias_core.study.history import go_on, list_runs
 from bias_core.study.plan import plan_study
-from bias_core.study.report_text import table_of
+from bias_core.study.report_text import claim, table_of
 from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
@@ -401,6 +401,12 @@ def test_each_concept_is_compared_with_its_own_real_world_rate(world):
     for end in ("difference", "low", "high"):
         assert gap[end] == pytest.approx(share[end] + 0.562 - 0.121)
     assert gap["same test as"] == ""  # equal shares are no equal distances from two rates
+    quoted = claim(found)
+    assert re.match(
+        r"“man” was seen in \d+\s% of the pictures of “doctor” and in \d+\s% of the pictures of “nurse”, a "
+        r"difference of −\d+ \[−\d+, −\d+\] points \(95% interval; n = 24; adjusted p < 0.001\)",
+        quoted,
+    )
     assert difference(found, "old: P − the assumed rate")["same test as"] == "old: P"
     assert difference(found, "man: Ψ")["clear"] == ""
     assert arms_headline(found).endswith("In the real world: 56\xa0% and 12\xa0%.")

@@ -100,7 +100,7 @@ def test_the_sentence_names_readers_of_every_role_that_is_missing(services):
 
 def test_designs_of_ones_own_and_encoders_among_the_options_are_no_way_around(services):
     words = {"concepts": ["nurse"], "template": "a {}", "attributes": [MAN], "n": 4}
-    for design in (own_targets("judge\nnurse\ncook"), own_concepts(find_design("oasis-nationalities"), **words)):
+    for design in (own_targets("judge\nnurse\ncook"), own_concepts(find_design("oasis-stop"), **words)):
         with pytest.raises(InvalidInput, match=REFUSED):
             plan_study(design, StudySettings(model=OTHER, encoder="calibration-clip"), services)
     encoders = {"encoders": "org/clip,calibration-clip"}

@@ -209,7 +209,7 @@ def test_more_pictures_reach_ten_points_or_another_width_and_go_on_from_those_th
 
 def test_a_plain_prompt_is_drawn_beside_on_the_same_seeds(report, services):
     step = steps_of(report, services)["base"]
-    assert step.title == "Compare with a plain prompt"
+    assert step.title == "Compare with “a photo of a person”"
     both = complete(run_study(step.design, step.settings, services))
     assert [arm.name for arm in both.arms] == ["doctor", "person"]
     prompts = {(one.row.prompt, one.row.seed) for one in both.stored.values()}

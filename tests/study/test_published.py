@@ -5,9 +5,17 @@ from dataclasses import replace
 import gradio as gr
 import pandas as pd
 
+from bias_core.explore.options import compared_concept, explore_settings
 from bias_core.study.design import STUDY_DATA, find_design
-from bias_core.study.figures import figure_svg
-from bias_core.study.published import own_numbers, protocol_in_words, published_figure, published_measures
+from bias_core.study.figures import draw, figure_svg
+from bias_core.study.published import (
+    find_measure,
+    ordered_lines,
+    own_numbers,
+    protocol_in_words,
+    published_figure,
+    published_measures,
+)
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import list_examples, open_example
 from bias_core.study.types import StudySettings
@@ -15,7 +23,7 @@ from bias_core.ui.runs.published import PublishedPart, published_html
 from bias_core.ui.visitor import Visitor
 from tests import shared
 
-services = shared.fake_services
+services, world = shared.fake_services, shared.real_services
 EVIL = "<img src=x onerror=alert(1)>"
 
 
@@ -64,6 +72,31 @@ def test_a_run_stands_next_to_the_paper_with_its_interval_and_what_it_did_otherw
     assert f"yours: {EVIL}" in list(published_figure(measure, own).data["group"])
 
 
+def test_a_run_of_the_same_concept_is_matched_whatever_study_it_came_from(world):
+    arms = compared_concept((), "doctor", "Iranian doctor")
+    given = {"arms": arms, "attributes": ("man",), "n_images": 8, "attribute_a": "", "attribute_b": ""}
+    settings = explore_settings(StudySettings(model="calibration-renderer"), concept="doctor", **given)
+    report, measure = (
+        complete(run_study(find_design("explore"), settings, world)),
+        published_measures()["oasis-doctors"],
+    )
+    own = own_numbers(measure, [("mine", report)])
+    assert [(one.line, one.run) for one in own] == [
+        ("doctor", "mine: doctor"),
+        ("Iranian doctor", "mine: Iranian doctor"),
+    ]
+    assert "not by the paper’s protocol" in own[0].protocol
+    assert find_measure(report) == "oasis-doctors"
+    assert ordered_lines(measure, own[1:])[0] == "Iranian doctor"
+    assert find_measure(example("science-and-arts")) == "t2iat-tests"
+    assert measure.label.endswith("Dehdashtian et al. 2025 · SDv2, SDv3, FLUX.1 [dev]")
+
+
+def test_shares_begin_at_zero_on_their_axis():
+    figure = published_figure(published_measures()["tbyb-general-bias"], [])
+    assert draw(figure).axes[0].get_xlim()[0] < 0 < figure.data["value"].min()
+
+
 def test_a_run_that_meets_every_item_says_so_and_one_of_other_words_does_not_stand_there():
     report, measure = example("occupations-in-pairs"), published_measures()["pst-occupation"]
     assert protocol_in_words(report) == "differs in Model, Number of pictures, Answerer and 1 more"
@@ -83,7 +116,7 @@ def test_every_measure_is_shown_without_a_run_and_its_plot_has_every_number(serv
     part, visitor = PublishedPart(services), Visitor()
     for key, measure in published_measures().items():
         html = part.on_choice(visitor, key)
-        assert "You have no run of this study" in html
+        assert "None of your runs has these numbers" in html
         assert html.count("<tr") == 1 + len(measure.numbers)
         figure = published_figure(measure, [])
         assert sorted(figure.data["value"]) == sorted(one.value for one in measure.numbers)
@@ -96,9 +129,9 @@ def test_the_fold_that_was_opened_follows_the_list_of_runs(services):
     part, visitor = PublishedPart(services), Visitor()
     key = next(key for key, one in published_measures().items() if "t2iat-tests" in one.studies)
     before = part.on_choice(visitor, key)
-    assert "You have no run of this study" in before
+    assert "None of your runs has these numbers" in before
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
     complete(run_study(find_design("t2iat-tests"), settings, services, session=visitor.key))
-    assert "Your newest runs of this study" in part.on_runs(visitor, key, before)
+    assert "The same numbers of your newest runs" in part.on_runs(visitor, key, before)
     assert part.on_runs(visitor, key, "") == gr.skip()  # nothing is read for a fold that was never opened
     visitor.leave()

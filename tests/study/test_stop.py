@@ -308,20 +308,6 @@ def test_a_text_is_drawn_within_the_limit(owned, fakes, monkeypatch):
         drawn(owned, fakes, prompt="a text of one's own")
 
 
-def test_own_concepts_are_measured_as_nationalities_are(fakes):
-    design = own("oasis-nationalities", concepts=["nurse"])
-    owned = complete(run_study(design, without_names(StudySettings(scale=0.1)), fakes))
-    assert owned.n_images == 11
-    assert owned.design.name == "own-oasis-nationalities"
-    frame = next(t.frame for t in owned.results.tables if t.key == "table1").set_index("attribute")
-    assert frame["n"].tolist() == [11, 11]
-    assert np.isnan(frame["Ψ"]["glasses"])  # no P*
-    assert frame["P*"]["beard"] == 0.2
-    stereotypes = [f for f in owned.results.figures if f.key == "map-stereotype"]
-    assert stereotypes[0].data["row"].tolist() == ["beard"]
-    assert "glasses: nearer by" in owned.pictures
-
-
 def test_options_that_name_the_shipped_content_are_left_out():
     settings = StudySettings(scale=0.1, options={"nationalities": "Iranian", "guided": "true"})
     assert without_names(settings).options == {"guided": "true"}
@@ -331,6 +317,7 @@ def test_options_that_name_the_shipped_content_are_left_out():
 
 @every([
     ("oasis-doctors", {}, "“Doctors and nationality” compares with the paper's numbers"),
+    ("oasis-nationalities", {}, "write them into Explore"),
     ("oasis-spi", {"concepts": [" ", ""]}, "there is no concept"),
     ("oasis-spi", {"template": "a photo"}, r"the prompt needs \{\}"),
     ("oasis-spi", {"attributes": ()}, "there is no attribute"),

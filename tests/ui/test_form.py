@@ -55,7 +55,7 @@ def form(**changes):
         "negative": "", "seed": 7, "attribute_a": "male", "attribute_b": "female",
         "n_attribute_images": 8, "n_clusters": 0, "confidence": 95, "force": False, "rewrite": "", "rewriter": "",
         "judge": "", "size": "", "sampler": "", "stop_within": "", "further_encoders": [], "stop_when_clear": False,
-        "crossed": "none", "languages": [],
+        "crossed": "none", "languages": [], "rates": "", "counts": "",
     }  # fmt: skip
     assert {*OPTIONS, *FORM} <= {*values, "percent", "images", "labels"}
     return values | changes | {"other": "", "arms": ()}

@@ -120,7 +120,7 @@ def test_a_result_names_the_calibration_of_its_measures_and_the_columns_end_toge
     assert re.search(r"✓ holds</b>: .*Attribute prevalence.*✗ fails in part</b>: .*Stereotype score", html, re.S)
     assert 'data-go="calibration" data-measure="attribute_prevalence"' in html
     assert "Label 28 pictures</button>" in html  # the scored ones of the concept
-    assert 'data-unfold="runs-published"' not in html  # no paper prints numbers of explorations
+    assert 'data-published="oasis-doctors"' in html  # the paper prints the share of men among doctors
     of_paper = replace(report, design=replace(report.design, reference="vice2023tbyb"))
     assert 'data-unfold="runs-published"' in tab.next_html(of_paper)
     assert "In words" not in shown[tab.parts["plot"]]  # an exploration has its own sentences

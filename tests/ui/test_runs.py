@@ -256,7 +256,7 @@ def test_a_form_with_own_pictures_runs_them_and_not_the_model(tab, visitor, tmp_
     explorer = of(tab, "explore")
     own, path = explorer.own_pictures, zipped(tmp_path / "mine.zip", {"a photo of a nurse": 5})
     values = form_values(explorer) | {"attributes": [], "images": explorer.on_source("own", None)[own.images]}
-    with pytest.raises(InvalidInput, match="choose your pictures first"):
+    with pytest.raises(InvalidInput, match="no pictures yet: drop them"):
         explorer.design_and_settings(values)
     values["images"] = last(own.on_upload(visitor, str(path)))[own.images]
     design, settings = explorer.design_and_settings(values)

@@ -538,12 +538,15 @@ def test_each_form_opens_with_the_study_and_the_model_of_the_first_example(servi
 def test_own_words_go_with_the_chosen_study(origins_page):
     page = origins_page
     rows = [["beard", "beard", "without a beard", "20 %", "a choice"]]
-    values = form_values(page, {"study": "oasis-nationalities"}, concepts="nurse, judge", n=7, attributes=rows)
+    values = form_values(page, {"study": "oasis-stop"}, concepts="nurse, judge", n=7, attributes=rows)
     design, settings = page.design_and_settings(values)
-    assert design.name == "own-oasis-nationalities"
+    assert design.name == "own-oasis-stop"
     assert list(design.data["nationalities"]) == ["nurse", "judge"]
     assert settings.scale == 1.0
     assert "14 pictures of 2 prompts" in page.count_in(values)
+    values["study"] = "oasis-nationalities"
+    *_, last = page.on_run(Visitor(), values)
+    assert "write them into Explore" in last[page.parts["status"]]
     values["study"] = "oasis-internet-users"
     assert page.count_in(values) == ""  # how many users there are is an option
     values["study"] = "oasis-doctors"

@@ -165,8 +165,8 @@ def _figure(left: Sequence[_RemainingBias], baseline: str) -> StudyFigure:
             for one in left
             if one.arm.fidelity is not None
         ],
-        f"Best is at the right, on the line at 0: no bias of “{baseline}” remains, and pictures show the attribute in "
-        "their prompt. Below the line an arm is overcorrected.",
+        f"The nearer to the line at 0, the less bias of “{baseline}” remains; below it, the bias is overcorrected. The "
+        "further to the right, the more pictures show the attribute in their prompt.",
         x="share of pictures that show the attribute in their prompt",
         y="remaining bias",
         null=0.0,

@@ -45,11 +45,11 @@ class CalibrationTab(ResultPage):
     asks: ClassVar = ""
     place: ClassVar = 90
     question: ClassVar = (
-        "Can you trust the measures? They are tested in a small world where the true bias is known (planted)."
+        "Can you trust the measures? They are tested in a small world whose bias is planted: built in, and so known."
     )
     caution: ClassVar = (
-        "Tested with drawn pictures of the calibration world and its classifier. On photographs classifiers err "
-        "more, and differently: do not trust what fails here, and check there again what holds here."
+        "The tests use simple drawings and a classifier made for them. On photographs classifiers make more errors, "
+        "and other ones. So do not trust a measure that fails here, and check one that holds here again on photographs."
     )
 
     def __init__(self, services: Services) -> None:
@@ -191,7 +191,7 @@ def _papers_sentence(lines: Sequence[VerdictLine]) -> str:
     says = f"Measures as the papers define them: {held} of {len(lines)} recover it"
     unclear = f"; inconclusive: {n['inconclusive']}" * bool(n["inconclusive"])
     fails = f"; failing, at least in part: {n['fails']}" * bool(n["fails"])
-    none = "Headlines use none of these that fail, except for differences between arms."
+    none = "No headline uses a measure that fails here, except to compare settings with each other."
     return f"{says}{unclear}{fails}. {none}" if lines else ""
 
 

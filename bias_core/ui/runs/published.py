@@ -8,7 +8,7 @@ from bias_core.measures.cards import with_works
 from bias_core.number_text import format_estimate
 from bias_core.services import Services
 from bias_core.study import history
-from bias_core.study.published import PublishedMeasure, own_numbers, published_figure, published_measures
+from bias_core.study.published import PublishedMeasure, ordered_lines, own_numbers, published_figure, published_measures
 from bias_core.study.types import StudyReport
 from bias_core.ui import messages
 from bias_core.ui.study.parts import when
@@ -16,6 +16,11 @@ from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
 
 _MOST_RUNS = 8  # newest runs of a study that are opened for it
+_WANTED_JS = """(visitor, key) => {
+  const wanted = window.wantedPublished;
+  delete window.wantedPublished;
+  return [visitor, wanted || key];
+}"""
 
 
 class PublishedPart:
@@ -30,7 +35,7 @@ class PublishedPart:
 
     def build(self) -> None:
         """Build the fold."""
-        choices = [(one.title, key) for key, one in published_measures().items()]
+        choices = [(one.label, key) for key, one in published_measures().items()]
         with gr.Accordion(
             "Published numbers and yours", open=False, elem_classes="more", elem_id="runs-published"
         ) as self.fold:
@@ -40,9 +45,14 @@ class PublishedPart:
     def wire(self, visitor: Any, runs: Any) -> None:
         """Update the numbers when the fold opens, another measure is chosen, or the list ``runs`` changes."""
         how = (self.on_choice, [visitor, self.menu], self.shown)
-        self.fold.expand(*how, **messages.QUIET)
+        opened = [self.menu, self.shown]
+        self.fold.expand(self.on_open, how[1], opened, js=_WANTED_JS, **messages.QUIET)
         self.menu.input(*how, **messages.LATEST)
         runs.change(self.on_runs, [visitor, self.menu, self.shown], self.shown, **messages.QUIET)
+
+    def on_open(self, visitor: Visitor, key: str | None) -> tuple[str | None, str]:
+        """The measure in the menu and its numbers; a link from a result chooses the measure."""
+        return key, self.on_choice(visitor, key)
 
     def on_choice(self, visitor: Visitor, key: str | None) -> str:
         """The table and the plot of a measure."""
@@ -57,10 +67,12 @@ class PublishedPart:
         return self.on_choice(visitor, key) if shown else gr.skip()
 
     def _reports(self, visitor: Visitor, measure: PublishedMeasure) -> list[tuple[str, StudyReport]]:
-        """The newest reports of the measure's studies, by the names of their runs."""
+        """The newest reports of the measure's studies and concepts, by the names of their runs."""
+        concepts = {number.same[0] for number in measure.numbers if number.same[0]}
         lines = [line for line in history.list_runs(self.services, visitor.key) if line.saved]
         reports = []
-        for line in [line for line in lines if line.study in measure.studies][:_MOST_RUNS]:
+        fits = [one for one in lines if one.study in measure.studies or any(word in one.title for word in concepts)]
+        for line in fits[:_MOST_RUNS]:
             with messages.user_errors():  # the list says why a report cannot be read
                 saved = history.open_run(self.services, visitor.key, line.run_id)
                 reports.append((f"{line.name or line.model}, {when(line.updated)}", saved.report))
@@ -71,7 +83,7 @@ def published_html(measure: PublishedMeasure, reports: list[tuple[str, StudyRepo
     """The papers' numbers of a measure and those of reports by name, as one table and one plot."""
     own = own_numbers(measure, reports)
     (source,) = with_works([measure.source])
-    lines = list(dict.fromkeys(number.line for number in measure.numbers))
+    lines = ordered_lines(measure, own)
     rows = [
         (one.line, one.model, f"{one.value:g}", one.n or "not printed", one.remark, False) for one in measure.numbers
     ]
@@ -83,5 +95,5 @@ def published_html(measure: PublishedMeasure, reports: list[tuple[str, StudyRepo
     return render(
         "published", measure=measure, source=source, rows=rows, has_lines=len(lines) > 1,
         has_remarks=any(row[4] for row in rows),
-        n_runs=len(reports), figure=published_figure(measure, own),
+        n_own=len(own), figure=published_figure(measure, own),
     )  # fmt: skip

@@ -1,4 +1,5 @@
 // Words in place of each symbol, with a note for pointer, keyboard and finger; the switch in the header shows symbols.
+// `words` of this program have a note where they first stand on a page.
 // Only what gr.HTML shows is touched: other text belongs to components, which may write it anew.
 {
   const KEPT = 't2i-bias-words';
@@ -25,10 +26,11 @@
   const show = (abbr) => {
     const term = entries.get(abbr.dataset.symbol);
     note.replaceChildren(abbr.dataset.note ?? '');  // a mark of a chart has a note of its own
-    if (term) {
+    const {word} = abbr.dataset;
+    if (term || word) {
       const title = document.createElement('b');
-      title.append(`${term.symbol}: `, term.words);
-      note.append(title, ' ', term.says, ' ', term.reads);
+      title.append(term ? `${term.symbol}: ${term.words}` : word);
+      note.append(title, ' ', term ? `${term.says} ${term.reads}` : words[word]);
     }
     note.hidden = false;
     const place = abbr.getBoundingClientRect();
@@ -88,17 +90,39 @@
     }
     node.replaceWith(...parts, node.data.slice(end));
   };
+  const pageOf = (node) => node.parentElement?.closest('[role=tabpanel]');
+  const explain = (nodes) => {
+    for (const word of Object.keys(words)) {
+      const pattern = new RegExp(`(?<![\\p{L}-])${word}s?(?![\\p{L}-])`, 'iu');
+      for (const node of nodes) {
+        const match = pattern.exec(node.data), page = pageOf(node), parent = node.parentElement;
+        if (!match || !page || parent.closest(PART_OF) || !parent.checkVisibility()) continue;
+        if (page.querySelector(`.term[data-word="${word}"]`)) continue;
+        const abbr = piece('term', match[0]);
+        Object.assign(abbr.dataset, {word});
+        abbr.tabIndex = 0;
+        abbr.setAttribute('aria-describedby', note.id);
+        node.replaceWith(node.data.slice(0, match.index), abbr, node.data.slice(match.index + match[0].length));
+      }
+    }
+  };
   const look = () => {
     for (const root of document.querySelectorAll(ROOTS)) {
       const texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT), nodes = [];
       while (texts.nextNode())
         if (!texts.currentNode.parentElement.closest(LEFT_OUT)) nodes.push(texts.currentNode);
       nodes.forEach(wrap);
+      explain(nodes.filter((node) => node.isConnected));
     }
+    const page = [...document.querySelectorAll('[role=tabpanel]')].find((panel) => panel.checkVisibility());
+    button.style.display = page?.querySelector('.term[data-symbol]') ? '' : 'none';
   };
   let due = 0;
   const later = () => { due ||= setTimeout(() => { due = 0; look(); }, 120); };
+  const button = element.querySelector('#words-switch');
   new MutationObserver(later).observe(document.body, {childList: true, subtree: true});
+  document.addEventListener('click', later);
+  document.addEventListener('keyup', later);
   later();
 
   const keep = (value) => {
@@ -107,7 +131,6 @@
       return localStorage.getItem(KEPT);
     } catch { return value; }
   };
-  const button = element.querySelector('#words-switch');
   const choose = (symbols) => {
     const page = document.documentElement;
     page.dataset.words = symbols ? 'symbols' : 'plain';

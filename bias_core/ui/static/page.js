@@ -91,7 +91,9 @@ document.addEventListener('click', (event) => {
   document.dispatchEvent(new CustomEvent('open-measure', {detail: link.dataset.measure}));
   if (link.dataset.unfold) setTimeout(() => {
     const fold = document.getElementById(link.dataset.unfold), button = fold?.querySelector('button');
-    if (button && !button.classList.contains('open')) button.click();
+    window.wantedPublished = link.dataset.published;
+    if (link.dataset.published && button?.classList.contains('open')) button.click();  // it is read when it opens
+    setTimeout(() => { if (button && !button.classList.contains('open')) button.click(); }, 50);
     fold?.scrollIntoView({block: 'start'});
   }, 300);
 });

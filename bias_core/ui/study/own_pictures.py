@@ -47,7 +47,8 @@ _TOGETHER, _COMPARED = "together", "as arms"
 class PictureChoice:
     """The pictures of the visitor that a run measures, and how they are read."""
 
-    images: str  # path of a folder or zip; "" while none have arrived
+    images: str  # path of a folder or zip; "" while none can be measured
+    have_arrived: bool = True
     prompts_from: str = AUTO
     copies: Literal["count once", "count all"] = COUNT_ONCE
     ways: tuple[str, ...] = ()  # of drawing, each of which is an arm
@@ -274,7 +275,7 @@ class OwnPictures:
 
     def show(self, arrived: Arrived | None) -> Updates:
         """Show these pictures, or the empty upload."""
-        choice = arrived.choice if arrived is not None else PictureChoice(images="")
+        choice = arrived.choice if arrived is not None else PictureChoice(images="", have_arrived=False)
         is_one = choice.prompts_from.startswith(ONE_FOR_ALL)
         is_usable = arrived is not None and bool(arrived.look.prompts)
         return {
@@ -304,11 +305,17 @@ def present(arrived: Arrived | None) -> Arrived:
 
 def images_of(arrived: Arrived | None) -> PictureChoice:
     """The pictures that a run can measure, without a path if there are none."""
-    return arrived.choice if arrived is not None and arrived.look.prompts else PictureChoice(images="")
+    if arrived is None or not arrived.look.prompts:
+        return PictureChoice(images="", have_arrived=arrived is not None)
+    return arrived.choice
 
 
 def chosen_pictures(choice: PictureChoice | None) -> PictureChoice | None:
-    """The pictures of a run; InvalidInput if they have yet to arrive."""
+    """The pictures of a run; InvalidInput if they have yet to arrive, or none of them can be measured."""
     if choice is not None and not choice.images:
-        raise InvalidInput("choose your pictures first: drop them under “Use my pictures”")
+        raise InvalidInput(
+            "none of the files that you dropped is a picture that can be measured; “Use my pictures” says why"
+            if choice.have_arrived
+            else "there are no pictures yet: drop them under “Use my pictures”, and wait until they are read"
+        )
     return choice

@@ -16,7 +16,7 @@ from bias_core.study.design import CHECKLIST, page_of
 from bias_core.study.export import FORMS
 from bias_core.study.headlines import GRADES, headline
 from bias_core.study.history import id_in_address, share_run
-from bias_core.study.published import papers_with_numbers
+from bias_core.study.published import find_measure
 from bias_core.study.report_text import arms_overview, claim, further_tables
 from bias_core.study.reproduction import DIFFERS, MET, to_command, to_python
 from bias_core.study.saved import is_example
@@ -112,7 +112,7 @@ def trust_html(report: StudyReport, grades: Mapping[str, str]) -> str:
     tested: dict[str, list[Card]] = {}
     for key in sorted(filter(grades.get, measured), key=lambda key: GRADES.index(grades[key])):
         tested.setdefault(GRADE_WORDS[grades[key]].partition(",")[0], []).append(METRICS[key])
-    published = report.design.reference in papers_with_numbers()
+    published = find_measure(report)
     return render("trust", tested=tested, published=published) if tested or published else ""
 
 
