@@ -27,7 +27,7 @@ from bias_core.values import as_whole
 
 MOST_CONCEPTS = 200
 _HEAD = 2_000  # bytes
-_COLUMNS = ("attribute", "rate", "source", "n")  # of a table, beside "concept"
+_COLUMNS = ("attribute", "rate", "source", "n")  # of a table, in addition to "concept"
 
 
 @dataclass(frozen=True, kw_only=True)

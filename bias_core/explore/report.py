@@ -89,16 +89,17 @@ def attribute_findings(
     *,
     claimed: Collection[str] = (ALL,),
     ends: Collection[str] = KINDS,
+    decided: Collection[str] = ("p", "corrected"),
 ) -> Iterator[Finding]:
     """Yield every number of every attribute, kind by kind; for a cell that is not ``claimed`` only P, P − P* and Ψ.
 
-    The shares of all ``claimed`` cells are one family; P − P* and Ψ restate that of P. ``ends``: of the keys of numbers
-    that claimed cells have.
+    The shares of all ``claimed`` cells are one family, as are those in ``decided`` that are corrected; other numbers
+    restate P. ``ends``: of the keys of numbers that claimed cells have.
     """
     members = [(cell, score) for cell in claimed for score in cells[cell]]
     claims = {
         finding_key(cell, score.attribute.name, end): claim
-        for end in ("p", "corrected")
+        for end in decided
         for (cell, score), claim in zip(
             members, share_claims([score for _, score in members], confidence, KINDS[end].field), strict=True
         )

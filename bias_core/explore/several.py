@@ -119,7 +119,9 @@ class Concepts(Explore):
         def sample(end: str, score: AttributeScore) -> Sample | None:
             return samples[id(score)].sample(end, score)
 
-        found = attribute_findings(cells, sample, settings.confidence, claimed=tuple(cells), ends=_SHOWN)
+        found = attribute_findings(
+            cells, sample, settings.confidence, claimed=tuple(cells), ends=_SHOWN, decided=("p",)
+        )
         names = [score.attribute.name for score in of_all]
         order = [finding_key(cell, name, end) for end in _SHOWN for name in names for cell in cells]
         return Results(

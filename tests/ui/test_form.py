@@ -320,7 +320,7 @@ def test_every_setting_and_option_travels(services):
 def test_what_is_not_known_is_left_out_and_said(services):
     for name, texts in {
         "study": ("pst-pairs", "../../etc/passwd"), "model": ("no such model",), "condition": ("worse",),
-        "percent": ("0", "101", "nan", "many"), "seed": ("-1", "1.5", "inf", "9" * 30), "concept": ("x" * 201,),
+        "percent": ("0", "101", "nan", "many"), "seed": ("-1", "1.5", "inf", "9" * 30), "concept": ("x" * 3001,),
         "measure": ("bias",), "steps": ("0", "2.5"), "guidance": ("nan", "31"), "confidence": ("100",),
         "encoder": ("x" * 201,), "negative": ("a\x00",), "option.n_permutations": ("0",), "option.crossing": ("both",),
         "option.colour": ("red",),
