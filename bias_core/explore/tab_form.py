@@ -318,9 +318,9 @@ class ExploreForm(StudyTab):
 
     def build_concepts(self) -> None:
         """Build the buttons of concepts and examples."""
-        chips = [(key, self.sets[key].concept_hint, "") for key in EXAMPLES]
-        chips += [(key, one.title, f"{len(one.concepts)} concepts") for key, one in load_concept_lists().items()]
-        self.examples_part.build(chips, self.examples.listed)
+        single = [(key, self.sets[key].concept_hint, "") for key in EXAMPLES]
+        lists = [(key, one.title, "Several concepts at once") for key, one in load_concept_lists().items()]
+        self.examples_part.build([*single[:2], *lists, *single[2:]], self.examples.listed)
 
     def build_set(self) -> None:
         """Build the menu of sets of attributes."""
