@@ -119,7 +119,8 @@ class RunsTab(StudyTab):
             click = gr.on(clicks, self.on_label_click, visitor, [*self.places.outputs(), *buttons], **quiet)
             ended = then_run(click.then, self.on_label, [visitor, own.arrived], there, self.on_crash)
             ended.success(None, js=_SEEN_JS, **QUIET)
-            own.arrived.change(self.on_arrived, own.arrived, own.fits, **QUIET)
+            for event in own.events:
+                event.then(self.on_arrived, own.arrived, own.fits, **QUIET)
             own.fits.select(self.on_fit, [visitor, own.arrived], everywhere, **QUIET)
         explorer = others[KIND]
         shown = [*places.outputs(), *explorer.source_outputs()]
