@@ -61,10 +61,10 @@ def own_pictures(page: Any) -> None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 draw_scene(_portrait(rng), 128).save(path)
         (Path(folder) / "my pictures" / "notes.heic").write_bytes(b"")
-        page.set_input_files("#runs-folder", Path(folder) / "my pictures")
-        page.wait_for_selector("#runs-found h3")
+        page.set_input_files("#explore-folder", Path(folder) / "my pictures")
+        page.wait_for_selector("#explore-found h3")
         settle(page)
-    to_top(page, "#runs-import")
+    to_top(page, "#explore-source")
 
 
 def label(page: Any) -> None:

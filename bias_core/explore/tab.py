@@ -42,8 +42,8 @@ _MAP = "alike"  # the figure that the map below the pictures shows
 _SMOOTH = 256  # pixels: below, a picture is enlarged without smoothing
 _HALF_WIDTH = 0.1
 _WITHOUT_PREFIX = {
-    "header", "results", "status", "concept", "other", "options", "stop", "model", "model-note", "condition", "encoder",
-    "judge", "n_images", *TYPED,
+    "header", "results", "status", "concept", "other", "set", "options", "stop", "model", "model-note", "condition",
+    "encoder", "judge", "n_images", *TYPED,
 }  # fmt: skip
 """Parts of the page whose element ids are their names."""
 _WIDTH, _HEIGHT, _MARGIN = 560.0, 400.0, 34.0

@@ -1,7 +1,8 @@
 """The form of the Explore tab: the list of suggested attributes, then the fields and their settings."""
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from html import escape
 from typing import Any, ClassVar
 
@@ -43,7 +44,6 @@ from bias_core.store.tables import ENDINGS
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import pack_design
 from bias_core.study.next_steps import sizes_by_width
-from bias_core.study.run import followed
 from bias_core.study.study import Settled
 from bias_core.study.types import Design, Progress, StudyReport, StudySettings, listed
 from bias_core.ui import messages
@@ -74,10 +74,10 @@ from bias_core.ui.study.form import (
     split_first_arm,
 )
 from bias_core.ui.study.own_pictures import OWN, chosen_pictures
-from bias_core.ui.study.parts import ChipsPart, get_chip
+from bias_core.ui.study.parts import ChipsPart, SideRun, get_chip
 from bias_core.ui.study.study_tab import EACH, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import Visitor, run_queued, then_run
+from bias_core.ui.visitor import Visitor
 from bias_core.values import Setting, option_values, settings_of
 
 Steps = Generator[Progress, None, list[Suggested]]
@@ -95,15 +95,13 @@ class SuggestPart:
     """The button and the list below the table of attributes."""
 
     def __init__(self, services: Services, key: str) -> None:
-        self.services, self.key = services, key
+        self.services, self.key, self.run = services, key, SideRun(services)
 
     def build(self) -> None:
         """Build the components."""
-        with gr.Row(elem_classes="tools"):
-            self.button = gr.Button("Suggest attributes", size="sm", scale=0, min_width=180, elem_id="suggest")
-            self.stop = gr.Button("Stop", size="sm", variant="stop", scale=0, min_width=90, visible=False)
+        self.run.build("Suggest attributes", size="sm", elem_id="suggest")
         gr.Markdown(_HOW, elem_classes="quiet")
-        self.status = gr.HTML(elem_id="suggest-status")
+        self.run.build_status("suggest-status")
         self.choices = gr.CheckboxGroup(
             [], label="Suggested attributes", info="Most certain first; ticked ones are added to the table above",
             visible=False, elem_id="suggested", elem_classes="suggested",
@@ -115,36 +113,13 @@ class SuggestPart:
 
     def wire(self, form: Any) -> None:
         """Wire the buttons; ``form`` is the tab's."""
-        visitor, self.table = form.parts["visitor"], form.form["attributes"]
-        changed = [self.status, self.choices, self.take, self.button, self.stop]
-        begin = self.button.click(self.on_click, visitor, changed, queue=False, **messages.QUIET)
-        named = form.inputs()
-        then_run(begin.then, by_name(named, self.on_suggest), [visitor, *named.values()], changed, self.on_crash)
-        self.stop.click(form.on_stop, visitor, None, queue=False, **messages.QUIET)
-        self.take.click(self.on_take, [self.table, self.choices], [self.table, self.status], **messages.QUIET)
-
-    def on_click(self, visitor: Visitor) -> Updates:
-        """Start a new run of this visitor and end the older one."""
-        with messages.user_errors() as problem:
-            visitor.start(self.services)
-            return self._running(True) | {self.status: messages.QUEUED}
-        return self._running(False) | {self.status: messages.error_html(problem.message)}
+        self.table, named = form.form["attributes"], {**form.inputs(), "report": form.parts["report"]}
+        self.run.wire(form, by_name(named, self.on_suggest), [*named.values()], [self.choices, self.take])
+        self.take.click(self.on_take, [self.table, self.choices], [self.table, self.run.status], **messages.QUIET)
 
     def on_suggest(self, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
         """Show the progress, then the suggestions."""
-        lists: list[list[Suggested]] = []
-        with messages.user_errors() as problem:
-            steps = self._steps(visitor, read_form(values), values["report"])
-            for step in followed(run_queued(self.services, visitor, lambda: steps), lists):
-                yield {self.status: messages.progress_html(step)}
-        if problem:
-            yield self._running(False) | {self.status: messages.error_html(problem.message)}
-        else:
-            yield self._running(False) | self.show(lists[0])
-
-    def on_crash(self) -> Updates:
-        """Show that an unforeseen error happened."""
-        return self._running(False) | {self.status: messages.crash_html()}
+        yield from self.run.follow(visitor, partial(self._steps, visitor, values), self.show)
 
     def show(self, suggested: Sequence[Suggested]) -> Updates:
         """Return the list with its first items ticked."""
@@ -153,7 +128,7 @@ class SuggestPart:
         return {
             self.choices: gr.update(choices=choices, value=ticked, visible=bool(choices)),
             self.take: gr.update(visible=bool(choices)),
-            self.status: messages.done_html(f"{len(choices)} suggestions." if choices else _NOTHING),
+            self.run.status: messages.done_html(f"{len(choices)} suggestions." if choices else _NOTHING),
         }
 
     def on_take(self, rows: Sequence[Sequence[Any]], texts: Sequence[str]) -> Updates:
@@ -163,20 +138,17 @@ class SuggestPart:
             filled = [list(row) for row in rows if any(str(cell or "").strip() for cell in row)]
             new = [one for one in read_attributes(tuple(texts), "") if one.name.lower() not in present]
             says = f"{len(new)} added to the table above; press {_GENERATE}." if new else "The table has them already."
-            return {self.table: [*filled, *attribute_rows(new)], self.status: messages.done_html(says)}
-        return {self.status: messages.error_html(problem.message)}
+            return {self.table: [*filled, *attribute_rows(new)], self.run.status: messages.done_html(says)}
+        return {self.run.status: messages.error_html(problem.message)}
 
-    def _steps(self, visitor: Visitor, settings: StudySettings, shown: StudyReport | None) -> Steps:
+    def _steps(self, visitor: Visitor, values: Mapping[str, Any]) -> Steps:
         """Suggest from the pictures of the shown report if it is about this concept, else from words alone."""
-        services = visitor.services(self.services)
+        services, settings, shown = visitor.services(self.services), read_form(values), values["report"]
         if shown is not None and _is_of(shown, settings):
             how = {"cancelled": visitor.stop.is_set, "session": visitor.key}
             return (yield from suggest_attributes(suggest_settings(shown.settings), services, **how))
         yield Progress(message="asking the language model")
         return suggested_by_words(suggest_settings(settings, n_images=16), services)
-
-    def _running(self, running: bool) -> Updates:
-        return {self.button: gr.update(visible=not running), self.stop: gr.update(visible=running)}
 
 
 def _is_of(report: StudyReport, settings: StudySettings) -> bool:
@@ -280,17 +252,19 @@ class ExploreForm(StudyTab):
     )  # fmt: skip
     looks: ClassVar = {
         "concept": {
-            "placeholder": "for example: doctor; or several: doctor, nurse, CEO",
-            "scale": 5,
-            "min_width": 240,
+            "placeholder": "for example: doctor; or several: doctor, nurse, CEO", "scale": 5, "min_width": 240,
             "max_lines": 4,
         },
-        "other": {"placeholder": "optional, for example: nurse", "scale": 4, "min_width": 220, "max_lines": 1},
+        "other": {
+            "label": "Compare with another concept", "placeholder": "optional, for example: nurse", "scale": 4,
+            "min_width": 220, "max_lines": 1,
+        },
+        "set": {"label": "Set of attributes", "info": "Things to measure in the pictures"},
         "n_images": {"scale": 1, "min_width": 110},
         "run": {"value": _GENERATE, "elem_id": "generate", "size": "lg", "scale": None, "min_width": None},
         "stop": {"size": "lg", "scale": None, "min_width": None},
         **{name: {"min_width": 150, "max_lines": 2} for name in TYPED},
-    }
+    }  # fmt: skip
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
@@ -301,36 +275,33 @@ class ExploreForm(StudyTab):
     def build_question(self) -> None:
         """Build nothing: the form says what it asks."""
 
-    def build_other(self) -> None:
-        """Build the field of another concept."""
-        self.form["other"] = gr.Textbox("", label="Compare with another concept", **self.look_of("other"))
+    @property
+    def builders(self) -> dict[str, Callable[[], Any]]:
+        """Functions that build the parts of the layout that are no settings, and the table of attributes."""
+        single = [(key, self.sets[key].concept_hint, "") for key in EXAMPLES]
+        lists = [(key, one.title, "Several concepts at once") for key, one in load_concept_lists().items()]
+        concepts = [*single[:2], *lists, *single[2:]]
+        presets = [(key, preset.name, preset.says) for key, preset in self.chip_presets.items()]
+        sets = {"choices": [(item.title, item.key) for item in self.sets.values()], "value": FIRST_SET}
+        return super().builders | {
+            "other": lambda: self.form.update(other=gr.Textbox("", **self.look_of("other"))),
+            "concepts": lambda: self.examples_part.build(concepts, self.examples.listed),
+            "set": lambda: self.form.update(set=gr.Dropdown(**self.look_of("set", **sets))),
+            "suggestions": self.suggest.build,
+            "chips": lambda: self.chips.build(presets, ()),
+            "precision": self._build_precision, "rates_note": self._build_rates_note, "attributes": self._build_attributes, "pack": self._build_pack,
+        }  # fmt: skip
 
-    def build_precision(self) -> None:
-        """Build the menu of widths of intervals that numbers of pictures give."""
+    def _build_precision(self) -> None:
         reach = script("precision", field=self.element("n_images"))
         gr.HTML(render("precision", sizes=sizes_by_width()), js_on_load=reach, elem_id="precision")
 
-    def build_rates_note(self) -> None:
-        """Build the note on rates of another concept, and what it is about."""
+    def _build_rates_note(self) -> None:
         self.form["rates_note"] = gr.HTML(elem_id="rates-note", elem_classes="notes")
         self.form["decided"] = gr.State(USUAL.concept)  # the concept that the set was chosen for
         self.form["emptied"] = gr.State([])  # rows that lost another concept's P*, as they were
 
-    def build_concepts(self) -> None:
-        """Build the buttons of concepts and examples."""
-        single = [(key, self.sets[key].concept_hint, "") for key in EXAMPLES]
-        lists = [(key, one.title, "Several concepts at once") for key, one in load_concept_lists().items()]
-        self.examples_part.build([*single[:2], *lists, *single[2:]], self.examples.listed)
-
-    def build_set(self) -> None:
-        """Build the menu of sets of attributes."""
-        menu = [(item.title, item.key) for item in self.sets.values()]
-        self.form["set"] = gr.Dropdown(
-            menu, value=FIRST_SET, label="Set of attributes", elem_id="set", info="Things to measure in the pictures",
-        )  # fmt: skip
-
-    def build_attributes(self) -> None:
-        """Build the table of attributes and its buttons."""
+    def _build_attributes(self) -> None:
         self.form["attributes"] = build_table(self.sets[FIRST_SET].attributes, "table")
         self.parts["row"] = gr.State(None)  # that was touched last
         with gr.Row(elem_classes="tools"):
@@ -339,20 +310,11 @@ class ExploreForm(StudyTab):
                 self.parts[name] = gr.Button(titles[name], size="sm", scale=0, min_width=width)
         gr.Markdown(TABLE_NOTE, elem_classes="quiet")
 
-    def build_suggestions(self) -> None:
-        """Build the list of suggested attributes."""
-        self.suggest.build()
-
-    def build_pack(self) -> None:
-        """Build the upload of a file of prompts."""
+    def _build_pack(self) -> None:
         look: dict[str, Any] = {"file_types": list(ENDINGS), "height": 130, "elem_id": "prompts-file"}
         label = "File of prompts, or of concepts with their real-world rates (CSV or JSONL)"
         self.form["pack"] = gr.File(label=label, **look)
         self.parts["pack_note"] = gr.HTML(render("prompt_pack", design=None), elem_id="prompts-note")
-
-    def build_chips(self) -> None:
-        """Build the presets."""
-        self.chips.build([(key, preset.name, preset.says) for key, preset in self.chip_presets.items()], ())
 
     def options_of(self, study: str) -> Mapping[str, Setting]:
         """Return the options of an exploration, without its attributes."""

@@ -291,7 +291,7 @@ def test_a_page_that_opens_knows_its_counts_and_asks_for_none(served):
     config = served.demo.get_config_file()
     components = {one["id"]: one for one in config["components"]}
     counts = [one for one in components.values() if (one["props"].get("elem_id") or "").endswith("-count")]
-    assert len([one for one in counts if "pictures of" in str(one["props"].get("value"))]) == 1
+    assert len([one for one in counts if "pictures of" in str(one["props"].get("value"))]) == 2  # Explore, papers
     events = config["dependencies"]
     loads = [one for one in events if any(name == "load" for _, name in one["targets"])]
     back = {number for one in loads for number in one["outputs"] if components[number]["type"] == "state"}

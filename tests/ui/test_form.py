@@ -256,8 +256,9 @@ def field_of(html, name):
 
 def test_on_the_page_ticked_suggestions_become_rows_that_are_not_there_yet(tmp_path):
     part = SuggestPart(FakeServices(tmp_path), "explore")
-    for name in ("choices", "take", "status", "table"):
+    for name in ("choices", "take", "table"):
         setattr(part, name, name)
+    part.run.status = "status"
     sides = {"positive": "a photo of it", "negative": "a photo without"}
     suggested = [
         Suggested(attribute=Attribute(name=name, **sides, **more), where_from="captions", is_told=name != "light")

@@ -195,7 +195,7 @@ def test_a_study_that_fits_pictures_of_ones_own_opens_with_them(tab, visitor, tm
     shown = tab.on_fit(visitor, arrived, event(study="tbyb-dataset"))
     assert opens(tab, shown, "objects")
     assert shown[page.form["study"]]["value"] == visitor.typed["objects"]["study"] == "tbyb-dataset"
-    assert (shown[page.own_pictures.source], shown[page.form["images"]].n) == ("own", 3)
+    assert (shown[page.own_pictures.source], shown[page.own_pictures.images].n) == ("own", 3)
     assert shown[page.form["percent"]] == 100
     assert plain_of(page, shown)["seed"] == "5"
     assert set(shown) <= {*tab.everywhere}

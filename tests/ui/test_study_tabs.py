@@ -492,7 +492,7 @@ def test_a_chosen_text_is_drawn_and_compared(origins, clustered):
     assert "4 new pictures" in html  # of 5, seed 13 is blocked
     assert "This text" in html
     assert EVIL not in html
-    assert steps[-1][origins.extra["go"]]["visible"]
+    assert steps[-1][origins.drawing.button]["visible"]
 
 
 def test_a_mistake_keeps_what_was_compared_and_stopping_ends_the_drawing(origins, clustered):

@@ -18,16 +18,16 @@ from bias_core.papers.oasis.study_stop import TEXTS, PromptSearchOptions, Regene
 from bias_core.study.claims import p_words
 from bias_core.study.figures import N_COLOURS
 from bias_core.study.report_text import table_of
-from bias_core.study.run import followed
 from bias_core.study.types import MAX_STEPS, Design, StudyFigure, StudyReport, StudySettings, options_in
 from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages
-from bias_core.ui.messages import EACH, QUIET, user_errors
+from bias_core.ui.messages import EACH, user_errors
 from bias_core.ui.model_menu import HEADERS, attribute_rows, read_table
 from bias_core.ui.study.panels import Updates
 from bias_core.ui.study.paper import Paper
+from bias_core.ui.study.parts import SideRun
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import Visitor, run_queued, then_run
+from bias_core.ui.visitor import Visitor
 
 _TICKS = 5
 _SHOWN = 12  # pictures of each side of a comparison
@@ -136,14 +136,10 @@ class Origins(Paper):
                 extra["cluster"] = gr.Dropdown(label="Cluster", scale=2, min_width=200, elem_id=f"{key}-cluster")
                 extra["text"] = gr.Textbox(label="Text", max_lines=1, scale=4, min_width=220, elem_id=f"{key}-text")
                 extra["n"] = gr.Number(6, label="Pictures", precision=0, scale=1, min_width=110)
-            with gr.Row(elem_classes="tools"):
-                extra["go"] = gr.Button(
-                    "Draw and compare", variant="primary", scale=0, min_width=200, elem_id=f"{key}-go"
-                )
-                extra["halt"] = gr.Button(
-                    "Stop", variant="stop", visible=False, scale=0, min_width=200, elem_id=f"{key}-halt"
-                )
-            extra["said"] = gr.HTML(elem_id=f"{key}-said")
+            self.drawing = SideRun(self.services)
+            self.drawing.build("Draw and compare", variant="primary", min_width=200, elem_id=f"{key}-go")
+            self.drawing.build_status(f"{key}-said")
+            extra["said"] = self.drawing.status
             extra["compared"] = gr.HTML(elem_id=f"{key}-compared")
         return extra
 
@@ -165,13 +161,10 @@ class Origins(Paper):
 
     def wire_panels(self) -> None:
         """Wire the choice of texts, and the drawing of pictures."""
-        parts, extra = self.page.parts, self.extra
-        shown = [extra["said"], extra["go"], extra["halt"]]
+        extra = self.extra
         extra["clusters"].submit(self.on_text, None, [extra["cluster"], extra["text"]], **EACH)
-        click = extra["go"].click(self.on_go, parts["visitor"], shown, queue=False, **QUIET)
-        inputs = [parts["visitor"], parts["report"], extra["cluster"], extra["text"], extra["n"]]
-        then_run(click.then, self.on_draw, inputs, [*shown, extra["compared"]], self.on_draw_crash)
-        self.page.wire_stop(extra["halt"], extra["said"])
+        inputs = [self.page.parts["report"], extra["cluster"], extra["text"], extra["n"]]
+        self.drawing.wire(self.page, self.on_draw, inputs, [extra["compared"]])
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """Return the figures that the tab does not show in its own way."""
@@ -193,43 +186,17 @@ class Origins(Paper):
         """Fill in the text that was chosen on a cluster's card."""
         return str(event.cluster), str(event.text)
 
-    def on_go(self, visitor: Visitor) -> Updates:
-        """Enter the queue."""
-        with user_errors() as problem:
-            visitor.start(self.services)
-            return self._drawing(messages.QUEUED, running=True)
-        return self._drawing(messages.error_html(problem.message))
-
     def on_draw(
         self, visitor: Visitor, report: StudyReport | None, cluster: str, text: str, n: float | None
     ) -> Iterator[Updates]:
         """Draw from a text and compare; the earlier comparison stays until then."""
-        arguments: dict[str, Any] = {
-            "cluster": cluster or "",
-            "prompt": text or "",
-            "n": int(n or 0),
-            "cancelled": visitor.stop.is_set,
-        }
-        pace, results = messages.Pace(), list["Regenerated"]()
-        with user_errors() as problem:
-            problem.message = messages.NOTHING_DONE
-            if report is not None:
-                start = partial(regenerate, report, self.services, **arguments)
-                for step in followed(run_queued(self.services, visitor, start), results):
-                    if pace.is_due():
-                        yield {self.extra["said"]: messages.progress_html(step)}
-        if results:
-            yield self._drawing("") | {self.extra["compared"]: comparison_html(results[0])}
-        else:
-            yield self._drawing(messages.error_html(problem.message))
-
-    def on_draw_crash(self) -> Updates:
-        """Show that an unforeseen error happened; the log has it."""
-        return self._drawing(messages.crash_html())
-
-    def _drawing(self, message: str, *, running: bool = False) -> Updates:
-        go, halt = (gr.update(visible=visible) for visible in (not running, running))
-        return {self.extra["said"]: message, self.extra["go"]: go, self.extra["halt"]: halt}
+        if report is None:
+            yield {self.drawing.status: messages.error_html(messages.NOTHING_DONE)}
+            return
+        request: dict[str, Any] = {"cluster": cluster or "", "prompt": text or "", "n": int(n or 0)}
+        start = partial(regenerate, report, self.services, cancelled=visitor.stop.is_set, **request)
+        shown = self.extra["compared"]
+        yield from self.drawing.follow(visitor, start, lambda both: {shown: comparison_html(both)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -121,7 +121,8 @@ class RunsTab(StudyTab):
             click = gr.on(clicks, self.on_label_click, visitor, [*self.places.outputs(), *buttons], **quiet)
             ended = then_run(click.then, self.on_label, [visitor, own.arrived], there, self.on_crash)
             ended.success(None, js=_SEEN_JS, **QUIET)
-            own.arrived.change(self.on_arrived, own.arrived, own.fits, **QUIET)
+            for event in own.events:
+                event.then(self.on_arrived, own.arrived, own.fits, **QUIET)
             own.fits.select(self.on_fit, [visitor, own.arrived], everywhere, **QUIET)
         explorer = others[KIND]
         shown = [*places.outputs(), *explorer.source_outputs()]
@@ -142,12 +143,10 @@ class RunsTab(StudyTab):
         self.compare.build()
         self.published = PublishedPart(self.services)
         self.published.build()
-        parts["bring"] = gr.Button(
-            "Measure your own pictures", size="sm", scale=0, min_width=240, elem_id="runs-import"
-        )
-        parts["stop"] = gr.Button(  # also stops runs of the list
-            "Stop", variant="stop", visible=False, elem_id="runs-stop", scale=0, min_width=200
-        )
+        with gr.Row(elem_classes="tools"):
+            look: dict[str, Any] = {"size": "sm", "scale": 0, "min_width": 240}
+            parts["bring"] = gr.Button("Measure your own pictures", elem_id="runs-import", **look)
+            parts["stop"] = gr.Button("Stop", **self.look_of("stop"))  # stops runs of the list
 
     def _wire(self, demo: gr.Blocks) -> None:
         parts, visitor = self.parts, self.parts["visitor"]

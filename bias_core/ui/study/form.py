@@ -225,7 +225,6 @@ FILES = ("images", "labels")
 OF_PICTURES = ("images", "prompts_from", "drawn_with")
 """Settings of an arm of own pictures."""
 MENUS = ("percent", "model", "condition", *CLASSIFIER, *FILES)  # of Gradio; the others are plain fields
-REMEMBERED = ("model", "condition", "encoder")
 _CHOICES = {"model": model_choices, "encoder": encoder_choices, "judge": judge_choices}
 _SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret
 _LOOKS: Mapping[str, Mapping[str, Any]] = {
@@ -257,7 +256,7 @@ class Box:
 
 
 Layout = Sequence[Box | str]
-"""Settings and other parts of a form by name, in order; ``build_x`` of a page builds a part ``x`` of its own."""
+"""Settings, and the other parts in :attr:`StudyForm.builders`, by name and in order."""
 _BOXES = {"row": gr.Row, "column": gr.Column, "group": gr.Column, "fold": gr.Accordion}
 _BOX_LOOKS: Mapping[str, Mapping[str, Any]] = {
     "group": {"elem_classes": "option-group"}, "fold": {"open": False, "elem_classes": "more"},
@@ -461,8 +460,8 @@ class StudyForm(HasStudies):
         for part in layout:
             if isinstance(part, Box):
                 self._build_box(part)
-            elif build := getattr(self, f"build_{part}", None):
-                build()
+            elif part in self.builders:
+                self.builders[part]()
             else:
                 self.form[part] = self.build_field(part)
 
@@ -494,41 +493,27 @@ class StudyForm(HasStudies):
         numbers: dict[str, Any] = {"precision": 0} if one.kind is int else {}
         return {bool: gr.Checkbox, int: gr.Number}.get(one.kind, gr.Textbox)(**look, **numbers)
 
-    def build_source(self) -> None:
-        """Build the choice between a model and the visitor's pictures."""
-        self.own_pictures.build_choice()
-        self.form["images"] = self.own_pictures.images
-
-    def build_upload(self) -> None:
-        """Build the upload of pictures."""
-        self.own_pictures.build_upload()
-
-    def build_model_note(self) -> None:
-        """Build the note on the model."""
-        self.parts["model_note"] = gr.HTML(elem_id=self.element("model-note"), elem_classes="quiet")
-
-    def build_count(self) -> None:
-        """Build the number of pictures."""
-        look: dict[str, Any] = {"elem_classes": "quiet", "elem_id": self.element("count")}
-        self.parts["count"] = gr.HTML(js_on_load=script("edits"), **look)
-
-    def build_plain(self) -> None:
-        """Build the plain fields."""
-        self.plain.build(self.groups_of(self._first_values["study"]), self._first_values)
-
-    def build_arm_presets(self) -> None:
-        """Build the presets of arms."""
-        self.arms.build_presets()
-
-    def build_arms(self) -> None:
-        """Build the list of arms, and the fields of one more."""
-        self.arms.build()
+    @property
+    def builders(self) -> dict[str, Callable[[], Any]]:
+        """Functions that build the parts of a layout that are no settings."""
+        note, count = ({"elem_classes": "quiet", "elem_id": self.element(name)} for name in ("model-note", "count"))
+        return {
+            "source": self.own_pictures.build_choice,
+            "upload": self.own_pictures.build_upload,
+            "model_note": lambda: self.parts.update(model_note=gr.HTML(**note)),
+            "count": lambda: self.parts.update(count=gr.HTML(js_on_load=script("edits"), **count)),
+            "plain": lambda: self.plain.build(self.groups_of(self._first_values["study"]), self._first_values),
+            "arm_presets": self.arms.build_presets,
+            "arms": self.arms.build,
+        }
 
     # Its values.
 
     def inputs(self) -> dict[str, Any]:
         """Return the form's components by name, with the arms."""
-        return {**self.form, PLAIN: self.plain.values, ARMS_INPUT: self.arms.chosen} if self.form else {}
+        if not self.form:
+            return {}
+        return {**self.form, "images": self.own_pictures.images, PLAIN: self.plain.values, ARMS_INPUT: self.arms.chosen}
 
     def values(self) -> dict[str, Any]:
         """Return the first values of these components."""
@@ -552,14 +537,15 @@ class StudyForm(HasStudies):
 
     def show_values(self, values: Mapping[str, Any]) -> Updates:
         """Return the form with these values, which may be wrong."""
-        shown = {part: values[name] for name, part in self.form.items() if name in values and name != "images"}
+        shown = {part: values[name] for name, part in self.form.items() if name in values}
         shown |= self.plain.show(self.groups_of(values["study"]), values) | self.arms.show(values[ARMS_INPUT] or ())
         with messages.user_errors():  # a model that is none, of which the run tells
             shown |= self._show_model(str(values["model"]), str(values["condition"] or ""))
         return shown
 
     def _show_model(self, name: str, condition: str) -> Updates:
-        note = describe_model(self.services, name)
+        is_embedded = self.services.model_info(name).embedded  # whoever chooses it reads its note
+        note = "" if is_embedded else describe_model(self.services, name)
         return {self.form["condition"]: self._conditions(name, condition), self.parts["model_note"]: note}
 
     def wire_form(self) -> None:
@@ -568,8 +554,8 @@ class StudyForm(HasStudies):
         self.listen([self.form["model"].input], self.on_model, ["model", "condition"],
                     [self.form["condition"], parts["model_note"], parts["status"]])  # fmt: skip
         parts["count"].value = self.count_in({**self.values(), **self._first_values})
-        count = by_name(named, self.on_count), [parts["visitor"], *named.values()], parts["count"]
-        parts["count"].edit(*count, **messages.LATEST)
+        self.count = by_name(self.inputs(), self.on_count), [parts["visitor"], *self.inputs().values()], parts["count"]
+        parts["count"].edit(*self.count, **messages.LATEST)
         chosen, kept = [self.form[name] for name in self.remembered], [parts["remembered"]]
         study = {"study": self.form["study"]} if "study" in self.form else {}
         named = study | dict(zip(self.remembered, chosen, strict=True))
@@ -589,7 +575,7 @@ class StudyForm(HasStudies):
         name = str(values["model"])
         with messages.user_errors() as problem:
             menu = {self.form["condition"]: self.conditions_after(name, values["condition"])}
-            return self._show_model(name, "") | menu | {self.parts["status"]: ""}
+            return menu | {self.parts["model_note"]: describe_model(self.services, name), self.parts["status"]: ""}
         return {self.parts["model_note"]: messages.error_html(problem.message)}
 
     def on_count(self, visitor: Visitor, values: Mapping[str, Any]) -> str:
@@ -655,10 +641,7 @@ class StudyForm(HasStudies):
             for event in arrived:
                 event.then(*look, **messages.QUIET)
         for event in (changed, *arrived):
-            if "count" in self.parts:
-                named = self.inputs()
-                count = by_name(named, self.count_in), [*named.values()], self.parts["count"]
-                event.then(*count, **messages.QUIET)
+            event.then(*self.count, **messages.QUIET)
 
     def without_notes(self) -> Updates:
         """Clear the notes on model and size, because a refused run says the same."""

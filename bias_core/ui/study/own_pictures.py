@@ -209,19 +209,20 @@ class OwnPictures:
         ]  # fmt: skip
 
     def wire(self, visitor: Any) -> list[Any]:
-        """Wire the events, and return them."""
+        """Wire the :attr:`events` after which other pictures may be there, and return them."""
         shown, quiet = self.outputs(), {"api_visibility": "private", "concurrency_limit": _AT_ONCE}
         corrected = [visitor, self.arrived, self.prompts_from, self.prompt, self.copies, self.ways]
         asked = [self.prompts_from.input, self.prompt.submit, self.copies.input, self.ways.input]
         arrived = self.file.upload(self.on_upload, [visitor, self.file], shown, **quiet)
         status = f"document.querySelector('#{self.key}-folder-status')"
         arrived.then(None, js=f"() => {{ if ({status}) {status}.textContent = ''; }}", **messages.QUIET)
-        return [
+        self.events = [
             arrived,
             gr.on(asked, self.on_correct, corrected, shown, trigger_mode="always_last", **quiet),
             self.table.upload(self.on_table, [visitor, self.arrived, self.table], shown, **quiet),
             self.remove.click(lambda: self.show(None), None, shown, **messages.QUIET),
         ]
+        return self.events
 
     def on_upload(self, visitor: Visitor, path: str | None) -> Iterator[Updates]:
         """Show what arrived."""

@@ -4,7 +4,7 @@ Each paper has an address and a tab of its own, which holds its question. What w
 showed last, are kept while another is looked at. Which paper a form or a report belongs to is read from its study.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -120,30 +120,32 @@ class PapersTab(StudyTab):
         super().build_memory()
         self.parts["asked"] = gr.Textbox("", visible="hidden", elem_id="paper-asked")
 
-    def build_chips(self) -> None:
-        """Build the presets and examples."""
-        self.chips.build(self._chips_of(self._first), self._first.examples.listed, self._first.key)
+    @property
+    def builders(self) -> dict[str, Callable[[], Any]]:
+        """Functions that build the parts of the layout that are no settings, and the menu of judges."""
+        first = self._first
+        return super().builders | {
+            "chips": lambda: self.chips.build(self._chips_of(first), first.examples.listed, first.key),
+            "study": self._build_study, "own_words": self._build_own_words, "judge": self._build_judge,
+            "labels": self._build_labels,
+        }  # fmt: skip
 
-    def build_study(self) -> None:
-        """Build the menu of studies."""
+    def _build_study(self) -> None:
         look = self.look_of("study", label="Study", info="The experiment to run")
         self.form["study"] = gr.Dropdown(self._studies_of(self._first), value=self._first.studies[0], **look)
 
-    def build_own_words(self) -> None:
-        """Build the fields of each paper's own words."""
+    def _build_own_words(self) -> None:
         label = "Run with these instead of the study above"
         self.parts[USE_OWN] = gr.Checkbox(False, label=label, elem_id="paper-use-own", container=False)
         for paper in self.papers.values():
             with gr.Column(visible=paper is self._first) as self.parts[f"own {paper.key}"]:
                 paper.own = paper.build_own()
 
-    def build_judge(self) -> None:
-        """Build the menu of judges, which some studies do not use."""
+    def _build_judge(self) -> None:
         self.form["judge"] = self.build_field("judge")
         self.form["judge"].visible = self._is_judged(self._first)
 
-    def build_labels(self) -> None:
-        """Build the upload of answers, and what is understood of them."""
+    def _build_labels(self) -> None:
         label = f"{FORM['labels'].label} ({', '.join(ending[1:] for ending in ENDINGS)})"
         look = self.look_of("labels", label=label, file_types=list(ENDINGS), height=110, min_width=240)
         self.form["labels"] = gr.File(**look)
@@ -225,8 +227,7 @@ class PapersTab(StudyTab):
         parts, form, named = self.parts, self.form, self.inputs()
         changed = [*self.plain.outputs(), form["model"], form["condition"], parts["model_note"], parts["status"]]
         studied = self.listen([form["study"].input], self.on_study, named, [*changed, parts[USE_OWN]])
-        count = by_name(named, self.on_count), [parts["visitor"], *named.values()], parts["count"]
-        studied.then(*count, **QUIET)  # its options may be hidden
+        studied.then(*self.count, **QUIET)  # its options may be hidden
         # Typing own words ticks their box. For Gradio, text pasted with the mouse is a change but no input.
         own = [part for paper in self.papers.values() for part in paper.own.values()]
         typed = [part.change if isinstance(part, gr.Textbox) else part.input for part in own]

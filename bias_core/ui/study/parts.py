@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,12 +26,13 @@ from bias_core.study.next_steps import N_RATERS, NextStep, next_steps
 from bias_core.study.plan import settle
 from bias_core.study.report_text import is_known, read_report_by
 from bias_core.study.reproduction import as_asked
+from bias_core.study.run import followed
 from bias_core.study.saved import Example, SavedReport, list_examples, open_example
 from bias_core.study.types import Progress, StudyReport
 from bias_core.types import ImageRow, StoredImage
 from bias_core.ui import messages
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import Visitor, then_run
+from bias_core.ui.visitor import Visitor, run_queued, then_run
 
 Updates = dict[Any, Any]
 RATERS = (1, 2, 3, 5, 7)  # offered for each picture
@@ -403,6 +404,63 @@ def _votes(votes: np.ndarray | None, i: int, reading: Reading) -> str:
     if reading.attribute is None:
         return f"{n_yes} of {codes.size}: {reading.stereotypes[i]}"
     return f"{n_yes} of {codes.size}: yes"
+
+
+class SideRun:
+    """A run that is not of the form: its button, its Stop, and its status line."""
+
+    button: Any
+    stop: Any
+    status: Any
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+
+    def build(self, text: str, **look: Any) -> None:
+        """Build the buttons."""
+        with gr.Row(elem_classes="tools"):
+            self.button = gr.Button(text, **{"scale": 0, "min_width": 180, **look})
+            self.stop = gr.Button(
+                "Stop", size=look.get("size", "lg"), variant="stop", scale=0, min_width=90, visible=False
+            )
+
+    def build_status(self, elem_id: str) -> None:
+        """Build the status line."""
+        self.status = gr.HTML(elem_id=elem_id)
+
+    def wire(self, tab: Any, run: Callable[..., Iterator[Updates]], inputs: list[Any], outputs: list[Any]) -> None:
+        """Let the button start ``run``, whose first input is the visitor, and Stop end it."""
+        visitor, own = tab.parts["visitor"], [self.status, self.button, self.stop]
+        click = self.button.click(self.on_click, visitor, own, queue=False, **messages.QUIET)
+        then_run(click.then, run, [visitor, *inputs], [*own, *outputs], self.on_crash)
+        tab.wire_stop(self.stop, self.status)
+
+    def on_click(self, visitor: Visitor) -> Updates:
+        """Start a new run of this visitor and end the older one."""
+        with messages.user_errors() as problem:
+            visitor.start(self.services)
+            return self._running(True, messages.QUEUED)
+        return self._running(False, messages.error_html(problem.message))
+
+    def follow(
+        self, visitor: Visitor, start: Callable[[], Generator[Progress, None, Any]], show: Callable[[Any], Updates]
+    ) -> Iterator[Updates]:
+        """Show the progress of a run, then its result by ``show``, or why there is none."""
+        pace, results = messages.Pace(), list[Any]()
+        with messages.user_errors() as problem:
+            for step in followed(run_queued(self.services, visitor, start), results):
+                if pace.is_due():
+                    yield {self.status: messages.progress_html(step)}
+        ended = self._running(False, messages.error_html(problem.message) if problem else "")
+        yield ended if problem else ended | show(results[0])
+
+    def on_crash(self) -> Updates:
+        """Show that an unforeseen error happened; the log has it."""
+        return self._running(False, messages.crash_html())
+
+    def _running(self, running: bool, message: str) -> Updates:
+        go, stop = (gr.update(visible=visible) for visible in (not running, running))
+        return {self.status: message, self.button: go, self.stop: stop}
 
 
 MOST_SHOWN = 48  # pictures at a time: in a larger run those around the ones in progress

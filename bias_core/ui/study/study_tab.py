@@ -92,7 +92,7 @@ class StudyTab(ResultPage):
         with gr.Column(elem_classes="card ask", elem_id=self.element("ask")):
             self._build_ask()
         if "status" not in self.parts:  # it has no place in the form
-            self.build_status()
+            self._build_status()
         self.drawing = DrawingPart(self.key)
         self._build_results()
         self._wire(demo)
@@ -105,22 +105,28 @@ class StudyTab(ResultPage):
         """Build the form."""
         self.build_layout(self.layout)
 
-    def build_status(self) -> None:
+    @property
+    def builders(self) -> dict[str, Callable[[], Any]]:
+        """Functions that build the parts of the layout that are no settings."""
+        return super().builders | {
+            "status": self._build_status, "run": self._build_run, "replicates": self._build_replicates,
+            "gpu_time": self._build_gpu_time,
+        }  # fmt: skip
+
+    def _build_status(self) -> None:
         """Build the status line, with buttons for when no classifier fits."""
         self.parts["status"] = gr.HTML(elem_id=self.element("status"), js_on_load=script("status"))
         if self.form:
             self.no_classifier.build()
 
-    def build_run(self) -> None:
-        """Build the buttons that run the form and stop the run."""
+    def _build_run(self) -> None:
         texts = {"run": "Run and measure", "stop": "Stop"}
         self.parts |= {name: gr.Button(**self.look_of(name, value=text)) for name, text in texts.items()}
         self.parts[LARGEST] = gr.Button(
             "Run the largest size allowed", elem_id=f"{self.key}-{LARGEST}", visible=False, scale=0, min_width=250
         )
 
-    def build_replicates(self) -> None:
-        """Build the buttons that run the paper's own design."""
+    def _build_replicates(self) -> None:
         for name, title in REPLICATES.items():
             self.parts[name] = gr.Button(
                 title,
@@ -130,7 +136,7 @@ class StudyTab(ResultPage):
             )
             self.drawing_parts.append(self.parts[name])
 
-    def build_gpu_time(self) -> None:
+    def _build_gpu_time(self) -> None:
         """Build the note on pictures left today, for servers with daily GPU time per visitor."""
         if self.services.borrows_gpu:
             self.parts["gpu_time"] = gr.HTML(elem_classes="quiet", elem_id=f"{self.key}-gpu-time")
