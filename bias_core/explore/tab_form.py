@@ -199,9 +199,8 @@ _LISTS = {one.key: one for one in settings_of(SeveralOptions).values() if one.na
 OPTIONS = {one.key: one for one in settings_of(ExploreOptions).values() if one.name != "attributes"} | _LISTS
 _PLAIN = plain_groups({
     "Prompt": [*ADDED.values()],
-    "Several concepts": [*_LISTS.values()],
-    "Sampling": [OPTIONS["n_attribute_images"]],
-    "Classifier": [OPTIONS["n_clusters"]],
+    "Sampling": [OPTIONS["n_attribute_images"], _LISTS["counts"]],
+    "Classifier": [OPTIONS["n_clusters"], _LISTS["rates"]],
 })  # fmt: skip
 TABLE_NOTE = (
     "A picture has an attribute if it is more similar to the positive than to the negative sentence. **P\\*** is the "
