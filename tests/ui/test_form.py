@@ -151,7 +151,7 @@ def test_in_rows_that_were_changed_the_rates_of_another_concept_are_emptied_and_
 
 
 def test_a_concept_pasted_just_before_the_button_is_pressed_is_compared_with_its_own_rates(tab):
-    doctor, pressed = attribute_rows(tab.sets["doctor"].attributes), gr.EventData(tab.parts["run"], None)
+    doctor = attribute_rows(tab.sets["doctor"].attributes)
     updates = tab.on_press(Visitor(), "nurse", "doctor", doctor, "doctor", [])
     assert updates[tab.form["set"]] == "nurse"
     assert updates[tab.form["attributes"]] == attribute_rows(tab.sets["nurse"].attributes)
