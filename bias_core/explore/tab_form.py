@@ -171,9 +171,8 @@ _LISTS = {one.key: one for one in settings_of(SeveralOptions).values() if one.na
 OPTIONS = {one.key: one for one in settings_of(ExploreOptions).values() if one.name != "attributes"} | _LISTS
 _PLAIN = plain_groups({
     "Prompt": [*ADDED.values()],
-    "Several concepts": [*_LISTS.values()],
-    "Sampling": [OPTIONS["n_attribute_images"]],
-    "Classifier": [OPTIONS["n_clusters"]],
+    "Sampling": [OPTIONS["n_attribute_images"], _LISTS["counts"]],
+    "Classifier": [OPTIONS["n_clusters"], _LISTS["rates"]],
 })  # fmt: skip
 TABLE_NOTE = (
     "A picture has an attribute if it is more similar to the positive than to the negative sentence. **P\\*** is the "
@@ -289,7 +288,8 @@ class ExploreForm(StudyTab):
             "set": lambda: self.form.update(set=gr.Dropdown(**self.look_of("set", **sets))),
             "suggestions": self.suggest.build,
             "chips": lambda: self.chips.build(presets, ()),
-            "precision": self._build_precision, "rates_note": self._build_rates_note, "attributes": self._build_attributes, "pack": self._build_pack,
+            "precision": self._build_precision, "rates_note": self._build_rates_note,
+            "attributes": self._build_attributes, "pack": self._build_pack,
         }  # fmt: skip
 
     def _build_precision(self) -> None:

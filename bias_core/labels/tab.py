@@ -283,7 +283,7 @@ class LabelScores(StudyTab):
         return [self.parts[name] for name in (*_CHOICES, "used", "status")]
 
     def offer(self, visitor: Visitor, runs: list[ListedRun], task: Task) -> Updates:
-        """Offer the runs that hold the pictures of the open task, and choose its own run."""
+        """Offer the runs that hold the pictures of the open task, and choose its own."""
         source, _, _, used, status = self.offered()
         ids = [run.run_id for run in runs]
         chosen = task.run_id if task.run_id in ids else next(iter(ids), None)

@@ -168,8 +168,8 @@ def _touches(boxes: Floats, others: Floats) -> NDArray[np.bool_]:
     return np.asarray((_meeting(boxes, others) >= 0).all(axis=2))
 
 
-# Okabe and Ito's colours, distinct for every kind of colour vision.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+# --c0 to --c5 of the style sheets; the shapes of marks tell groups apart for every kind of colour vision.
+COLOURS = ("#0a5fa8", "#b4480f", "#0a7a58", "#8a3a8f", "#7a6000", "#5b6672", "#000000")
 MUTED = "#767676"
 ASSUMED = "assumed rate, without a source"
 _DOTS_APART = 0.15  # inches between the dots of a row with several
@@ -188,6 +188,8 @@ _MOST_ON_CURVE = 10  # points of a curve with a note
 _LEAST_NAMED = 0.045  # height of a part of a mosaic that has room for its numbers
 _TENS = 20  # numbers as large as this need no decimals
 _LABEL_LETTERS, _FEW_TICKS = 12.0, 2.6  # letters to an inch of a label; inches of an axis with three ticks
+_LEAST_ROOM = 0.8  # inches
+_PALE = "#f1f4f6"  # the end of a heat map's scale, or its middle
 _KEY_LETTERS = 6  # as wide as the mark before a name of the legend
 _TITLE_LETTERS = 15  # to a line above a picture
 _LEGEND_LETTERS, WIDEST = 10.0, 100.0  # to an inch of its line; inches, where nothing limits a figure
@@ -500,20 +502,25 @@ def _space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
 
 
 def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
+
     rows, columns = (list(dict.fromkeys(data[name])) for name in ("row", "column"))
     grid = data.pivot_table("value", "row", "column", sort=False).reindex(index=rows, columns=columns).to_numpy(float)
     longest = max((len(str(name)) for name in rows), default=0)
-    axes = _axes(figure, 1.8 + 0.6 * len(columns) + 0.06 * max(0, longest - 14), 1.0 + ROW * len(rows))
+    height = 1.0 + ROW * max(3, len(rows))
+    axes = _axes(figure, 1.8 + 0.6 * len(columns) + 0.06 * max(0, longest - 14), height)
     null = labels.get("null")
     reach = np.nanmax(np.abs(grid - (null or 0.0)))
     shares = {"vmin": 0.0, "vmax": 1.0} if str(labels.get("unit", "")).startswith(_SHARES) else {}
-    scale = shares if null is None else {"vmin": null - reach, "vmax": null + reach, "cmap": "RdBu_r"}
-    shown = axes.imshow(grid, aspect="auto", **scale)
+    scale = shares if null is None else {"vmin": null - reach, "vmax": null + reach}
+    inks = [_PALE, COLOURS[0]] if null is None else [COLOURS[0], _PALE, COLOURS[1]]
+    shown = axes.imshow(grid, aspect="auto", cmap=LinearSegmentedColormap.from_list("inks", inks), **scale)
     cells = data[np.isfinite(data["value"])].assign(name=data["row"], group=data["column"])
     at = cells["column"].map(columns.index), cells["row"].map(rows.index)
     (squares,) = axes.plot(*at, "s", ms=60 * ROW, alpha=0)  # carry the notes
     _add_notes(axes, squares, cells)
-    figure.colorbar(shown, ax=axes, label=in_words(str(labels.get("unit", ""))))
+    unit = textwrap.fill(in_words(str(labels.get("unit", ""))), int(_LABEL_LETTERS * (height - 1.0)))
+    figure.colorbar(shown, ax=axes, label=unit)
     axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right")
     axes.set_yticks(range(len(rows)), rows)
     for (i, j), value in np.ndenumerate(grid if grid.size <= _MOST_CELLS else np.empty((0, 0))):
@@ -630,7 +637,10 @@ def _finish(axes: Axes, labels: dict[str, Any], names: Any = None, *, no_bias: s
         name_rows(axes, names)
     for axis in labels.keys() & {"x", "y"}:
         label = in_words(str(labels[axis]))
-        label = textwrap.fill(label, int(_LABEL_LETTERS * _inches_of(axes))) if axis == "x" else label
+        room = _inches_of(axes) if axis == "x" else _height_of(axes) - 0.9
+        label = textwrap.fill(label, int(_LABEL_LETTERS * room), break_long_words=False)
+        if axis == "x":
+            _set_height(axes, _height_of(axes) + _LINE * label.count("\n"))
         getattr(axes, f"set_{axis}label")(label, fontsize=LETTERS)
         _show_whole_share(axes, axis, labels)
     _legend_above(axes)
@@ -647,11 +657,20 @@ def _show_whole_share(axes: Axes, axis: str, labels: Mapping[str, Any]) -> None:
         axes.set_xlim(left=-0.04 * high)
 
 
+def _height_of(axes: Axes) -> float:
+    height: float = axes.get_figure(root=True).get_figheight()  # type: ignore[union-attr]
+    return height
+
+
+def _set_height(axes: Axes, height: float) -> None:
+    axes.get_figure(root=True).set_figheight(height)  # type: ignore[union-attr]
+
+
 def _inches_of(axes: Axes) -> float:
     """Return about how many inches the names of rows leave to the marks."""
     lines = [line for tick in axes.get_yticklabels() for line in tick.get_text().splitlines()]
     width: float = axes.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
-    return max(1.2, width - max(map(len, lines), default=4) / _LABEL_LETTERS - 0.35)
+    return max(_LEAST_ROOM, width - max(map(len, lines), default=4) / _LABEL_LETTERS - 0.35)
 
 
 def _legend_above(axes: Axes) -> None:

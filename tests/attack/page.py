@@ -96,10 +96,10 @@ class PageVisitor:
                 self.key = value
             self.shown[component["props"].get("elem_id") or str(component["id"])] = value
 
-    def press(self, button: str, *, chip: str = "", **values: Any) -> Iterator[Any]:
-        """Press a button, or a chip among others, and what follows; yields the messages of the run."""
-        clicked = self._event(button, "select") if chip else self.button(button)
-        self._immediately(clicked, {"chip": chip} if chip else None)
+    def press(self, button: str, **values: Any) -> Iterator[Any]:
+        """Press a button, and what follows; yields the messages of the run."""
+        clicked = self.button(button)
+        self._immediately(clicked)
         run = next(d["id"] for d in self.config["dependencies"] if d["trigger_after"] == clicked)
         event = self._join(run, values)
         for message in self._messages():
@@ -158,8 +158,8 @@ class PageVisitor:
         asks = (d for d in events if d["backend_fn"] and {d["id"], d["trigger_after"]} & pressed)  # or follows a script
         return int(next(asks)["id"])
 
-    def _immediately(self, fn: int, chosen: dict[str, str] | None = None) -> None:
-        body = self._body(fn, {}) | {"event_data": chosen}
+    def _immediately(self, fn: int) -> None:
+        body = self._body(fn, {})
         self._hold(fn, self.client.post(f"{PREFIX}/run/predict", json=body).raise_for_status().json())
 
     def _join(self, fn: int, values: dict[str, Any] | None = None, chosen: dict[str, str] | None = None) -> str:

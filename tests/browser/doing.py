@@ -122,11 +122,13 @@ def press_chip(page: Any, part: str, name: str) -> None:
 
 
 def run_preset(page: Any, key: str, name: str, *folds: str) -> None:
-    """Press a preset of a tab, and open these folds of its result."""
+    """Fill in a preset of a tab, run it, and open these folds of its result."""
     switch(page, key)
     page.wait_for_selector(f"#{prefix_of(key)}-run")
+    press_chip(page, prefix_of(key), name)
+    page.wait_for_selector(f"#{prefix_of(key)}-status:has-text('Filled in')")
     with a_run(page, key):
-        press_chip(page, prefix_of(key), name)
+        page.click(f"#{prefix_of(key)}-run")
     page.wait_for_selector(f"#{prefix_of(key)}-header h2")
     unfold(page, key, *folds)
 

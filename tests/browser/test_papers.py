@@ -248,6 +248,8 @@ def test_each_paper_shows_its_example_at_once_and_runs_a_preset_without_an_error
         example = page.inner_text("#paper-header h2")
         follow_run(page, key)
         press_chip(page, "paper", QUICK[key])
+        page.wait_for_selector("#paper-status:has-text('Filled in')")
+        page.click("#paper-run")
         page.wait_for_function("window.runIsOver()")
         settle(page)
         if "Done in" not in page.inner_text("#paper-status"):

@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,10 +11,11 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.study import figures
+from bias_core.study import documents, figures
 from bias_core.study.design import read_table
 from bias_core.study.figures import _DRAW, NARROW, draw, figure_svg, lowess, to_bytes
 from bias_core.study.types import StudyFigure
+from bias_core.ui.templates import STATIC
 
 RNG = np.random.default_rng(0)
 NAMES = ["nurse", "doctor", "chef"]
@@ -325,3 +327,21 @@ def test_a_page_and_its_report_share_one_drawing(data, monkeypatch):
     changed = replace(one, data=one.data.assign(value=0.0))
     assert figure_svg(changed, width=figures.page_width(changed)) != report
     assert len(drawn) == 2
+
+
+def test_figures_have_the_colours_of_the_page_and_of_reports():
+    for sheet in (STATIC / "app.css", Path(documents.__file__).parent / "report.css"):
+        first = sheet.read_text(encoding="utf-8").partition("}")[0]
+        assert re.findall(r"--c[0-5]: (#[0-9a-f]{6})", first) == list(figures.COLOURS[:-1])
+
+
+@pytest.mark.parametrize("kind", ["intervals", "heatmap"])
+def test_a_long_label_and_that_of_a_colour_bar_stay_within_the_figure(data, kind):
+    long = "share of the intervals that exclude the null value, uncorrected"
+    frame = data[kind] | ({"name": ["a name of a row that takes half of the width"] * 3} if kind == "intervals" else {})
+    drawn = draw(figure(kind, frame, x=long, unit=long), widest=NARROW)
+    drawn.draw_without_rendering()
+    for axes in drawn.axes:
+        for label in (axes.xaxis.label, axes.yaxis.label):
+            box = label.get_window_extent()
+            assert not label.get_text() or (box.x1 <= drawn.bbox.x1 + 1 and box.y0 >= -1 and box.y1 <= drawn.bbox.y1)

@@ -146,7 +146,9 @@ def test_a_preset_of_a_paper_and_an_example_are_a_press_away(served):
     page = PageVisitor(served.url)
     page.open()
     page.choose("association")
-    messages = page.press("paper-chips", chip="association-0")
+    page.select("paper-chips", chip="association-0")
+    assert "Filled in. Press “Run and measure” to run it." in page.shown["paper-status"]  # nothing runs yet
+    messages = page.press("paper-run")
     shown = [str(message["output"]) for message in messages if "output" in message]
     assert any("Done in" in output for output in shown)
     preset = Association.presets[0]

@@ -151,13 +151,13 @@ def test_in_rows_that_were_changed_the_rates_of_another_concept_are_emptied_and_
 
 
 def test_a_concept_pasted_just_before_the_button_is_pressed_is_compared_with_its_own_rates(tab):
-    doctor, pressed = attribute_rows(tab.sets["doctor"].attributes), gr.EventData(tab.parts["run"], None)
-    updates = tab.on_press(Visitor(), pressed, "nurse", "doctor", doctor, "doctor", [])
+    doctor = attribute_rows(tab.sets["doctor"].attributes)
+    updates = tab.on_press(Visitor(), "nurse", "doctor", doctor, "doctor", [])
     assert updates[tab.form["set"]] == "nurse"
     assert updates[tab.form["attributes"]] == attribute_rows(tab.sets["nurse"].attributes)
     chosen = tab.on_chosen_set({"set": "doctor", "concept": "nurse"})  # whoever chose a set for this concept keeps it
     decided = chosen[tab.form["decided"]]
-    assert tab.form["set"] not in tab.on_press(Visitor(), pressed, "nurse", "doctor", doctor, decided, [])
+    assert tab.form["set"] not in tab.on_press(Visitor(), "nurse", "doctor", doctor, decided, [])
     assert {tab.form["attributes"], tab.form["set"], tab.form["decided"]} <= set(tab.opened_outputs())
 
 
@@ -562,7 +562,7 @@ def test_the_link_and_the_form_have_the_arms_of_the_run(objects, compared):
     again = values_of(objects, opened[objects.arms.chosen], condition="fair", percent=3)
     _, settings = objects.design_and_settings(again)
     assert [arm.condition for arm in settings.arms] == [None, "published", "extreme"]
-    preset = objects.on_press(Visitor(), SimpleNamespace(chip="objects-0"))
+    preset = objects.on_preset(SimpleNamespace(chip="objects-0"))
     assert preset[objects.arms.chosen] == ()  # another preset leaves none of them behind
 
 

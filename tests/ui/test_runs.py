@@ -367,7 +367,7 @@ def test_a_comparison_is_a_report_in_two_arms_with_pictures_a_plot_folds_and_why
     assert "Settings that differ" in tab.show_later("details", report)[parts["tables"]]
     for side in sides_of(report):
         (image_id, *_) = side.pictures["image_id"] if side.pictures is not None else ()
-        assert "not there" in tab.why_html(report, image_id)
+        assert "<td>no</td>" in tab.why_html(report, image_id)
     taken = tab.on_take(newcomer, report, event(take="report::html"))
     assert Path(taken[parts["file"]]).stat().st_size > 10_000
     newcomer.leave()

@@ -290,12 +290,11 @@ def fold(name: str, title: str, *parts: Box | str, **look: Any) -> Box:
 
 _PLAIN_FIELDS: Mapping[str, Sequence[str]] = {
     "Prompt": ("negative", "rewrite", "rewriter"),
-    "Sampling": ("seed", "steps", "guidance", "size", "sampler"),
-    "Stopping": ("stop_within", "stop_when_clear"),
+    "Sampling": ("seed", "steps", "guidance", "size", "sampler", "stop_within", "stop_when_clear"),
     "Classifier": ("further_encoders", "confidence"),
 }
 """Plain fields of every study, by their heading."""
-_DRAWING = ("Prompt", "Sampling", "Stopping")  # headings of those that pictures of one's own do not need
+_DRAWING = ("Prompt", "Sampling")  # headings of those that pictures of one's own do not need
 
 
 _PLAIN_HINTS = {"stop_within": "10: stop once every interval is at most 20 points wide (±10); empty: draw all pictures"}

@@ -51,6 +51,7 @@ class Thumbnail:
     label: str  # text for screen readers
     image_id: str = ""
     kind: str = ""  # classes of the style sheet
+    is_small: bool = False  # enlarged without smoothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +173,7 @@ class Look:
                     label=f"{label} · {value}" if value else label,
                     image_id=str(row["image_id"]),
                     kind=EDGES.get(str(row.get(edge)), ""),
+                    is_small=0 < max(stored.row.width, stored.row.height) < _SMALL,
                 )
             )
         return shown

@@ -34,7 +34,7 @@ from bias_core.ui.study.shown_report import FINDINGS, by_name, take
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
 
-FEW, FEW_DIFFERENCES = 14, 6  # findings shown at first
+FEW, FEW_DIFFERENCES, FEW_IN_WORDS = 14, 6, 3  # findings shown at first
 CHOOSE_JS = script("choose")
 
 
@@ -92,7 +92,7 @@ def findings_html(report: StudyReport, null: str = "", marks: Mapping[str, str] 
 def words_html(report: StudyReport) -> str:
     """The first numbers of a report, each with its sentence."""
     rows = [text.finding_text(row) for row in text.finding_rows(report)[:FEW]]
-    return render("in_words", rows=rows, no_interval=NO_INTERVAL) if rows else ""
+    return render("in_words", rows=rows, few=FEW_IN_WORDS, no_interval=NO_INTERVAL) if rows else ""
 
 
 def _scales(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:

@@ -189,6 +189,7 @@ class StudyTab(ResultPage):
         self.no_classifier.wire(
             self.form["encoder"], self.form["force"], [self.parts["options"]], self.parts["run"].elem_id
         )
+        self.chips.html.select(self.on_preset, None, self.opened_outputs(), **EACH)
         self.examples_part.html.submit(self.on_example, None, self.opened_outputs(), **QUIET)
         for panel in self.panels:
             panel.wire_panels()
@@ -199,8 +200,8 @@ class StudyTab(ResultPage):
         pressed.then(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
 
     def run_triggers(self) -> list[Any]:
-        """Wire the run button and the presets."""
-        return [self.parts["run"].click, self.chips.html.select]
+        """The events that run the form: its button is pressed."""
+        return [self.parts["run"].click]
 
     def _wire_run(self) -> None:
         parts, names = self.parts, ("study", "model", "condition")
@@ -239,12 +240,17 @@ class StudyTab(ResultPage):
         """Updates of the form when the button that runs it is pressed."""
         return {}
 
-    def on_press(self, visitor: Visitor, event: gr.EventData, *values: Any) -> Updates:
-        """Enter the queue; a pressed preset fills the form first."""
-        preset, chip = self.chip_presets.get(get_chip(event)), bool(get_chip(event))
-        filled = {} if chip else self.before_run(dict(zip(self.press_inputs(), values, strict=True)))
-        if preset is not None:
-            filled = self.form_of(self.designs[preset.study], StudySettings(**preset.settings))
+    def on_preset(self, event: gr.EventData) -> Updates:
+        """Fill the form with the settings of a pressed preset."""
+        preset, status = self.chip_presets.get(get_chip(event)), self.parts["status"]
+        if preset is None:
+            return {status: gr.skip()}
+        filled = self.form_of(self.designs[preset.study], StudySettings(**preset.settings))
+        return filled | {status: messages.done_html(f"Filled in. Press “{self.parts['run'].value}” to run it.")}
+
+    def on_press(self, visitor: Visitor, *values: Any) -> Updates:
+        """Enter the queue."""
+        filled = self.before_run(dict(zip(self.press_inputs(), values, strict=True)))
         notes = {part: note for part, note in self.without_notes().items() if part is not self.parts.get("count")}
         return notes | filled | self.on_click(visitor)
 
