@@ -370,7 +370,7 @@ CARDS = (
             Term(
                 symbol="P*",
                 words="reference rate",
-                also=("real-world rate", "assumed rate"),
+                also=("real-world rate", "reference share", "assumed rate"),
                 says="The rate that a share is compared with: that of the real world, from a named source. An assumed "
                 "rate is shown too, but no headline compares with it.",
             ),

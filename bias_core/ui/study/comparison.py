@@ -34,7 +34,8 @@ def comparison_html(report: StudyReport, plot: StudyFigure | None) -> str:
     if not rows:
         return ""
     arms = [{"name": arm.name, "tone": i % N_COLOURS} for i, arm in enumerate(report.arms)]
-    return render("comparison_chart", rows=rows, arms=arms, plot=plot)
+    rates = {lane["known"]["assumed"] for row in rows for lane in row["lanes"] if lane["known"]}
+    return render("comparison_chart", rows=rows, arms=arms, rates=rates, plot=plot)
 
 
 def _rows(report: StudyReport) -> Iterator[dict[str, Any]]:
