@@ -25,7 +25,7 @@ Opened = Callable[[StudyReport, "pd.Series[Any]"], str]
 Why = Callable[[StudyReport, str], str]
 
 MOST_SHOWN = 60
-FEW, FEW_OF_EACH, MOST_CELLS = 16, 4, 8
+FEW, FEW_OF_EACH, MOST_CELLS = 16, 4, 12
 """Limits for a new report: pictures of a single cell, pictures per cell, and cells."""
 ALL, AND = "", "\n"
 _MOST_VALUES = 300
@@ -116,6 +116,12 @@ class Look:
             self._cell(name, rows, max(1, most), f"{column}={name}")
             for name, rows in groups[: None if column == "arm" else MOST_CELLS]
         ]
+
+    def cells_in_words(self) -> str:
+        """How many of the cells are shown, if not all are."""
+        frame, column = self.all_rows(), self._cell_column()
+        n = 0 if column in (None, "arm") else frame[column].nunique()
+        return f"The first {MOST_CELLS} of {n} groups; choose any other by its name in the plot." * (n > MOST_CELLS)
 
     def _blanked(self) -> list[Cell]:
         """Pictures blanked by a checker or refused by a host, with the reason."""
@@ -253,14 +259,16 @@ def order_choices(report: StudyReport) -> list[tuple[str, str]]:
     return [("As drawn", ""), *orders]
 
 
-def grid_html(cells: Sequence[Cell], words: str = "", perceived: str = "", *, is_drawn: bool = False) -> str:
+def grid_html(
+    cells: Sequence[Cell], words: str = "", perceived: str = "", *, left_out: str = "", is_drawn: bool = False
+) -> str:
     """Numbered thumbnails by cell; ``words`` above them describe a choice, and their edges show ``perceived``.
 
-    With ``is_drawn``, a sentence says why these are simple drawings.
+    ``left_out`` says which cells are not shown. With ``is_drawn``, a sentence says why these are simple drawings.
     """
     kinds = {picture.kind for cell in cells for picture in cell.pictures}
     edges = {kind: EDGE_WORDS[kind].format(perceived) for kind in EDGE_WORDS if perceived and kind in kinds}
-    return render("grid", cells=cells, words=words, edges=edges, is_drawn=is_drawn)
+    return render("grid", cells=cells, words=words, edges=edges, left_out=left_out, is_drawn=is_drawn)
 
 
 class Pictures:
@@ -348,7 +356,9 @@ class Pictures:
     def _shown(self, look: Look) -> dict[Any, Any]:
         is_drawn = any(stored.row.model in self._drawing for stored in look.report.stored.values())
         return {
-            self.grid: grid_html(look.cells(), look.words(), look.perceived(), is_drawn=is_drawn),
+            self.grid: grid_html(
+                look.cells(), look.words(), look.perceived(), left_out=look.cells_in_words(), is_drawn=is_drawn
+            ),
             self.picture: "",
             self.only: look.only,
         }
