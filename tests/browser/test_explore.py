@@ -39,6 +39,35 @@ def test_an_example_gives_a_full_result(desk):
     assert "n = 15" in desk.inner_text("#explore-sentences")
 
 
+def test_several_concepts_stand_in_rows_with_their_own_rates_and_more_pictures_of_one_are_added(desk, axe):
+    explore(desk, "doctor, nurse, baker")
+    assert "doctor 56 %, nurse 12 %, baker 36 %" in desk.inner_text("#explore-count").replace("\xa0", " ")
+    rows = desk.locator("#explore-plot [data-part='0'] tbody tr")
+    assert rows.count() == 3
+    assert "rate 12 %" in rows.filter(has_text="nurse").inner_text().replace("\xa0", " ")
+    names = "#explore-plot [data-part='0'] tbody tr th button"
+    for order, key in (("share", "share"), ("gap", "gap")):
+        desk.select_option("#explore-plot [data-order]", order)
+        values = rows.evaluate_all(f"rows => rows.map(row => Number(row.dataset.{key}))")
+        assert values == sorted(values, reverse=True)
+    desk.select_option("#explore-plot [data-order]", "given")
+    assert desk.locator(names).all_inner_texts() == ["doctor", "nurse", "baker"]
+    desk.click("#explore-plot [data-show=map]")
+    assert desk.locator("#explore-plot .map tbody tr").count() == 3
+    assert not rows.first.is_visible()
+    assert serious(desk, axe) == {}
+    desk.click("#explore-plot [data-show='0']")
+    desk.click(f"{names} >> text=nurse")
+    desk.wait_for_selector("#explore-grid .chosen:has-text('nurse')")
+    desk.check("#explore-plot [data-part='0'] [name=more][value=nurse]")
+    with a_run(desk, "explore"):
+        desk.click("#explore-next [data-step=pictures]")
+    sizes = {
+        name: rows.filter(has_text=name).inner_text().split(" of ")[1].split(",")[0] for name in ("doctor", "nurse")
+    }
+    assert int(sizes["nurse"]) > int(sizes["doctor"])
+
+
 def test_a_labelling_task_of_a_result_opens_in_its_tab_and_leaves_form_and_result_as_they_were(desk):
     explore(desk, "nurse")
     headline = desk.inner_text("#header h2")

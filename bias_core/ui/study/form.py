@@ -444,8 +444,10 @@ class StudyForm(HasStudies):
             values |= {name: value for name, value in link.values.items() if name in FIELDS}
             if "study" in link.values or "options" in link.values:
                 values |= self.option_values(values["study"], link.values.get("options"))
-            values[ARMS_INPUT] = link.values.get("arms", ())
-            values["condition"] = link.values.get("condition", "published")
+            way = {name: link.values[name] for name in ("model", "condition") if name in link.values}
+            above, arms = split_first_arm(StudySettings(**way, arms=link.values.get("arms", ())))
+            shown = {"model": above.model, "condition": above.condition} if arms else {}
+            values |= {"condition": way.get("condition", "published"), ARMS_INPUT: arms, **shown}
         return values
 
     # Its layout.
