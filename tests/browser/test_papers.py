@@ -178,7 +178,7 @@ def test_a_link_fills_the_form_of_its_paper_alone_also_after_going_back(visit):
     switch(page, "paired")
     assert page.input_value("#paper-seed input") == "0"
     page.wait_for_selector(f"#paper-header .example-note:has-text('{EXAMPLES['paired']}')")
-    assert page.evaluate("location.search") == "?tab=paired"
+    page.wait_for_function("location.search.startsWith('?tab=paired&run=example-')")
     switch(page, "association")
     is_linked(page)
     switch(page, "origins")

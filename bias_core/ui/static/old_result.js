@@ -1,8 +1,6 @@
 // A result says so where the form asks for something else than it was made with: its own fields are compared with those
 // of the form, at each look, because menus change without an event. An untouched form need not ask for the example.
 // Where a visitor's own pictures are chosen, a result of others is hidden until they are measured.
-// Share asks the server to show the result to everyone (submit); its link is copied at once.
-element.addEventListener('click', ({target}) => { if (target.closest('[data-share]')) trigger('submit', {}); });
 const untouched = new Map();
 let run, measured;  // the run of this result, and the visitor's pictures when it came
 setInterval(() => {
@@ -25,3 +23,5 @@ setInterval(() => {
   };
   mark.hidden = usesOwn || !Object.entries(JSON.parse(mark.dataset.form)).some(differs);
 }, 400);
+// Share asks the server to show the result to everyone (submit); its link is copied at once.
+element.addEventListener('click', ({target}) => { if (target.closest('[data-share]')) trigger('submit', {}); });

@@ -136,9 +136,10 @@ const linkedRun = () => new URLSearchParams(location.search).get('run');
 const nameResult = () => {
   const result = inSight('[data-result]'), key = window.openKey();
   if (!window.linkIsRead || !(key in groups)) return;
-  const run = result ? result.dataset.result : inSight('.drawing') ? null : linkedRun();
+  const drawing = inSight('.drawing');
+  const run = result ? result.dataset.result : drawing ? null : linkedRun();
   if (run !== linkedRun()) history.replaceState(history.state, '', addressOf(key, run));
-  if (result || document.querySelector('.status.error') || inSight('#link-notice')) showLinked(result);
+  if (result || drawing || document.querySelector('.status.error') || inSight('#link-notice')) showLinked(result);
 };
 // A page that a link to a result opens hides the forms until the result is there.
 const root = document.documentElement;
