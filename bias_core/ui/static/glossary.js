@@ -97,6 +97,7 @@
       for (const node of nodes) {
         const match = pattern.exec(node.data), page = pageOf(node), parent = node.parentElement;
         if (!match || !page || parent.closest(PART_OF) || !parent.checkVisibility()) continue;
+        if (/flex|grid/.test(getComputedStyle(parent).display)) continue;  // the word would stand apart from its sentence
         if (page.querySelector(`.term[data-word="${word}"]`)) continue;
         const abbr = piece('term', match[0]);
         Object.assign(abbr.dataset, {word});
