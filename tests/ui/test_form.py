@@ -33,7 +33,16 @@ from bias_core.study.types import Arm, StudySettings, check_arms
 from bias_core.types import Attribute
 from bias_core.ui.links import Link, address_of, notice_html, query_of, read_link
 from bias_core.ui.model_menu import HINT, attribute_rows, encoder_choices, model_choices, model_hint, read_table
-from bias_core.ui.study.form import FORM, OF_PICTURES, PRESETS, added, arms_html, read_settings, suited_to
+from bias_core.ui.study.form import (
+    FORM,
+    OF_PICTURES,
+    PRESETS,
+    added,
+    arms_html,
+    read_settings,
+    split_first_arm,
+    suited_to,
+)
 from bias_core.ui.study.paper import Paper
 from bias_core.ui.study.pictures import MOST_SHOWN, Look
 from bias_core.ui.visitor import Visitor
@@ -556,7 +565,9 @@ def test_the_link_and_the_form_have_the_arms_of_the_run(objects, compared):
     link = read_link(query, {"objects": objects.studies}, objects.services)
     assert link.tab == "objects"
     assert link.values["arms"] == report.settings.arms
-    assert objects.show_paper("objects", Visitor(), None, link)[objects.arms.chosen] == report.settings.arms
+    above, arms = split_first_arm(report.settings)
+    shown = objects.show_paper("objects", Visitor(), None, link)
+    assert (shown[objects.arms.chosen], shown[objects.form["condition"]]["value"]) == (arms, above.condition)
     opened = objects.show_saved(SavedReport(report=report, created=0.0))
     assert set(opened) <= set(objects.opened_outputs())
     again = values_of(objects, opened[objects.arms.chosen], condition="fair", percent=3)

@@ -118,7 +118,7 @@ class Look:
         ]
 
     def cells_in_words(self) -> str:
-        """How many of the cells are shown, if not all are."""
+        """Number of cells that are shown, in words; "" if all are."""
         frame, column = self.all_rows(), self._cell_column()
         n = 0 if column in (None, "arm") else frame[column].nunique()
         return f"The first {MOST_CELLS} of {n} groups; choose any other by its name in the plot." * (n > MOST_CELLS)
