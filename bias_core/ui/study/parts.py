@@ -155,8 +155,9 @@ class NextPart:
             if step is not None:  # the box beside its button says which width
                 widths = {str(i): wider for i, wider in enumerate(step.widths)}
                 step = widths.get(str(getattr(event, "choice", "0")))
-            if step is None:
-                return {self.chosen: None}
+            at_work = tab.note_at_work(visitor)
+            if step is None or at_work:
+                return {self.chosen: None, **at_work}
             return {self.chosen: step, **tab.on_click(visitor)}
 
         def on_run(visitor: Visitor, chosen: NextStep | None, report: StudyReport | None) -> Iterator[Updates]:
