@@ -19,7 +19,7 @@ from bias_core.measures.cards import glossary
 from bias_core.services import Services
 from bias_core.study.design import design_files, layout_in
 from bias_core.study.history import NOT_SHARED, SHARED, design_of, list_runs, open_run
-from bias_core.study.saved import is_example
+from bias_core.study.saved import SavedReport, is_example
 from bias_core.study.types import Arm, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.calibration.tab import CalibrationTab
@@ -33,6 +33,7 @@ from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, build_visitor, steps_in_words, then_run
 from bias_core.values import settings_of
 
+_USED_JS = "(visitor, used) => [visitor, [...window.usedForms].join(' ')]"
 _AT_WORK, _EXAMPLE, _LINKED, _NOTHING = "at work", "example", "linked", "nothing"
 """Contents of a tab when the page is opened, in place of the id of its last run."""
 _MOST_LOOKED_AT = 50  # newest runs compared with an address
@@ -51,6 +52,7 @@ class ComingBack:
 
     def wire(self, arrived: Any, visitor: Any, notice: Any, places: Places) -> None:
         """Wire the list of runs, each tab's last run, and the ``notice`` of a running one."""
+        self._used = gr.Textbox("", visible="hidden", elem_id="used-forms")
         self.notice, last = notice, {tab.key: gr.State("") for tab in self._kept}
         notice.expand(self._runs.on_open, visitor, self._runs.everywhere, **QUIET)
         notice.select(self._runs.on_stop, visitor, None, queue=False, **QUIET)
@@ -60,11 +62,27 @@ class ComingBack:
             outputs = self._runs.everywhere if tab is self._runs else tab.opened_outputs()
             # Only tabs with a run: an unchanged state triggers no event.
             shown = partial(self.on_last, tab.key), [visitor, run], [*outputs, notice]
-            then_run(run.change, *shown, partial(self.on_crash, tab.key))
+            ran = then_run(run.change, *shown, partial(self.on_crash, tab.key))
+            self._wire_fill(ran.then, tab, tab.key)
             looked_at = tab.parts["looked_at"].select
             looked_at(self._look_at(tab.key), [visitor, tab.parts["report"]], tab.outputs(), **messages.EACH)
         if self._papers is not None:
             self._wire_papers(self._papers, known, notice, places)
+
+    def _wire_fill(self, event: Callable[..., Any], tab: StudyTab, key: str = "") -> None:
+        """Fill the form with the settings of the run that was shown, unless somebody was in it."""
+
+        def on_fill(visitor: Visitor, used: str) -> Any:
+            return self.on_fill(key or visitor.paper, visitor, used)
+
+        if outputs := tab.form_outputs():
+            event(on_fill, [tab.parts["visitor"], self._used], outputs, js=_USED_JS, **messages.EACH)
+
+    def on_fill(self, key: str, visitor: Visitor, used: str) -> Any:
+        """The form with the settings of the run that was shown last, unless it is in use or a run was begun there."""
+        report = visitor.unfilled.pop(key, None)
+        is_free = report is not None and key not in visitor.places and key not in used.split()
+        return (self._tabs[key].fill_from(report) if is_free else {}) or gr.skip()
 
     def _wire_papers(self, papers: PapersTab, known: Any, notice: Any, places: Places) -> None:
         """Wire the choice of a paper, and then the run that is at work there."""
@@ -79,6 +97,7 @@ class ComingBack:
         visitor = papers.parts["visitor"]
         for chosen in papers.wire_choice([places.shown[key].select for key in papers.keys], known, on_paper):
             then_run(chosen.then, self.on_follow, visitor, [*papers.opened_outputs(), notice], papers.on_crash)
+            self._wire_fill(chosen.then, papers)
 
     def on_paper(
         self, asked: str, visitor: Visitor, remembered: Mapping[str, Any] | None, report: StudyReport | None,
@@ -120,7 +139,7 @@ class ComingBack:
                 shown = papers.show_report(kept)
             elif run_id := self._last_runs(visitor).get(key, ""):
                 if self._is_asked(run_id, link):
-                    shown = papers.show_saved(open_run(self._services, visitor.key, run_id))
+                    shown = self._show_run(papers, key, visitor, open_run(self._services, visitor.key, run_id))
             elif not link.values and key not in visitor.places:
                 shown = papers.first_example(key)
         return shown
@@ -176,8 +195,14 @@ class ComingBack:
             if run_id == _LINKED:
                 shown = self._show_linked(tab, visitor, visitor.link)
             elif run_id and run_id != _NOTHING:
-                shown = tab.show_saved(open_run(self._services, visitor.key, run_id))
-        yield shown
+                shown = self._show_run(tab, key, visitor, open_run(self._services, visitor.key, run_id))
+        if key not in visitor.places:  # else a run was begun in the meantime
+            yield shown
+
+    def _show_run(self, tab: StudyTab, key: str, visitor: Visitor, saved: SavedReport) -> Updates:
+        """Show a run without its settings in the form, which :meth:`on_fill` fills in."""
+        visitor.unfilled[key] = saved.report
+        return tab.show_saved(saved, with_form=False)
 
     def _show_linked(self, tab: StudyTab, visitor: Visitor, link: Link) -> Updates:
         """Show the result that the address names, or why it cannot be shown; an example leaves the form alone."""

@@ -93,6 +93,7 @@ class Visitor:
         self.uploads = HeldUploads()  # uploads that the page uses
         self.places: set[str] = set()  # tabs on which a run was begun since the page was opened
         self.follows = False  # True while the page follows a run
+        self.unfilled: dict[str, Any] = {}  # reports whose settings are not in the form yet, by place
         self.paper = ""  # key of the paper that is looked at; "" before any
         self.link: Any = None  # the address that the page was opened with, until its paper is left
         self.seen: set[str] = set()  # papers that were looked at since the page was opened
@@ -156,7 +157,7 @@ class Visitor:
     def start(self, services: Services, place: str = "") -> None:
         """Prepare a new run of this tab: an older one is told to stop and keeps its own flag.
 
-        Raises InvalidInput: a run started in another tab is still running.
+        Raises InvalidInput: one of the visitor's runs is at work.
         """
         check_no_other_run(services, self, place)
         self.places.add(place)
@@ -241,14 +242,12 @@ def then_run(
     return ran
 
 
-def check_no_other_run(services: Services, visitor: Visitor, place: str) -> None:
-    """Raise InvalidInput if a run of this visitor in another tab is running and was not told to stop."""
+def check_no_other_run(services: Services, visitor: Visitor, place: str = "") -> None:
+    """Raise InvalidInput if a run of this visitor is at work that was not told to stop; the new one's is ``place``."""
     at_work = services.run_queue.find(visitor.key)
-    if at_work is not None and at_work.place not in ("", place) and not at_work.stop.is_set():
-        raise InvalidInput(
-            f"your run in {at_work.place.title()} is still running, and you can have one run at a time: watch or "
-            "stop it there, then start this one"
-        )
+    if at_work is not None and not at_work.stop.is_set():
+        there = f"in {at_work.place.title()} " if at_work.place not in ("", place) else ""
+        raise InvalidInput(f"your run {there}is still running, and you can have one run at a time")
 
 
 def run_queued(

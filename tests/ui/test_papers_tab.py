@@ -62,6 +62,11 @@ class Opened:
 
     def choose(self, paper, remembered=None):
         self.update(self.coming.on_paper(paper, self.visitor, remembered or {}, self.report, self.values, self.link))
+        chosen = self.shown
+        filled = self.coming.on_fill(paper, self.visitor, "")
+        if filled != gr.skip():
+            self.update(filled)
+            self.shown = chosen | self.shown
         return self.shown
 
     def update(self, shown):
@@ -224,7 +229,7 @@ def test_a_run_goes_on_where_a_page_opens_again_and_is_followed_once(coming, pag
     assert visitor.follows
     assert list(coming.on_follow(visitor)) == []
     refused = page.on_click(visitor)  # of another paper
-    assert "your run in Paired is still running" in refused[page.parts["status"]]
+    assert "Your run in Paired is still running" in refused[page.parts["at_work"]]
     go_on.set()
     *_, last = followed
     assert coming.notice in last

@@ -280,7 +280,8 @@ def test_an_import_is_labelled_without_being_measured(tab, services, visitor, tm
     assert last[form["source"]]["value"] == line.run_id
     assert last[form["source"]]["choices"][0][1] == line.run_id
     there = [
-        *tab.places.outputs(), tab.parts["list"], tab.drawing.html, tab.parts["status"], tab.parts["stop"],
+        *tab.places.outputs(), tab.parts["list"], tab.drawing.html,
+        *(tab.parts[n] for n in ("status", "at_work", "stop")),
     ]  # fmt: skip
     assert set(last) <= {*there, *tab.label.making.source_outputs()}
     shown = tab.on_open(visitor, event(run=line.run_id))

@@ -110,7 +110,7 @@ class RunsTab(StudyTab):
         compare.wire(visitor, shown, self.changed)
         self.published.wire(visitor, parts["list"])
         compare.button.click(self.on_compare, [visitor, compare.first, compare.second], self.outputs(), **QUIET)
-        buttons = [parts["status"], parts["stop"], self.drawing.html]
+        buttons = [parts["status"], parts["at_work"], parts["stop"], self.drawing.html]
         there = [*places.outputs(), parts["list"], *buttons, *self.label.making.source_outputs()]
         quiet = {"queue": False, **QUIET}
         click = parts["list"].submit(self.on_wanted, visitor, [parts["wanted"], *buttons], **quiet)
@@ -154,6 +154,7 @@ class RunsTab(StudyTab):
         acted = [parts["list"], parts["status"], parts["deleted"]]
         self.changed = parts["list"].select(self.on_act, [visitor, parts["deleted"]], acted, **QUIET)
         self.wire_stop(parts["stop"], parts["status"])
+        self._wire_at_work()
         self.wire_results()
         self.same_seed.wire(parts["report"], self.pictures.grid)
 
@@ -289,6 +290,9 @@ class RunsTab(StudyTab):
         return {}
 
     def _follow(self, visitor: Visitor, start: Any, show: Any = None) -> Iterator[Updates]:
+        if note := self.note_at_work(visitor):
+            yield note
+            return
         with messages.user_errors() as problem:
             yield from self.following(visitor, run_queued(self.services, visitor, start, self.key), self.key, show=show)
         if problem:

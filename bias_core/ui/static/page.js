@@ -120,6 +120,25 @@ document.addEventListener('click', ({target}) => {
   else node?.querySelector('input, textarea')?.focus();
 });
 
+// What was pressed last, by which runs begin: a button, or Enter in a field.
+let pressed;
+const isOfQuestion = (node) => node?.closest('.at-work');
+document.addEventListener('click', ({target}) => {
+  const button = target.closest?.('button');
+  if (button && !isOfQuestion(button)) pressed = () => button.click();
+}, true);
+document.addEventListener('keypress', ({key, target}) => {
+  if (key === 'Enter' && target.matches('input, textarea'))
+    pressed = () => target.dispatchEvent(new KeyboardEvent('keypress', {key, bubbles: true}));
+}, true);
+window.pressAgain = () => pressed?.();
+
+// Forms in which somebody was: a saved run does not fill them in.
+window.usedForms = new Set();
+document.addEventListener('focusin', ({target}) => {
+  if (target.matches?.('.ask :is(input, textarea, select)')) window.usedForms.add(window.openKey());
+});
+
 // The address names the tab that was chosen, so that Back and Forward go through the tabs, and the result that is shown
 // there, so that it can be copied; the settings of a link go when its tab is left. Gradio also says "chosen" of the tab
 // that a page opens with: nothing is done before the link is read.

@@ -605,9 +605,11 @@ class StudyForm(HasStudies):
 
     def form_outputs(self) -> list[Any]:
         """Return everything that the updates of the form change."""
-        notes = [self.parts[name] for name in ("model_note", "count") if name in self.parts]
+        if not self.form:
+            return []
+        notes = [self.parts[name] for name in ("model_note", "count")]
         shown = [*self.form.values(), *self.plain.outputs(), *self.arms.outputs(), *self.source_outputs()]
-        return list(dict.fromkeys([*shown, *notes])) if self.form else []
+        return list(dict.fromkeys([*shown, *notes]))
 
     def source_outputs(self) -> list[Any]:
         """Everything that :meth:`show_source` changes."""

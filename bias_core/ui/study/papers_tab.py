@@ -290,7 +290,7 @@ class PapersTab(StudyTab):
 
     def at_work_outputs(self) -> list[Any]:
         """Return what shows a run at work."""
-        names = ("status", "run", "stop", LARGEST)
+        names = ("status", "at_work", "run", "stop", LARGEST)
         return [*(self.parts[name] for name in names), self.drawing.html, *self.no_classifier.outputs()]
 
     # The result.

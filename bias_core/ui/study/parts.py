@@ -162,8 +162,9 @@ class NextPart:
             if step is not None:  # the box beside its button says which width
                 widths = {str(i): wider for i, wider in enumerate(step.widths)}
                 step = widths.get(str(getattr(event, "choice", "0")))
-            if step is None or report is None:
-                return {self.chosen: None}
+            at_work = tab.note_at_work(visitor)
+            if step is None or report is None or at_work:
+                return {self.chosen: None, **at_work}
             cells, study = getattr(event, "cells", ()), known_study(report.design)
             if cells and study is not None and step.settings is not None:
                 before = as_asked(report.design, report.settings)

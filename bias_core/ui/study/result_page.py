@@ -280,7 +280,7 @@ class ResultPage(StudyForm, Panels):
         """Everything that a finished run changes."""
         return [
             *self.result_outputs(),
-            *(self.parts[n] for n in ("status", "run", "stop") if n in self.parts),
+            *(self.parts[n] for n in ("status", "at_work", "run", "stop") if n in self.parts),
             self.drawing.html,
         ]
 
@@ -338,7 +338,6 @@ class ResultPage(StudyForm, Panels):
         text += f" The stop rule ended it: {report.stop_rule}." if report.stop_rule else ""
         text += f" Stopped after {report.stopped_after}." if report.stopped_after else ""
         return {
-            **self._buttons(running=False),
             self.drawing.html: "",
             self.parts["status"]: messages.done_html(text, self.element("header")),
             **self.show_report(report),

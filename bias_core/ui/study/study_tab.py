@@ -6,6 +6,7 @@ same order: headline, pictures next to one plot, then the folds (:mod:`bias_core
 
 import json
 import math
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -116,6 +117,7 @@ class StudyTab(ResultPage):
     def _build_status(self) -> None:
         """Build the status line, with buttons for when no classifier fits."""
         self.parts["status"] = gr.HTML(elem_id=self.element("status"), js_on_load=script("status"))
+        self.parts["at_work"] = gr.HTML(elem_id=f"{self.key}-at-work", js_on_load=script("at_work"))
         if self.form:
             self.no_classifier.build()
 
@@ -181,6 +183,7 @@ class StudyTab(ResultPage):
         parts = self.parts
         self._wire_run()
         self.wire_stop(parts["stop"], parts["status"])
+        self._wire_at_work()
         self.wire_form()
         self.wire_results()
         parts["link"].change(None, parts["link"], parts["link"], js=_ABSOLUTE_JS, **QUIET)
@@ -198,6 +201,12 @@ class StudyTab(ResultPage):
         """Wire Stop; the page shows it at once, because a server's answer could come after the run's last update."""
         pressed = button.click(None, None, status, js=_STOPPING_JS, **QUIET)
         pressed.then(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
+
+    def _wire_at_work(self) -> None:
+        """Wire the question about the run at work: it is stopped, and what was pressed is pressed again."""
+        asked = self.parts["at_work"]
+        stopped = asked.select(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
+        stopped.then(None, None, asked, js="() => { setTimeout(window.pressAgain); return ''; }", **QUIET)
 
     def run_triggers(self) -> list[Any]:
         """The events that run the form: its button is pressed."""
@@ -252,10 +261,13 @@ class StudyTab(ResultPage):
         """Enter the queue."""
         filled = self.before_run(dict(zip(self.press_inputs(), values, strict=True)))
         notes = {part: note for part, note in self.without_notes().items() if part is not self.parts.get("count")}
-        return notes | filled | self.on_click(visitor)
+        return self.note_at_work(visitor) or notes | filled | self.on_click(visitor)
 
     def on_replicate(self, button: str, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
         """Fill the form with the paper's design, run the largest allowed size, and compare it with the paper."""
+        if note := self.note_at_work(visitor):
+            yield note
+            return
         with messages.user_errors() as problem:
             design, scale = self.designs[values["study"]], self.first_percent / 100
             own = {"model": values["model"], "condition": values["condition"] or ""}
@@ -292,14 +304,23 @@ class StudyTab(ResultPage):
         largest = {self.parts[LARGEST]: gr.update(visible=False)} if LARGEST in self.parts else {}
         return super()._buttons(running=running) | largest | self.no_classifier.show(False)
 
+    def note_at_work(self, visitor: Visitor) -> Updates:
+        """The question about the visitor's run at work, which another one would stop; {} if none is."""
+        with messages.user_errors() as problem:
+            check_no_other_run(self.services, visitor, self.place_of(visitor))
+            return {}
+        return {self.parts["at_work"]: render("run_at_work", text=problem.message, at=time.monotonic_ns())}
+
     def on_click(self, visitor: Visitor) -> Updates:
-        """Enter the queue, and end the visitor's running run."""
+        """Enter the queue, unless a run of the visitor is at work."""
+        if note := self.note_at_work(visitor):
+            return note
         with messages.user_errors() as problem:
             visitor.start(self.services, self.place_of(visitor))
         if problem:
             return {self.parts["status"]: messages.error_html(problem.message, self.element("ask"))}
         waiting = messages.done_html(messages.WAITING, self.element("ask"))
-        return self._buttons(running=True) | {self.parts["status"]: waiting}
+        return self._buttons(running=True) | {self.parts["status"]: waiting, self.parts["at_work"]: ""}
 
     def on_stop(self, visitor: Visitor) -> None:
         """Stop the run at its next step."""
@@ -322,10 +343,8 @@ class StudyTab(ResultPage):
         with messages.user_errors() as problem:
             request, start = what(), partial(run, cancelled=visitor.stop.is_set, session=visitor.key)
             place = self.key_of(request.study.design)
-            with messages.user_errors() as elsewhere:
-                check_no_other_run(self.services, visitor, place)
-            if elsewhere:  # its progress and its Stop stay
-                yield {self.parts["status"]: messages.error_html(elsewhere.message, self.element("ask"))}
+            if note := self.note_at_work(visitor):  # its progress and its Stop stay
+                yield note
                 return
             steps = run_queued(self.services, visitor, partial(start, request, visitor.services(self.services)), place)
             yield from self.following(visitor, steps, place, last=last, show=show)
@@ -363,7 +382,7 @@ class StudyTab(ResultPage):
 
         The form folds once the run has started; after a refusal it stays open for corrections.
         """
-        visitor.follows = True
+        visitor.follows, stop = True, visitor.stop
         reports: list[StudyReport] = []
         folded: Updates = {fold: gr.update(open=False) for fold in self.form_folds}
         pace, drawing, status = messages.Pace(), self.drawing.of_run(), self.parts["status"]
@@ -373,11 +392,15 @@ class StudyTab(ResultPage):
                 drawing.note(step)
                 if pace.is_due():
                     is_seen = self.place_of(visitor) == place  # else its pictures would hide another result
-                    progress = messages.progress_html(step, "" if is_seen else place.title())
+                    words = "Stopping" if stop.is_set() else "" if is_seen else place.title()
+                    progress = messages.progress_html(step, words)
                     yield folded | {status: progress + note, **(drawing.at(step) if is_seen else {drawing.html: ""})}
                     folded = {}
+        if visitor.stop is not stop:  # a newer run shows its progress and its Stop; this one is in the list of runs
+            yield {self.drawing.html: gr.skip(), **self.ended(visitor)}
+            return
         visitor.follows = False
-        ended = self._buttons(running=False) | {self.drawing.html: ""} | self.ended(visitor)
+        ended = self._buttons(running=False) | {self.drawing.html: "", self.parts["at_work"]: ""} | self.ended(visitor)
         if reports:
             yield folded | ended | self.shown_here(visitor, reports[0], (show or self.done)(reports[0]))
         else:
@@ -430,14 +453,18 @@ class StudyTab(ResultPage):
         """True if this tab shows reports of this design."""
         return design.kind in {*self.also, *(own.kind for own in self.designs.values())}
 
-    def show_saved(self, saved: SavedReport, banner: str = "", view: str = "") -> Updates:
+    def fill_from(self, report: StudyReport) -> Updates:
+        """The form with a report's settings; {} if it cannot have them."""
+        if report.design.name not in self.designs or split_first_arm(report.settings)[0].images:
+            return {}
+        design = self.designs[report.design.name]
+        return self.form_of(design, as_asked(design, report.settings))
+
+    def show_saved(self, saved: SavedReport, banner: str = "", view: str = "", *, with_form: bool = True) -> Updates:
         """Show a saved report, and its settings in the form if they fit; scroll to ``view``."""
         report, parts = saved.report, self.parts
         shown = self.finished(report)
         shown[parts["header"]] = banner + shown[parts["header"]]
         what = "an example" if is_example(report) else "a run"
         shown[parts["status"]] = messages.done_html(f"Opened: {what} of {when(saved.created)}.", view)
-        if report.design.name in self.designs and not split_first_arm(report.settings)[0].images:
-            design = self.designs[report.design.name]
-            shown |= self.form_of(design, as_asked(design, report.settings))
-        return shown
+        return shown | (self.fill_from(report) if with_form else {})
