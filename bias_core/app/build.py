@@ -70,13 +70,14 @@ class ComingBack:
             self._wire_papers(self._papers, known, notice, places)
 
     def _wire_fill(self, event: Callable[..., Any], tab: StudyTab, key: str = "") -> None:
-        """Fill the form with the settings of the run that was shown, unless somebody was in it."""
+        """Fill the form with the settings of the run that was shown, unless somebody was in it; then it takes input."""
 
         def on_fill(visitor: Visitor, used: str) -> Any:
             return self.on_fill(key or visitor.paper, visitor, used)
 
         if outputs := tab.form_outputs():
-            event(on_fill, [tab.parts["visitor"], self._used], outputs, js=_USED_JS, **messages.EACH)
+            filled = event(on_fill, [tab.parts["visitor"], self._used], outputs, js=_USED_JS, **messages.EACH)
+            filled.then(None, js="() => window.holdForm(false)", **QUIET)
 
     def on_fill(self, key: str, visitor: Visitor, used: str) -> Any:
         """The form with the settings of the run that was shown last, unless it is in use or a run was begun there."""

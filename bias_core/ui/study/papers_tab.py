@@ -44,7 +44,6 @@ from bias_core.ui.visitor import Visitor
 from bias_core.values import Setting
 
 _ASKED_JS = "(...values) => { window.holdForm(true); return [window.openKey() ?? '', ...values.slice(1)]; }"
-_FILLED_JS = "() => window.holdForm(false)"
 
 
 class PapersTab(StudyTab):
@@ -285,8 +284,7 @@ class PapersTab(StudyTab):
         inputs = [parts["asked"], parts["visitor"], parts["remembered"], parts["report"], *named.values()]
         told = by_name(named, on_paper), inputs, self.opened_outputs()
         chosen = gr.on([*selects, parts["looked_at"].select, self.chips.html.edit], *told, js=_ASKED_JS, **LATEST)
-        asked = [chosen, known.then(*told, js=_ASKED_JS, **QUIET)]
-        return [one.then(None, js=_FILLED_JS, **QUIET) for one in asked]
+        return [chosen, known.then(*told, js=_ASKED_JS, **QUIET)]
 
     def at_work_outputs(self) -> list[Any]:
         """Return what shows a run at work."""
