@@ -17,7 +17,7 @@ from bias_core.study.run import run_study
 from bias_core.study.shipped import SHIPPED, load_others, load_shipped
 from bias_core.study.types import StudyReport, StudySettings
 from validation import validity_studies
-from validation.headlines import all_trials, headline_report, read_records, run_trial, seeds_of_runs
+from validation.headlines import NAME, all_trials, headline_report, read_records, run_trial, seeds_of_runs
 from validation.summary import ON_STEPS, STUDIES, report_files, shipped_files
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -76,7 +76,9 @@ def report(
 
 @app.command()
 def headlines(
-    study: Annotated[list[str] | None, typer.Option(help="Only this study; may be repeated.")] = None,
+    study: Annotated[
+        list[str] | None, typer.Option(help="Rerun only this study, and take the others as shipped; may be repeated.")
+    ] = None,
     runs: Annotated[int, typer.Option(help="Runs of each study, size and condition; earlier ones count.")] = 100,
     model: Annotated[str, typer.Option(help="Model that draws the pictures.")] = RENDERER,
     seed: Annotated[int, typer.Option(help="Another seed draws other pictures.")] = 0,
@@ -93,9 +95,10 @@ def headlines(
                 file = folder / f"{trial.name}-{condition}.jsonl"
                 run_trial(trial, condition, seeds_of_runs(seed, runs), file, model=model)
                 console.print(f"{trial.name}, {condition}: {len(read_records(file))} runs", markup=False)
-        made = headline_report(folder, all_trials(model), model)
+        place = SHIPPED / (Path() if model == RENDERER else Path(model))
+        shipped = {saved.report.design.name: saved.report for saved in load_shipped(place)} if study else {}
+        made = headline_report(folder, all_trials(model), model, shipped.get(NAME))
         if ship:
-            place = SHIPPED / (Path() if model == RENDERER else Path(model))
             for path, content in shipped_files([made]).items():
                 write_atomically(place / path, content)
         console.print(headline(made), markup=False)

@@ -113,24 +113,27 @@ def read_records(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
 
 
-def summary_table(folder: Path, trials: Sequence[Trial], model: str, *, confidence: float = 0.95) -> pd.DataFrame:
+def summary_table(
+    folder: Path, trials: Sequence[Trial], model: str, *, earlier: pd.DataFrame | None = None, confidence: float = 0.95
+) -> pd.DataFrame:
     """Return one row for each study and size: false claims, power and wrong signs, with the runs they were counted in.
 
     Claims are exact shares of all runs; that of false ones is tested against 5 %, and all of these are one family.
+    ``earlier`` is such a table, whose rows count for the trials that have no run in the folder.
     """
-    rows, shares_false = [], []
+    rows, shares_false = list[dict[Any, Any]](), list[Estimate]()
+    counted = {} if earlier is None else {(row["study"], row["size"]): row for row in earlier.to_dict("records")}
     for trial in trials:
         records = {name: read_records(folder / f"{trial.name}-{name}.jsonl") for name in trial.conditions}
         if not any(records.values()):
+            if row := counted.get((trial.study, trial.size)):
+                rows.append({name: value for name, value in row.items() if name not in _DECIDED})
+                shares_false.append(_share_false(int(row["false claims"]), int(row[f"{FAIR}: runs"])))
             continue
         shares = {name: _share_that_claims(of) for name, of in records.items()}
         fair = records.get(FAIR, [])
         n_false = sum(map(headline_claims_falsely(fair, is_fair=model == RENDERER), fair))
-        shares_false.append(
-            exact_interval(n_false, len(fair), null_value=FALSE_CLAIMS)
-            if fair
-            else Estimate.undefined(0, "none of its conditions is fair")
-        )
+        shares_false.append(_share_false(n_false, len(fair)))
         wrong, n_clear = map(sum, zip(*(count_wrong_signs(records.get(name, [])) for name in PLANTED), strict=True))
         every = [record for of in records.values() for record in of]
         rows.append(
@@ -146,6 +149,15 @@ def summary_table(folder: Path, trials: Sequence[Trial], model: str, *, confiden
     for name in (NOT_AS_EXPECTED, "false claims") if len(frame) else ():  # beside the share of claims
         frame.insert([*frame].index(f"{FAIR}: runs") + 1, name, frame.pop(name))
     return frame
+
+
+_DECIDED = ("p", "p adjusted", NOT_AS_EXPECTED)  # columns that are decided anew for a family
+
+
+def _share_false(n_false: int, n: int) -> Estimate:
+    if not n:
+        return Estimate.undefined(0, "none of its conditions is fair")
+    return exact_interval(n_false, n, null_value=FALSE_CLAIMS)
 
 
 def headline_claims_falsely(
@@ -236,9 +248,14 @@ _NEARLY_FAIR = (
 )
 
 
-def headline_report(folder: Path, trials: Sequence[Trial], model: str) -> StudyReport:
-    """Return the runs of a model as a report; InvalidInput if there are none."""
-    frame = summary_table(folder, trials, model)
+def headline_report(
+    folder: Path, trials: Sequence[Trial], model: str, earlier: StudyReport | None = None
+) -> StudyReport:
+    """Return the runs of a model as a report, and those of an ``earlier`` one for trials without runs in the folder.
+
+    Raises InvalidInput: there are none.
+    """
+    frame = summary_table(folder, trials, model, earlier=None if earlier is None else earlier.results.frame(COUNTED))
     if frame.empty:
         raise InvalidInput(f"no runs are in {folder}: run python -m validation headlines first")
     design = Design(name=NAME, title=TITLE, kind=NAME.replace("-", "_"), reference="", where="", summary=_SUMMARY)

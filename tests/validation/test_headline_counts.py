@@ -61,6 +61,18 @@ def test_a_claim_that_holds_over_all_runs_is_true_of_a_model_that_is_fair_only_n
     assert "3 of 5 headlines claim something (60 %), of which 2 are true" in headline(report).replace("\u00a0", " ")
 
 
+def test_studies_that_are_not_run_again_stay_as_they_were_counted(tmp_path):
+    trials = [Trial(study=name, size="small", settings={}) for name in ("a", "b")]
+    write(tmp_path, "fair", *[(CLAIM, 0.1, "above")] * 2, *[(NONE, 0.0, "not clear")] * 2)
+    earlier = headline_report(tmp_path, trials, RENDERER)
+    (tmp_path / "a-small-fair.jsonl").rename(tmp_path / "b-small-fair.jsonl")
+    both = headline_report(tmp_path, trials, RENDERER, earlier).results.tables[0].frame
+    assert both["study"].tolist() == ["a", "b"]
+    assert both["false claims"].tolist() == [2, 2]
+    assert both["p"].nunique() == 1
+    assert (both["p adjusted"] == 2 * both["p"]).all()  # two tests now
+
+
 def test_a_study_that_claims_too_often_is_named(tmp_path):
     write(tmp_path, "fair", *[(CLAIM, 0.1, "above")] * 9, *[(NONE, 0.0, "not clear")] * 11)
     report = headline_report(tmp_path, [Trial(study="a", size="small", settings={})], RENDERER)
