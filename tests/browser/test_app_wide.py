@@ -18,7 +18,7 @@ PRESET = "Science and arts, male and female"
 # The panel that is open; the tabs before it and the foot of the page are the same in all.
 OPEN_JS = """() => document.querySelectorAll('[role=tabpanel]').forEach(
   (panel) => panel.toggleAttribute('data-open', Boolean(panel.offsetParent)))"""
-TALLEST = {"desk": 2200, "phone": 4200}  # on a phone with eight rows of two pictures, each half as wide as the page
+TALLEST = {"desk": 2200, "phone": 4400}  # a phone has eight rows of two pictures, each half as wide as the page
 FOLDS = ("The numbers", "By attribute", "Details", "Quote and reproduce")
 RESULTS = (*PAPERS, "runs", "calibration")
 TITLES_JS = """(results) => [...document.querySelectorAll(`${results} .fold > button`)]

@@ -440,3 +440,9 @@ def test_what_is_typed_while_a_count_is_on_its_way_is_counted_too(page):
     edits = [event for event in page.fns.values() if any(name == "edit" for _, name in event.targets)]
     assert edits
     assert {event.trigger_mode for event in edits} == {"always_last"}
+
+
+def test_the_address_in_runs_does_not_name_a_result_of_another_tab(tab):
+    header = tab.first_view(Visitor())[tab.parts["header"]]
+    assert "data-share" in header
+    assert "data-result" not in header

@@ -21,7 +21,7 @@ from bias_core.study.report_text import arms_overview, claim, further_tables
 from bias_core.study.reproduction import DIFFERS, MET, to_command, to_python
 from bias_core.study.saved import is_example
 from bias_core.study.shipped import GRADE_WORDS, grades
-from bias_core.study.types import StudyFigure, StudyReport, StudyTable
+from bias_core.study.types import Design, StudyFigure, StudyReport, StudyTable
 from bias_core.ui import messages
 from bias_core.ui.links import address_of
 from bias_core.ui.messages import EACH, QUIET
@@ -176,7 +176,12 @@ class ResultPage(StudyForm, Panels):
     def tools_html(self, report: StudyReport) -> str:
         """The buttons at the headline: the result's link, if it can have one, and its downloads."""
         run = id_in_address(self.services, report)
-        return render("result_tools", key=self.key, run=run, note=SHARE_NOTE, forms=FORMS)
+        is_home = self.claims(report.design)  # else the address of this tab would lead to another
+        return render("result_tools", key=self.key, run=run, is_home=is_home, note=SHARE_NOTE, forms=FORMS)
+
+    def claims(self, design: Design) -> bool:
+        """True if addresses open reports of this design here."""
+        return False
 
     def next_html(self, report: StudyReport) -> str:
         """Next steps, and the calibration of the report's measures, below the pictures."""
