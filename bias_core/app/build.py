@@ -18,7 +18,7 @@ from bias_core.labels.tab import LabelTab, offers_login
 from bias_core.measures.cards import glossary
 from bias_core.services import Services
 from bias_core.study.design import design_files, layout_in
-from bias_core.study.history import NOT_SHARED, SHARED, design_of, list_runs, open_run
+from bias_core.study.history import NOT_SHARED, SHARED, list_runs, open_run, study_of_run
 from bias_core.study.saved import SavedReport, is_example
 from bias_core.study.types import Arm, StudyReport, StudySettings
 from bias_core.ui import messages
@@ -63,7 +63,8 @@ class ComingBack:
             # Only tabs with a run: an unchanged state triggers no event.
             shown = partial(self.on_last, tab.key), [visitor, run], [*outputs, notice]
             ran = then_run(run.change, *shown, partial(self.on_crash, tab.key))
-            self._wire_fill(ran.then, tab, tab.key)
+            for event in (run.change, ran.then):  # the form of a run at work is known at once
+                self._wire_fill(event, tab, tab.key)
             looked_at = tab.parts["looked_at"].select
             looked_at(self._look_at(tab.key), [visitor, tab.parts["report"]], tab.outputs(), **messages.EACH)
         if self._papers is not None:
@@ -81,9 +82,9 @@ class ComingBack:
 
     def on_fill(self, key: str, visitor: Visitor, used: str) -> Any:
         """The form with the settings of the run that was shown last, unless it is in use or a run was begun there."""
-        report = visitor.unfilled.pop(key, None)
-        is_free = report is not None and key not in visitor.places and key not in used.split()
-        return (self._tabs[key].fill_from(report) if is_free else {}) or gr.skip()
+        run = visitor.unfilled.pop(key, None)
+        is_free = run is not None and key not in visitor.places and key not in used.split()
+        return (self._tabs[key].fill_from(*run) if is_free else {}) or gr.skip()
 
     def _wire_papers(self, papers: PapersTab, known: Any, notice: Any, places: Places) -> None:
         """Wire the choice of a paper, and then the run that is at work there."""
@@ -161,6 +162,7 @@ class ComingBack:
             hidden = ""  # a tab with a running run, if it is not the open one
             if at_work is not None and at_work.place:
                 last[at_work.place] = _AT_WORK
+                self._note_unfilled(visitor, at_work.place)
                 hidden = at_work.place if link.run or at_work.place != (link.tab or self._first) else ""
             visitor.link = link
             if link.run:
@@ -173,6 +175,12 @@ class ComingBack:
             listed = self._runs.on_list(visitor)
             return [self._at_work(hidden), listed, *(last.get(tab.key, "") for tab in self._kept)]
         return [self._at_work(""), self._runs.on_list(visitor), *[""] * len(self._kept)]
+
+    def _note_unfilled(self, visitor: Visitor, place: str) -> None:
+        """Let :meth:`on_fill` show the settings of the run at work, unless it still waits."""
+        running = [line.run_id for line in list_runs(self._services, visitor.key) if line.status == "running"]
+        if running:
+            visitor.unfilled[place] = study_of_run(self._services, visitor.key, running[0])
 
     def _at_work(self, place: str) -> Any:
         """A note on the run in progress in a tab; hidden without one."""
@@ -202,7 +210,7 @@ class ComingBack:
 
     def _show_run(self, tab: StudyTab, key: str, visitor: Visitor, saved: SavedReport) -> Updates:
         """Show a run without its settings in the form, which :meth:`on_fill` fills in."""
-        visitor.unfilled[key] = saved.report
+        visitor.unfilled[key] = saved.report.design, saved.report.settings
         return tab.show_saved(saved, with_form=False)
 
     def _show_linked(self, tab: StudyTab, visitor: Visitor, link: Link) -> Updates:
@@ -312,7 +320,7 @@ class ComingBack:
         last: dict[str, str] = {}
         for line in lines[:_MOST_LOOKED_AT]:
             with messages.user_errors():
-                design = design_of(self._services, visitor.key, line.run_id)
+                design, _ = study_of_run(self._services, visitor.key, line.run_id)
                 tab = next((tab for tab in self._tabs.values() if tab.claims(design)), self._runs)
                 last.setdefault(tab.key_of(design), line.run_id)
         return last

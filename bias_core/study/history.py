@@ -258,9 +258,9 @@ def _without_folders(report: StudyReport) -> StudyReport:
     return replace(report, settings=bare(report.settings), arms=arms)
 
 
-def design_of(services: StudyServices, session: str, run_id: str) -> Design:
-    """Return the design of a visitor's run; InvalidInput if there is no such run, or its design was not kept."""
-    return _study_of(_mine(services, session, run_id))[0]
+def study_of_run(services: StudyServices, session: str, run_id: str) -> tuple[Design, StudySettings]:
+    """Return the design and settings of a visitor's run; InvalidInput if it or they were not kept."""
+    return _study_of(_mine(services, session, run_id))
 
 
 def keep_run(services: StudyServices, session: str, run_id: str, is_kept: bool) -> None:

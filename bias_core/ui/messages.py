@@ -45,17 +45,22 @@ def done_html(text: str, view: str = "") -> str:
     return _status("quiet", text, view)
 
 
-def error_html(message: str, view: str = "", *, buttons: Mapping[str, str] | None = None) -> str:
+def error_html(
+    message: str, view: str = "", *, buttons: Mapping[str, str] | None = None, field: str = "", of_run: bool = False
+) -> str:
     """An error in the place of the progress; screen readers announce it at once. ``view`` as in :func:`done_html`.
 
-    Each of the ``buttons``, by text, presses or focuses the component with this element id.
+    Each of the ``buttons``, by text, presses or focuses the component with this element id; ``field`` is the element
+    id of the field that it is about, and ``of_run`` says that a run ended with it.
     """
-    return _status("error", message, view, buttons)
+    return _status("error", message, view, buttons=buttons or {}, field=field, of_run=of_run)
 
 
-def _status(kind: str, text: str, view: str, buttons: Mapping[str, str] | None = None) -> str:
+def _status(kind: str, text: str, view: str, **facts: Any) -> str:
     at = time.monotonic_ns()  # the page does not see a message that equals the last one
-    return render("status", kind=kind, text=text, view=view, at=at, buttons=buttons or {})
+    return render(
+        "status", kind=kind, text=text, view=view, at=at, **{"buttons": {}, "field": "", "of_run": False} | facts
+    )
 
 
 STOPPING = done_html("Stopping: pictures in progress are finished first …")

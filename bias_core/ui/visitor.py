@@ -93,7 +93,7 @@ class Visitor:
         self.uploads = HeldUploads()  # uploads that the page uses
         self.places: set[str] = set()  # tabs on which a run was begun since the page was opened
         self.follows = False  # True while the page follows a run
-        self.unfilled: dict[str, Any] = {}  # reports whose settings are not in the form yet, by place
+        self.unfilled: dict[str, Any] = {}  # designs and settings of runs that are not in the form yet, by place
         self.paper = ""  # key of the paper that is looked at; "" before any
         self.link: Any = None  # the address that the page was opened with, until its paper is left
         self.seen: set[str] = set()  # papers that were looked at since the page was opened

@@ -290,8 +290,7 @@ class RunsTab(StudyTab):
         return {}
 
     def _follow(self, visitor: Visitor, start: Any, show: Any = None) -> Iterator[Updates]:
-        if note := self.note_at_work(visitor):
-            yield note
+        if self.note_at_work(visitor):  # the press has asked
             return
         with messages.user_errors() as problem:
             yield from self.following(visitor, run_queued(self.services, visitor, start, self.key), self.key, show=show)

@@ -14,6 +14,8 @@ setInterval(() => {
   const isOfOthers = Boolean(ofOthers) && usesOwn && !('own' in ofOthers.dataset && measured === arrived);
   if (ofOthers) ofOthers.hidden = !isOfOthers;
   element.closest('[role=tabpanel]')?.classList.toggle('shows-others', isOfOthers);
+  const failed = element.querySelector('[data-failed]');
+  if (failed) failed.hidden = !element.closest('[role=tabpanel]').querySelector('.error[data-of-run]');
   if (!mark) return;
   const differs = ([id, value]) => {
     const field = document.querySelector(`#${id} :is(input, textarea)`);

@@ -68,6 +68,16 @@ document.addEventListener('keydown', ({key, target}) => {
   document.querySelectorAll('[role=listbox], .option-list').forEach((list) => { list.tabIndex = -1; });
 }, true);
 
+// Gradio leaves a menu open whose field was left by Tab; it closes by Escape, also from elsewhere.
+const closeMenus = (but) => document.querySelectorAll('[role=combobox][aria-expanded=true]').forEach((menu) => {
+  if (menu !== but) menu.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape', bubbles: true}));
+});
+for (const kind of ['focusin', 'pointerup']) document.addEventListener(kind, () =>
+  setTimeout(() => closeMenus(document.activeElement), 150));
+document.addEventListener('keydown', ({key, target, isTrusted}) => {
+  if (key === 'Escape' && isTrusted) closeMenus(target);
+});
+
 const note = element.querySelector('.content-note');
 const remember = (value) => {
   try {

@@ -265,8 +265,7 @@ class StudyTab(ResultPage):
 
     def on_replicate(self, button: str, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
         """Fill the form with the paper's design, run the largest allowed size, and compare it with the paper."""
-        if note := self.note_at_work(visitor):
-            yield note
+        if self.note_at_work(visitor):  # the press has asked
             return
         with messages.user_errors() as problem:
             design, scale = self.designs[values["study"]], self.first_percent / 100
@@ -343,8 +342,7 @@ class StudyTab(ResultPage):
         with messages.user_errors() as problem:
             request, start = what(), partial(run, cancelled=visitor.stop.is_set, session=visitor.key)
             place = self.key_of(request.study.design)
-            if note := self.note_at_work(visitor):  # its progress and its Stop stay
-                yield note
+            if self.note_at_work(visitor):  # the press has asked
                 return
             steps = run_queued(self.services, visitor, partial(start, request, visitor.services(self.services)), place)
             yield from self.following(visitor, steps, place, last=last, show=show)
@@ -353,13 +351,20 @@ class StudyTab(ResultPage):
 
     def refused(self, problem: messages.Problem) -> Updates:
         """Show in the status line why nothing ran; offer the largest allowed size as a button."""
-        shown = messages.error_html(problem.message, self.element("ask"), buttons=self.buttons_for(problem))
+        facts: dict[str, Any] = {"buttons": self.buttons_for(problem), "field": self.field_of(problem), "of_run": True}
+        shown = messages.error_html(problem.message, self.element("ask"), **facts)
         error = {self.parts["status"]: shown}
         if problem.scale and LARGEST in self.parts:
             error[self.parts[LARGEST]] = gr.update(visible=True)
         if problem.no_classifier:
             error |= self.no_classifier.show(True, are_own=problem.no_classifier.are_own)
         return self._buttons(running=False) | self.without_notes() | error
+
+    def field_of(self, problem: messages.Problem) -> str:
+        """The element id of the field that an error is about; "" if it is about none, or quotes its name."""
+        names = {"model": problem.is_of_model, "encoder": problem.no_classifier, "n_images": problem.scale,
+                 "percent": problem.scale}  # fmt: skip
+        return next((self.form[name].elem_id for name, applies in names.items() if applies and name in self.form), "")
 
     def buttons_for(self, problem: messages.Problem) -> dict[str, str]:
         """Texts of the buttons of an error, with the element ids of the components that they press or focus."""
@@ -453,12 +458,12 @@ class StudyTab(ResultPage):
         """True if this tab shows reports of this design."""
         return design.kind in {*self.also, *(own.kind for own in self.designs.values())}
 
-    def fill_from(self, report: StudyReport) -> Updates:
-        """The form with a report's settings; {} if it cannot have them."""
-        if report.design.name not in self.designs or split_first_arm(report.settings)[0].images:
+    def fill_from(self, design: Design, settings: StudySettings) -> Updates:
+        """The form with the settings of a run; {} if it cannot have them."""
+        if design.name not in self.designs or split_first_arm(settings)[0].images:
             return {}
-        design = self.designs[report.design.name]
-        return self.form_of(design, as_asked(design, report.settings))
+        design = self.designs[design.name]
+        return self.form_of(design, as_asked(design, settings))
 
     def show_saved(self, saved: SavedReport, banner: str = "", view: str = "", *, with_form: bool = True) -> Updates:
         """Show a saved report, and its settings in the form if they fit; scroll to ``view``."""
@@ -467,4 +472,4 @@ class StudyTab(ResultPage):
         shown[parts["header"]] = banner + shown[parts["header"]]
         what = "an example" if is_example(report) else "a run"
         shown[parts["status"]] = messages.done_html(f"Opened: {what} of {when(saved.created)}.", view)
-        return shown | (self.fill_from(report) if with_form else {})
+        return shown | (self.fill_from(report.design, report.settings) if with_form else {})
