@@ -71,7 +71,7 @@ class ComingBack:
             self._wire_papers(self._papers, known, notice, places)
 
     def _wire_fill(self, event: Callable[..., Any], tab: StudyTab, key: str = "") -> None:
-        """Fill the form with the settings of the run that was shown, unless somebody was in it; then it takes input."""
+        """Fill the form with the settings of the run that was shown, unless it is in use; then it takes input."""
 
         def on_fill(visitor: Visitor, used: str) -> Any:
             return self.on_fill(key or visitor.paper, visitor, used)

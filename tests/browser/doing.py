@@ -93,6 +93,8 @@ def a_run(page: Any, key: str) -> Iterator[None]:
 def explore(page: Any, concept: str = "doctor") -> None:
     """Sixteen pictures of a concept, unless it is what the form has."""
     switch(page, "explore")
+    if page.is_checked("#explore-source input[value=own]"):
+        page.click("#explore-source label:has-text('Draw with a model')")
     for field, value in (("#concept textarea, #concept input", concept), ("#n-images input", "16")):
         if page.input_value(field) != value:
             page.fill(field, value)
