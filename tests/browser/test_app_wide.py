@@ -171,7 +171,8 @@ BEGIN_JS = """() => {
 }"""
 # Its number, "" outside of the tab, "lost" where nothing has the focus, and what is wrong with how it stands there.
 AT_JS = """() => {
-  const at = document.activeElement, box = at.getBoundingClientRect(), style = getComputedStyle(at);
+  const at = document.activeElement, box = at.getBoundingClientRect();
+  const style = getComputedStyle(at.role === 'combobox' ? at.closest('.wrap') : at);  // its whole field has the ring
   if (at === document.body) return ['lost', ''];
   const isSeen = box.width > 1 && box.bottom > 0 && box.top < innerHeight;
   const hasRing = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2;

@@ -41,7 +41,10 @@ def test_an_example_gives_a_full_result(desk):
 
 def test_several_concepts_stand_in_rows_with_their_own_rates_and_more_pictures_of_one_are_added(desk, axe):
     explore(desk, "doctor, nurse, baker")
-    assert "doctor 56 %, nurse 12 %, baker 36 %" in desk.inner_text("#explore-count").replace("\xa0", " ")
+    said = "doctor 56 %, nurse 12 %, baker 36 %"
+    desk.wait_for_function(
+        f"document.querySelector('#explore-count').textContent.replaceAll('\\u00a0', ' ').includes('{said}')"
+    )
     rows = desk.locator("#explore-plot [data-part='0'] tbody tr")
     assert rows.count() == 3
     assert "rate 12 %" in rows.filter(has_text="nurse").inner_text().replace("\xa0", " ")

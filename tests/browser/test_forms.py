@@ -32,19 +32,19 @@ def test_a_press_during_a_run_asks_and_either_run_can_be_stopped(visit):
         page.wait_for_selector("#explore-at-work .at-work", state="detached")
     page.wait_for_function(f"{N_DONE} > 0 && {N_DONE} < 12")  # of the other run
     assert page.is_visible("#stop")
-    page.click("#stop")
-    page.wait_for_function("document.querySelector('#status').textContent.includes('Stopping')")
-    seen = page.evaluate(
-        """() => new Promise((done) => {
-          const seen = new Set();
-          const look = () => {
-            if (!document.querySelector('#stop')?.offsetParent) return done([...seen]);
-            seen.add(document.querySelector('#status').textContent.includes('Stopping'));
-            setTimeout(look, 20);
-          };
-          look();
-        })"""
+    page.evaluate(
+        """() => {
+          window.seen = [];
+          const look = () => window.seen.push(document.querySelector('#status').textContent.includes('Stopping'));
+          document.querySelector('#stop').addEventListener('click', () => setTimeout(() => {
+            const isThere = () => document.querySelector('#stop')?.offsetParent;
+            const timer = setInterval(() => isThere() ? look() : clearInterval(timer), 20);
+          }, 50));
+        }"""
     )
+    page.click("#stop")
+    page.wait_for_selector("#stop", state="hidden")
+    seen = page.evaluate("[...new Set(window.seen)]")
     assert seen == [True]
     page.wait_for_selector("#header:has-text('a photo of a slow nurse')")
     assert page.is_visible("#generate")
