@@ -445,7 +445,7 @@ def _differences_of_arms(report: StudyReport) -> str:
     says = (
         f"“{row['finding'].rpartition(': ')[0]}” is seen in {format_rate(row['value first'])} of “{row['first']}” "
         f"and {format_rate(row['value second'])} of “{row['second']}” pictures: "
-        f"{gap[0]} points [{gap[1]}, {gap[2]}], n = {row['n']:,}"
+        f"{gap[0]} points [{gap[1]}, {gap[2]}], n = {row['n']:,}{_of_more(report, row)}"
     )
     if clear.empty:
         reach = max(shares[["low", "high"]].abs().max())
@@ -457,6 +457,12 @@ def _differences_of_arms(report: StudyReport) -> str:
         return f"{says}, a clear gap ({state_p(row['p adjusted'])}).{_rates_of_arms(report, row)}"
     which = "the only clear gap" if len(clear) == 1 else f"the largest of {len(clear)} clear gaps"
     return f"{says}, {which} of {len(shares)}.{_rates_of_arms(report, row)}"
+
+
+def _of_more(report: StudyReport, row: "pd.Series[Any]") -> str:
+    """Return words for seeds in common, if an arm has more pictures than these."""
+    numbers = (finding for arm in report.arms for finding in arm.results.findings if finding.title == row["finding"])
+    return " seeds that both have" if any(number.estimate.n > row["n"] for number in numbers) else ""
 
 
 def _rates_of_arms(report: StudyReport, row: "pd.Series[Any]") -> str:

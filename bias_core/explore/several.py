@@ -182,9 +182,11 @@ class Concepts(Explore):
         return replace(after, options=with_counts(_options(after), chosen))
 
     def enlarged(self, settings: StudySettings, times: float) -> tuple[Study, StudySettings]:
-        """Return ``times`` as many pictures of every concept."""
+        """Return ``times`` the smallest number of pictures for every concept that has fewer."""
         options = _options(settings)
-        counts = {concept: min(MOST, math.ceil(times * n)) for concept, n in read_counts(options).items()}
+        counts = read_counts(options)
+        wanted = min(MOST, math.ceil(times * min(counts.values())))
+        counts = {concept: max(n, wanted) for concept, n in counts.items()}
         return self, replace(settings, options=with_counts(options, counts))
 
     def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
@@ -330,7 +332,7 @@ def concepts_headline(report: StudyReport | ArmReport) -> str:
 
 
 def _in_words(one: ConceptShare) -> str:
-    p = f", {p_words(one.claim)}" if one.claim.is_clear else ""
+    p = f", {p_words(one.claim)}" if one.claim.is_clear else ", not clear"
     return f"{one.concept} {share_words(one.share)}, against {format_rate(one.rate)}{p}"
 
 

@@ -45,6 +45,7 @@ def concepts_html(report: StudyReport, plot: StudyFigure | None) -> str:
         map=_map(parts, list(attributes)),
         correction="" if report.arms else correction,
         plot=plot,
+        run=report.run_id,
         what="concept" if report.design.kind == SEVERAL else "prompt",
         may_grow=report.design.kind == SEVERAL,
     )  # fmt: skip
@@ -55,7 +56,7 @@ def _lane(report: StudyReport, one: ConceptShare, arm: str) -> dict[str, Any]:
     text = format_share(share.value, share.low, share.high, n=share.n)
     note = f"{one.attribute}, {', '.join(filter(None, (one.concept, arm)))}: {text}, n = {share.n:,}"
     which = [which_of(report, name) for name in (one.attribute, one.concept, *filter(None, [arm]))]
-    rate = "" if one.rate is None else f"{'rate' if is_known else 'assumed'} {format_rate(one.rate)}"
+    rate = "no rate is known" if one.rate is None else f"{'rate' if is_known else 'assumed'} {format_rate(one.rate)}"
     return place_mark(share.value, share.low, share.high, note) | {
         "known": None if one.rate is None else {
             "at": f"{100 * one.rate:.2f}", "note": f"{one.concept}, {rate}: {one.source}", "assumed": not is_known,
@@ -63,10 +64,11 @@ def _lane(report: StudyReport, one: ConceptShare, arm: str) -> dict[str, Any]:
         "text": f"{text} of {share.n:,}",
         "rate": rate,
         "verdict": one.claim.verdict if one.claim.is_clear and not report.arms else "",
-        "reason": "" if report.arms else one.claim.reason,
+        "reason": one.claim.reason,
+        "is_tested": one.claim.verdict in ("not clear", "too few") and not report.arms,
         "which": AND.join(which) if all(which) else "",
         "share": share.value,
-        "gap": one.gap,
+        "gap": abs(one.gap),
     }  # fmt: skip
 
 
@@ -95,7 +97,7 @@ def _map(parts: list[tuple[str, dict[str, list[ConceptShare]]]], names: list[str
             rows.append({
                 "name": f"{concept}, {arm}" if arm else concept,
                 "share": f"{first.share.value:.4f}",
-                "gap": "" if math.isnan(first.gap) else f"{first.gap:.4f}",
+                "gap": "" if math.isnan(first.gap) else f"{abs(first.gap):.4f}",
                 "cells": [one and {
                     "share": f"{100 * one.share.value:.0f}", "text": format_rate(one.share.value),
                     "note": f"{one.attribute}, {concept}: n = {one.share.n:,}",

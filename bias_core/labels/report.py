@@ -32,7 +32,18 @@ from bias_core.study.answers import MACHINE
 from bias_core.study.claims import decide_claims, decide_findings
 from bias_core.study.classifier_answers import CODES, readings_of
 from bias_core.study.corrected import kappa_finding
-from bias_core.study.label_tasks import CANNOT_TELL, NO, PICTURE, PREFER_NOT, UNTOLD, YES, Task, answer_key
+from bias_core.study.label_tasks import (
+    CANNOT_TELL,
+    NO,
+    PICTURE,
+    POSITIONS,
+    PREFER_NOT,
+    SINGLE,
+    UNTOLD,
+    YES,
+    Task,
+    answer_key,
+)
 from bias_core.study.types import (
     Design,
     Finding,
@@ -497,7 +508,9 @@ def count_same_answers(report: StudyReport) -> tuple[int, int, str]:
     """Return the number of pictures with several answers that are all the same, of how many, and a word for them."""
     labels = report.results.frame(LABELS)
     several = labels[labels["raters"] >= 2]
-    what = "pictures" if labels["position"].nunique() == 1 else "people in pictures"
+    positions = set(labels["position"])
+    are_people = positions <= {SINGLE, *POSITIONS[2]}
+    what = "pictures" if len(positions) == 1 else "people in pictures" if are_people else "questions about pictures"
     return int((several["share"] == 1).sum()), len(several), what
 
 

@@ -275,6 +275,7 @@ class LabelScores(StudyTab):
             put("judge_run")
         self.parts["judge"].choices = judge_choices(self.services)[1:]
         self.parts |= {"status": gr.HTML(elem_id="label-use-status", js_on_load=script("status"))}
+        self.build_at_work()
         self.drawing = DrawingPart(f"{self.key}-use")
         put("used")
 
@@ -295,13 +296,15 @@ class LabelScores(StudyTab):
         parts, visitor = self.parts, self.parts["visitor"]
         source, attribute, present, used, status = self.offered()
         source.input(self.on_run_chosen, [visitor, key, source], [attribute, present], **LATEST)
-        buttons, inputs = [status, parts["run"], parts["stop"]], [visitor, key, source, attribute, present]
+        buttons = [status, parts["at_work"], parts["run"], parts["stop"]]
+        inputs = [visitor, key, source, attribute, present]
         shown = [*buttons, used, parts["report"], self.drawing.html]
         click = parts["run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
         then_run(click.then, self.on_use, inputs, shown, self.on_crash)
         click = parts["judge_run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
         then_run(click.then, self.on_judge, [visitor, key, parts["judge"]], shown, self.on_crash)
         self.wire_stop(parts["stop"], status)
+        self.wire_at_work()
         self.wire_take(used.select)
 
     def on_run_chosen(self, visitor: Visitor, key: str, run_id: str, profile: Profile = None) -> Updates:

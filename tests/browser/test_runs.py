@@ -158,7 +158,7 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk, tmp_path)
     assert "reads only pictures of the calibration world" in page.inner_text("#status")
     page.click("#explore-score-anyway")
     page.wait_for_selector("#header:has-text('Forced: ')")
-    assert page.is_visible("#results")
+    page.wait_for_selector("#results:visible")
     assert "11 of 11 pictures" in page.inner_text("#header")
     with page.expect_download() as download:
         page.click("#header .result-tools summary")

@@ -119,25 +119,26 @@ def test_the_command_of_a_run_gives_the_same_run(services):
 
 
 def test_a_stopped_run_keeps_whole_concepts(services):
-    settings = exploration_of(["doctor", "nurse", "baker"], model=RENDERER, n_images=40, attributes=["man"])
-    finished = []
+    asked = {"model": RENDERER, "n_images": 40, "attributes": ["man"], "seed": 77}
+    explored(services, ["doctor", "nurse"], **asked)
+    explored(services, ["baker"], **asked | {"n_images": 10, "attribute_a": "", "attribute_b": ""})  # a part of it
+    settings = exploration_of(["doctor", "nurse", "baker"], **asked)
+    begun = []
+    steps = run(settle(design_of(settings), settings), services, cancelled=lambda: bool(begun))
+    report = complete(_noted(steps, begun))
+    assert {one.concept: one.share.n for one in read_shares(report)["man"]} == {"doctor": 40, "nurse": 40}
+    assert any("2 of 3 concepts were finished, and only these are scored" in note for note in report.results.notes)
+    assert any("10 pictures of the next concept" in note for note in report.results.notes)
 
-    def is_stopped():
-        return len(finished) > 0
 
-    steps = run(settle(design_of(settings), settings), services, cancelled=is_stopped)
-    report = None
-    try:
-        while True:
-            step = next(steps)
-            if step.done >= 50:
-                finished.append(step)
-    except StopIteration as ended:
-        report = ended.value
-    shares = read_shares(report)["man"]
-    assert {one.share.n for one in shares} == {40}
-    assert 1 <= len(shares) < 3
-    assert any("only these are scored" in note for note in report.results.notes)
+def _noted(steps, begun):
+    """Note each step of a run, so that the first one stops it."""
+    while True:
+        try:
+            begun.append(step := next(steps))
+        except StopIteration as ended:
+            return ended.value
+        yield step
 
 
 def test_more_pictures_of_one_concept_alone(services):

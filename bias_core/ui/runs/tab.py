@@ -154,7 +154,7 @@ class RunsTab(StudyTab):
         acted = [parts["list"], parts["status"], parts["deleted"]]
         self.changed = parts["list"].select(self.on_act, [visitor, parts["deleted"]], acted, **QUIET)
         self.wire_stop(parts["stop"], parts["status"])
-        self._wire_at_work()
+        self.wire_at_work()
         self.wire_results()
         self.same_seed.wire(parts["report"], self.pictures.grid)
 

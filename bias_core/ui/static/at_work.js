@@ -3,3 +3,6 @@ element.addEventListener('click', ({target}) => {
   if (target.closest('[data-replace]')) trigger('select', {replace: true});
   if (target.closest('[data-leave]')) element.querySelector('.at-work')?.remove();
 });
+// It is asked where it can be seen.
+new MutationObserver(() => element.querySelector('.at-work')?.scrollIntoView({block: 'nearest'}))
+  .observe(element, {childList: true, subtree: true});

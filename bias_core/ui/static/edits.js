@@ -7,7 +7,7 @@ const written = () => [
 ].join('\n');
 let before = '';
 setInterval(() => {
-  if (!element.offsetParent) return;
+  if (!form.offsetParent) return;  // of an empty number nothing is shown
   const now = written();
   if (before && now !== before) trigger('edit', {});
   before = now;

@@ -35,9 +35,11 @@ element.addEventListener('change', ({target}) => {
   if (target.matches('[data-order]')) order(chart);
   if (target.name === 'more') chart.querySelectorAll('[name=more]').forEach((one) => { if (one.value === target.value) one.checked = target.checked; });
 });
-const orderNew = () => element.querySelectorAll('.concepts-chart:not([data-is-ordered])').forEach((chart) => {
-  chart.dataset.isOrdered = '';
+const orderNew = () => element.querySelectorAll('.concepts-chart').forEach((chart) => {
+  if (chart.orderedFor === chart.dataset.run) return;
+  chart.orderedFor = chart.dataset.run;
+  chart.querySelectorAll('[name=more]').forEach((one) => { one.checked = false; });  // they were those of other rows
   order(chart);
 });
 orderNew();
-new MutationObserver(orderNew).observe(element, {childList: true, subtree: true});
+new MutationObserver(orderNew).observe(element, {childList: true, subtree: true, attributes: true, attributeFilter: ['data-run']});

@@ -117,7 +117,7 @@ class StudyTab(ResultPage):
     def _build_status(self) -> None:
         """Build the status line, with buttons for when no classifier fits."""
         self.parts["status"] = gr.HTML(elem_id=self.element("status"), js_on_load=script("status"))
-        self.parts["at_work"] = gr.HTML(elem_id=f"{self.key}-at-work", js_on_load=script("at_work"))
+        self.build_at_work()
         if self.form:
             self.no_classifier.build()
 
@@ -183,7 +183,7 @@ class StudyTab(ResultPage):
         parts = self.parts
         self._wire_run()
         self.wire_stop(parts["stop"], parts["status"])
-        self._wire_at_work()
+        self.wire_at_work()
         self.wire_form()
         self.wire_results()
         parts["link"].change(None, parts["link"], parts["link"], js=_ABSOLUTE_JS, **QUIET)
@@ -202,7 +202,11 @@ class StudyTab(ResultPage):
         pressed = button.click(None, None, status, js=_STOPPING_JS, **QUIET)
         pressed.then(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
 
-    def _wire_at_work(self) -> None:
+    def build_at_work(self) -> None:
+        """Build the question about a run at work."""
+        self.parts["at_work"] = gr.HTML(elem_id=f"{self.key}-at-work", js_on_load=script("at_work"))
+
+    def wire_at_work(self) -> None:
         """Wire the question about the run at work: it is stopped, and what was pressed is pressed again."""
         asked = self.parts["at_work"]
         stopped = asked.select(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
