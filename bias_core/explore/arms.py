@@ -48,7 +48,7 @@ _NEW_PICTURE = 0.9  # share of the distance between seeds above which a change c
 _MOST_DRAWN = 400  # pairs of different seeds in the figure of change
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)  # a key of `tests`
 class Scored:
     """Scored pictures of one arm: unit, id, seed and embedding (``rows``), with all scores and tests of variety."""
 
@@ -97,7 +97,7 @@ def _variety_test(
 ) -> PairedTest:
     """Test one attribute's variety; the tests of all attributes are computed once per two arms."""
     (a, attribute), (b, _) = first.data, second.data
-    key = (id(b), one.tobytes(), other.tobytes(), confidence, seed)
+    key = (b, one.tobytes(), other.tobytes(), confidence, seed)
     if key not in a.tests:
         deltas = np.stack(list(a.directions.values()))
         a.tests[key] = variety_difference_tests(a.rows[one], b.rows[other], deltas, confidence=confidence)

@@ -311,7 +311,7 @@ async def _read(request: Request, model: type[B]) -> B:
     async for chunk in request.stream():
         data += chunk
         if len(data) > MAX_BODY:
-            raise _Refused(413, f"a request has may have at most {MAX_BODY:,} bytes")
+            raise _Refused(413, f"a request may have at most {MAX_BODY:,} bytes")
     try:
         return model.model_validate_json(bytes(data))
     except ValidationError as error:

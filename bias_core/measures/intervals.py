@@ -482,9 +482,7 @@ def fisher_p_value(n_first: int, n_of_first: int, n_second: int, n_of_second: in
 
 
 def mcnemar_p_value(n_up: int, n_down: int) -> float:
-    """Two-sided p of McNemar's exact test: of as many pairs that change one way as the other [mcnemar1947].
-
-    In (0, 1]: a p that is smaller than any number is the smallest one.
+    """Two-sided p of McNemar's exact test that pairs change as often one way as the other, in (0, 1] [mcnemar1947].
 
     >>> mcnemar_p_value(6, 0)  # 2 / 2⁶
     0.03125

@@ -6,12 +6,13 @@ Also the base of all models with weights: they load with the first input, and wo
 import gc
 import logging
 import re
+import secrets
 import struct
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import partial
+from functools import cached_property, partial
 from importlib import metadata
 from itertools import count
 from pathlib import Path
@@ -335,6 +336,11 @@ class HubModel(LazyModel[T]):
 
     _local = ""
 
+    @cached_property
+    def token(self) -> str:
+        """Random name of this object: an id may be used again once an object is gone."""
+        return secrets.token_hex(8)
+
     def fetch(self) -> None:
         """Download missing files; nothing is loaded."""
         if self._offline or Path(self.source).is_dir() or not is_hub_id(self.source):
@@ -384,9 +390,9 @@ class ReadersTurn:
         """Download the readers' missing files, and load nothing."""
         for reader in self._readers:
             if not reader.loaded:
-                # By its id: another reader of this name needs its files, too.
+                # By its token: another reader of this name needs its files, too.
                 self._downloads.get(
-                    "files of a reader", reader.name, reader.fetch, version=f"{id(reader)}", limit=WEIGHTS_SECONDS
+                    "files of a reader", reader.name, reader.fetch, version=reader.token, limit=WEIGHTS_SECONDS
                 )
 
     def __enter__(self) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import ClassifierUnavailable, ModelUnavailable, NoClassifier, UnknownModel, UnsuitedClassifier
-from bias_core.models.catalogue import Role
 from bias_core.study.types import AUTO, Finding, Results, StudySettings, options_in, table
 from bias_core.values import Options
 

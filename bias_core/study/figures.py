@@ -168,8 +168,10 @@ def _touches(boxes: Floats, others: Floats) -> NDArray[np.bool_]:
     return np.asarray((_meeting(boxes, others) >= 0).all(axis=2))
 
 
-# --c0 to --c5 of the style sheets; the shapes of marks tell groups apart for every kind of colour vision.
-COLOURS = ("#0a5fa8", "#b4480f", "#0a7a58", "#8a3a8f", "#7a6000", "#5b6672", "#000000")
+# --c0 to --c7 of the style sheets; the shapes of marks tell groups apart for every kind of colour vision.
+COLOURS = ("#0a5fa8", "#b4480f", "#0a7a58", "#8a3a8f", "#7a6000", "#5b6672", "#b3205f", "#4d6b00")
+N_COLOURS = len(COLOURS)  # of groups, in turn, in figures and on the page
+INK = "#000000"
 MUTED = "#767676"
 ASSUMED = "assumed rate, without a source"
 _DOTS_APART = 0.15  # inches between the dots of a row with several
@@ -556,7 +558,7 @@ def _mosaic(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         left += width
     for i, row in enumerate(rows):
         axes.bar(0, 0, color=COLOURS[i], label=row)
-    axes.axhline(float(data["null"].iloc[0]), ls="--", lw=1.2, color=COLOURS[-1], label="if they were independent")
+    axes.axhline(float(data["null"].iloc[0]), ls="--", lw=1.2, color=INK, label="if they were independent")
     axes.set_xticks(*zip(*ticks, strict=True))
     axes.set_xlim(0, left)
     axes.set_ylim(0, 1)
@@ -719,10 +721,9 @@ _GROUP, _TEXT = f"{{{_SVG}}}g", f"{{{_SVG}}}text"
 _TICK = 7.0  # points from the axis to the name of a row
 ET.register_namespace("", _SVG)
 ET.register_namespace("xlink", _LINK)
-N_COLOURS = 8  # colours of groups on the page, in turn
 _INKS = {
-    **{colour: f"var(--c{i})" for i, colour in enumerate(COLOURS[:-1])},
-    COLOURS[-1]: "var(--ink)",
+    **{colour: f"var(--c{i})" for i, colour in enumerate(COLOURS)},
+    INK: "var(--ink)",
     MUTED: "var(--muted)",
     "#ffffff": "var(--surface)",
     "#b0b0b0": "var(--line)",  # matplotlib's grid

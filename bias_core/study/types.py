@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import re
+import secrets
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from bias_core.errors import InvalidInput, quoted
@@ -424,6 +426,11 @@ class Results:
     figures: tuple[StudyFigure, ...] = ()
     notes: tuple[str, ...] = ()
     scored: Any = field(default=None, compare=False, repr=False, metadata={"saved": False})
+
+    @cached_property
+    def token(self) -> str:
+        """Random name of this object: an id may be used again once an object is gone."""
+        return secrets.token_hex(8)
 
     def frame(self, key: str) -> pd.DataFrame:
         """Return the frame of the table with this key; an empty one if there is none."""

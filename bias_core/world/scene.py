@@ -419,7 +419,7 @@ def draw_person(sheet: Image.Image, person: Person, *, centre: float = 128, scal
 
 def _parts(person: Person) -> list[str]:
     """Names of the parts of a person, from back to front; not every value of an attribute has a part."""
-    gender, beard, expression = person.gender, person.moustache, person.expression
+    gender, expression = person.gender, person.expression
     if gender == "unclear":  # seen from behind
         return ["neck", _CLOTHING, "ears", "hair unclear", person.headwear]
     return [
@@ -429,7 +429,7 @@ def _parts(person: Person) -> list[str]:
         f"lashes {gender}",
         *(["beard"] if person.beard else []),
         *(["moustache"] if person.moustache else []),
-        f"{expression}{' moustache' if beard else ''}",
+        f"{expression}{' moustache' if person.moustache else ''}",
         *(["glasses"] if person.glasses else []),
         person.headwear,
         *(["mark"] if person.mark else []),

@@ -330,9 +330,16 @@ def test_a_page_and_its_report_share_one_drawing(data, monkeypatch):
 
 
 def test_figures_have_the_colours_of_the_page_and_of_reports():
-    for sheet in (STATIC / "app.css", Path(documents.__file__).parent / "report.css"):
-        first = sheet.read_text(encoding="utf-8").partition("}")[0]
-        assert re.findall(r"--c[0-5]: (#[0-9a-f]{6})", first) == list(figures.COLOURS[:-1])
+    app, report = (
+        path.read_text("utf-8") for path in (STATIC / "app.css", Path(documents.__file__).parent / "report.css")
+    )
+    colours = [re.findall(r"--c\d+: (#[0-9a-f]{6})", sheet) for sheet in (app, report)]
+    assert colours[0] == colours[1]
+    assert colours[0][: figures.N_COLOURS] == list(figures.COLOURS)
+    assert len(colours[0]) == 2 * figures.N_COLOURS  # light and dark
+    for name in ("c", "tone-"):
+        tones = re.findall(rf"\.{name}(\d+) {{ --tone: var\(--c(\d+)\); }}", app)
+        assert tones == [(str(i), str(i)) for i in range(figures.N_COLOURS)]
 
 
 @pytest.mark.parametrize("kind", ["intervals", "heatmap"])

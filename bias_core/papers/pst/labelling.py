@@ -187,7 +187,7 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
 
     Returns
     -------
-    DataFrame : with the columns ``automatic``, ``human`` (empty), ``truth`` (None where there is none), ``lean`` (by
+    DataFrame : with the columns ``automatic``, ``human`` (empty), ``truth`` (None where there is none), ``margin`` (by
         how much the classifier prefers the masculine sentence: a difference of cosines, or of a judge's probabilities
         of yes; nan if not asked), ``boxes`` (:func:`bias_core.people.boxes_text` of all people that the finder found),
         those of :func:`column_of` for further attributes, ``perceived_gender`` (the classifier's answer, None if only

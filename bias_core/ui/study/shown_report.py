@@ -44,7 +44,7 @@ def name_of(report: StudyReport | None, services: Services) -> str:
         return ""
     name = report.run_id
     if not is_saved(report, services):
-        name += f"/{id(report.results)}"
+        name += f"/{report.results.token}"
         _UNSAVED.put(name, report)
     return _signed(name)
 
