@@ -330,9 +330,8 @@ def test_a_page_and_its_report_share_one_drawing(data, monkeypatch):
 
 
 def test_figures_have_the_colours_of_the_page_and_of_reports():
-    app, report = (
-        path.read_text("utf-8") for path in (STATIC / "app.css", Path(documents.__file__).parent / "report.css")
-    )
+    sheets = (STATIC / "app.css", Path(documents.__file__).parent / "report.css")
+    app, report = (path.read_text(encoding="utf-8") for path in sheets)
     colours = [re.findall(r"--c\d+: (#[0-9a-f]{6})", sheet) for sheet in (app, report)]
     assert colours[0] == colours[1]
     assert colours[0][: figures.N_COLOURS] == list(figures.COLOURS)
