@@ -4,14 +4,10 @@ Importing this package loads no model library: torch, diffusers, transformers an
 imported by the adapters on first use, and the names below on first access.
 """
 
-import sys
 from importlib import import_module
 from typing import Any
 
-from bias_core.old_names import OldNames
-
 __version__ = "0.1.0"
-sys.meta_path.append(OldNames())
 
 _DOOR = {
     "Arm": "study.types",

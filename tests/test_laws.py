@@ -17,9 +17,7 @@ from typer.main import get_command
 
 import bias_core.app.cli as commands
 from bias_core.app.cli import app
-from bias_core.measures import intervals
 from bias_core.measures.cards import METRICS, card_lines, load_references
-from bias_core.old_names import _MOVED as MOVED
 from bias_core.settings import Settings
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import study_classes
@@ -38,7 +36,7 @@ CODE = [*FILES, *(path for path in [ROOT / "app.py"] if path.exists())]
 # From the ground up: a room (a file or a folder) may import rooms of its own floor or below.
 PAPERS = {f"papers.{paper}" for paper in ("t2iat", "pst", "tbyb", "mcas", "oasis")}
 FLOORS = [
-    {"types", "errors", "settings", "waiting", "old_names"},
+    {"types", "errors", "settings", "waiting"},
     {"values", "number_text", "protocols", "prompts", "people"},
     {"measures"},
     {"world"},
@@ -124,7 +122,7 @@ def libraries(path):
 def test_imports_point_down_floor_by_floor(path):
     here = room(path)
     if here.endswith("__init__"):
-        assert rooms_imported(path) <= {"old_names"}
+        assert rooms_imported(path) == set()
         return
     assert here in FLOOR, f"{here} has no floor: give it one in this file and in CONTRIBUTING.md"
     for other in rooms_imported(path):
@@ -144,14 +142,6 @@ def test_extensions_of_explore_are_imported_before_the_modules_that_use_them():
     first = [(name(path), str(node.module)) for path in files for node in tree(path).body if hasattr(node, "module")]
     assert "bias_core.explore.extension" in [of for _, of in first]
     assert [one for one in first if late.match(one[1])] == []
-
-
-def test_measures_are_found_under_their_old_names():
-    for old, (new, *more) in MOVED.items():
-        found, today = importlib.import_module(old), importlib.import_module(f"bias_core.{new}")
-        assert found is today or more, old
-    assert importlib.import_module("bias_core.stats.effects").wilson_interval is intervals.wilson_interval
-    assert len(MOVED) > 55
 
 
 def test_imports_have_no_circle():
@@ -280,7 +270,7 @@ OF_OTHERS = {"--query-gpu", "--format", "--no-deps"}  # of nvidia-smi and of pip
 TO_OTHERS = {"figures.py"}  # a file that names the colours of style sheets
 
 
-SAYS_KEYS = ("prompt_search", "attributes", "suggestions", "old_names")  # of works, in docstrings of formulas
+SAYS_KEYS = ("prompt_search", "attributes", "suggestions")  # of works, in docstrings of formulas
 
 
 @cache
