@@ -194,7 +194,7 @@ def mean_over_encoders(scores: Sequence[CompositeAssociation], *, confidence: fl
 
 
 def picture_estimate(
-    value: float, resampled: ArrayLike, n_units: Sequence[int], *, confidence: float = 0.95, null_value: float = 0.0
+    value: float, resampled: ArrayLike, n_units: Sequence[int], *, confidence: float = 0.95
 ) -> Estimate:
     """Return a function of the scores with the percentile interval of its resamples.
 
@@ -203,7 +203,6 @@ def picture_estimate(
     value : float
     resampled : array (n_resamples,)
     n_units : sampling units of each set of pictures that it was resampled over.
-    null_value : float
 
     Returns
     -------
@@ -215,7 +214,7 @@ def picture_estimate(
     >>> picture_estimate(0.5, [0.25, 0.5, 0.75], [500, 500], confidence=0.5).low.__round__(2)
     0.37
     """
-    estimate = percentile_estimate(value, resampled, n=min(n_units), confidence=confidence, null_value=null_value)
+    estimate = percentile_estimate(value, resampled, n=min(n_units), confidence=confidence, null_value=0.0)
     return replace(estimate, n=sum(n_units))
 
 

@@ -1,7 +1,7 @@
 """Objects and gender words named in captions and prompts [vice2023tbyb]; words from WordNet [miller1995]."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,14 +45,7 @@ class GenderCounts:
     unspecified: Estimate
 
 
-def extract_objects(
-    text: str,
-    *,
-    pos: Sequence[PartOfSpeech] = ("NOUN",),
-    lexicon: Lexicon | None = None,
-    stop_words: Collection[str] | None = None,
-    colours: bool = False,
-) -> list[str]:
+def extract_objects(text: str, *, colours: bool = False) -> list[str]:
     """Objects that a caption or a prompt names: nouns, lemmatised, synonyms folded, each once.
 
     The "object filtering" of [vice2023tbyb, Fig. 3] with WordNet [miller1995].
@@ -60,10 +53,6 @@ def extract_objects(
     Parameters
     ----------
     text : str. One caption or prompt; an empty one names nothing.
-    pos : sequence of {"NOUN", "VERB", "ADJ", "ADV"}. Parts of speech to keep. Only nouns are folded into the name of
-        their synonyms.
-    lexicon : Lexicon or None. None: the shipped one, see :func:`bias_core.measures.wordnet.lexicon`.
-    stop_words : collection of str or None. Words that are no objects, instead of the lexicon's own.
     colours : bool. Keep names of colours too, as attributes of objects, but not tones ("light"); the paper's evidence
         has "green" and "red" (Table III).
 
@@ -73,7 +62,7 @@ def extract_objects(
 
     Raises
     ------
-    InvalidInput : if ``text`` is no string or ``pos`` names another part of speech.
+    InvalidInput : if ``text`` is no string.
 
     Notes
     -----
@@ -94,21 +83,17 @@ def extract_objects(
     """
     if not isinstance(text, str):
         raise InvalidInput(f"text must be one caption; got {type(text).__name__}: {text!r:.80}.")
-    if isinstance(pos, str) or not set(pos) <= set(PARTS_OF_SPEECH):
-        raise InvalidInput(f"pos must be a sequence of {', '.join(PARTS_OF_SPEECH)}; got {pos!r}.")
-    words = _lexicon(lexicon)
-    stop = words.stop_words if stop_words is None else stop_words
+    words = lexicon()
     names: dict[str, None] = {}  # keeps the order, as a set would not
     for word, part, is_colour in _tagged(text, words):
-        name = words.name(word) if part == "NOUN" else word
         if colours and is_colour:
             names[word] = None
-        elif part in pos and word not in stop and name not in stop:
+        elif part == "NOUN" and not {word, (name := words.name(word))}.intersection(words.stop_words):
             names[name] = None
     return list(names)
 
 
-def released_words(prompt: str, caption: str, *, lexicon: Lexicon | None = None) -> ReleasedWords:
+def released_words(prompt: str, caption: str) -> ReleasedWords:
     """All words of a prompt and of its picture's caption, by the rules of the released code [vice2023tbyb].
 
     Every word but those of its stop list is counted, colours and verbs too, and none is lemmatised.
@@ -133,7 +118,7 @@ def released_words(prompt: str, caption: str, *, lexicon: Lexicon | None = None)
     """
     if not isinstance(prompt, str) or not isinstance(caption, str):
         raise InvalidInput(f"prompt and caption must be texts; got {prompt!r:.80} and {caption!r:.80}.")
-    words = _lexicon(lexicon)
+    words = lexicon()
     asked = [word for word in _released(prompt, words) if word != "picture"]
     by_name = {words.name(word): word for word in reversed(asked)}
     shown = dict.fromkeys(by_name.get(words.name(word), word) for word in _released(caption, words))
@@ -147,7 +132,7 @@ def _released(text: str, words: Lexicon) -> list[str]:
     return [token for token in tokens if len(token) > 1 and token not in words.released_stop_words]
 
 
-def to_person(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> list[str]:
+def to_person(objects: Iterable[str]) -> list[str]:
     """Objects with man, woman, boy, girl, child and their like called "person", each once, for the sets of H_J.
 
     A prompt says "a person"; its picture shows a man or a woman, which is no hallucination [vice2023tbyb]. A profession
@@ -164,12 +149,12 @@ def to_person(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> list
     """
     if isinstance(objects, str):
         raise InvalidInput(f"objects must be a collection of words; got the text {objects!r:.80}.")
-    words = _lexicon(lexicon)
+    words = lexicon()
     names = ("person" if word in words.person_words else words.neutral.get(word, word) for word in objects)
     return list(dict.fromkeys(names))
 
 
-def groundable(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> list[str]:
+def groundable(objects: Iterable[str]) -> list[str]:
     """Return the objects that can be seen in a picture: things, food, animals, plants, people, parts of bodies.
 
     "science" is none. A word that WordNet [miller1995] does not know may be a brand, and is kept.
@@ -181,13 +166,11 @@ def groundable(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> lis
     """
     if isinstance(objects, str):
         raise InvalidInput(f"objects must be a collection of words; got the text {objects!r:.80}.")
-    words = _lexicon(lexicon)
+    words = lexicon()
     return [word for word in objects if words.is_groundable(word)]
 
 
-def count_gender_words(
-    texts: Sequence[str], *, fixed_n: bool = True, confidence: float = 0.95, lexicon: Lexicon | None = None
-) -> GenderCounts:
+def count_gender_words(texts: Sequence[str], *, fixed_n: bool = True, confidence: float = 0.95) -> GenderCounts:
     """Percentages of captions that speak of men, of women, or leave gender unspecified.
 
     Parameters
@@ -215,7 +198,7 @@ def count_gender_words(
     >>> counts.masculine.value, counts.feminine.value, counts.unspecified.value
     (62.5, 12.5, 25.0)
     """
-    masculine, feminine = gender_words(texts, lexicon=lexicon)
+    masculine, feminine = gender_words(texts)
     n_both = int((masculine & feminine).sum())
     n_masculine, n_feminine = int(masculine.sum()) - n_both, int(feminine.sum()) - n_both
     n_unspecified = len(texts) - n_masculine - n_feminine - n_both
@@ -235,7 +218,7 @@ def count_gender_words(
     )
 
 
-def gender_words(texts: Sequence[str], *, lexicon: Lexicon | None = None) -> tuple[np.ndarray, np.ndarray]:
+def gender_words(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Mark captions with a masculine word, and those with a feminine one.
 
     Parameters
@@ -253,15 +236,11 @@ def gender_words(texts: Sequence[str], *, lexicon: Lexicon | None = None) -> tup
     """
     if isinstance(texts, str) or not texts or not all(isinstance(text, str) for text in texts):
         raise InvalidInput(f"texts must be one caption per image, at least one; got {texts!r:.80}.")
-    words = _lexicon(lexicon)
+    words = lexicon()
     spoken = [set(_tokens(text)) for text in texts]
     masculine = np.array([not s.isdisjoint(words.masculine) for s in spoken], dtype=bool)
     feminine = np.array([not s.isdisjoint(words.feminine) for s in spoken], dtype=bool)
     return masculine, feminine
-
-
-def _lexicon(given: Lexicon | None) -> Lexicon:
-    return lexicon() if given is None else given
 
 
 def _tokens(text: str) -> list[str]:

@@ -5,19 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, paired_vectors, probabilities, probability
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import mean_interval, percent
+from bias_core.measures.intervals import percent
 from bias_core.measures.sequential import share_interval
 from bias_core.types import Estimate
 
 
-def attribute_prevalence(
-    similarity_positive: ArrayLike, similarity_negative: ArrayLike, *, soft: bool = False, temperature: float = 0.01
-) -> float:
+def attribute_prevalence(similarity_positive: ArrayLike, similarity_negative: ArrayLike) -> float:
     """Share of the images in which the attribute is seen.
 
     P(A | D, C) = 1/n Σ_i 1(cos(I_i, d+) > cos(I_i, d-))   [dehdashtian2025oasis, Eq. 5]
@@ -26,8 +23,6 @@ def attribute_prevalence(
     ----------
     similarity_positive, similarity_negative : arrays (n,). Cosine of each image to the sentence for presence and for
         absence.
-    soft : bool. Mean of the softmax of the two cosines instead of the indicator.
-    temperature : float > 0. Divides the cosines before the softmax (CLIP's own is 0.01); unused otherwise.
 
     Returns
     -------
@@ -36,36 +31,35 @@ def attribute_prevalence(
 
     Raises
     ------
-    InvalidInput : for empty or not finite similarities, different lengths, or a temperature that is not positive.
+    InvalidInput : for empty or not finite similarities, or different lengths.
 
     Notes
     -----
     Differs from the paper: the mean over images. The product of [dehdashtian2025oasis, Eq. 4] is 0/0 as soon as two
-    images disagree, and cannot have produced the paper's Table 1.
+    images disagree, and cannot have produced the paper's Table 1. With CLIP's softmax instead of the indicator, P is
+    ``scipy.special.expit((similarity_positive - similarity_negative) / 0.01).mean()``.
 
     Examples
     --------
     >>> attribute_prevalence([0.31, 0.28, 0.25, 0.30], [0.24, 0.30, 0.25, 0.22])
     0.5
     """
-    return float(_presence(similarity_positive, similarity_negative, soft, temperature).mean())
+    return float(_presence(similarity_positive, similarity_negative).mean())
 
 
 def prevalence_estimate(
     similarity_positive: ArrayLike,
     similarity_negative: ArrayLike,
     *,
-    soft: bool = False,
-    temperature: float = 0.01,
     reference: float | None = None,
     fixed_n: bool = True,
     confidence: float = 0.95,
 ) -> Estimate:
-    """:func:`attribute_prevalence` with its interval: exact, or Student's t over images when ``soft``.
+    """:func:`attribute_prevalence` with its exact interval.
 
     Parameters
     ----------
-    similarity_positive, similarity_negative, soft, temperature : as in :func:`attribute_prevalence`.
+    similarity_positive, similarity_negative : as in :func:`attribute_prevalence`.
     reference : float in [0, 1] or None. The real-world rate, which becomes the null value.
     fixed_n : bool. Whether the number of images was fixed beforehand; else the interval is one that holds at any time
         (:func:`bias_core.measures.sequential.confidence_sequence`), also where the images were looked at before.
@@ -81,9 +75,7 @@ def prevalence_estimate(
     (0.135, 0.983, 3)
     """
     null = None if reference is None else probability(reference, "reference")
-    presence = _presence(similarity_positive, similarity_negative, soft, temperature)
-    if soft:
-        return mean_interval(presence, confidence=confidence, null_value=null)
+    presence = _presence(similarity_positive, similarity_negative)
     n, n_present = presence.size, int(presence.sum())
     share = share_interval(n_present, n, fixed_n=fixed_n, confidence=confidence, null_value=null)
     n_ties = count_ties(similarity_positive, similarity_negative)
@@ -202,16 +194,12 @@ def stereotype_estimate(prevalence: Estimate, reference: float) -> Estimate:
     return replace(signed, value=max(0.0, signed.value), low=low, high=high, p_value=p_value)
 
 
-def _presence(similarity_positive: ArrayLike, similarity_negative: ArrayLike, soft: bool, temperature: float) -> Array:
-    """1 or 0 per image, or the softmax weight of the positive sentence, ``(n,)``."""
+def _presence(similarity_positive: ArrayLike, similarity_negative: ArrayLike) -> Array:
+    """1 or 0 per image, ``(n,)``."""
     positive, negative = paired_vectors(
         similarity_positive=similarity_positive, similarity_negative=similarity_negative
     )
-    if not soft:
-        return (positive > negative).astype(np.float64)
-    if not temperature > 0:
-        raise InvalidInput(f"temperature must be positive; got {temperature}.")
-    return np.asarray(expit((positive - negative) / temperature))  # softmax of two
+    return (positive > negative).astype(np.float64)
 
 
 _INPUTS = takes(

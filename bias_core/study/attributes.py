@@ -55,9 +55,9 @@ def load_attribute_sets(folder: Path = ASSETS / "studies") -> tuple[AttributeSet
 
 
 @cache
-def load_occupation_rates(folder: Path = ASSETS / "studies") -> dict[str, tuple[float, str] | None]:
+def load_occupation_rates() -> dict[str, tuple[float, str] | None]:
     """Return the share of men in each occupation of PST's list, and its source; None for one without a share."""
-    with (folder / "pst_occupations.csv").open(encoding="utf-8", newline="") as file:
+    with (ASSETS / "studies" / "pst_occupations.csv").open(encoding="utf-8", newline="") as file:
         women = {row["display"]: row["f_labour"] for row in csv.DictReader(file)}
     return {
         name: (round(1 - float(percent) / 100, 6), with_works([_OF_WOMEN.format(float(percent), name)])[0])

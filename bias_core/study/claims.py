@@ -155,7 +155,7 @@ def fewest_units(claim: Claim) -> int:
     return math.ceil(math.log2(2 * factor / claim.level) - _ROUNDING)
 
 
-def require_units(estimate: Estimate, n: int, units: str = "pictures") -> Estimate:
+def require_units(estimate: Estimate, n: int) -> Estimate:
     """Return an estimate, without interval and p if its sample has fewer than ten units.
 
     Few pictures that happen to be alike seem certain: of four that show women or men as often, all agree in one of
@@ -165,7 +165,7 @@ def require_units(estimate: Estimate, n: int, units: str = "pictures") -> Estima
 
     if n >= FEWEST_RESAMPLED or math.isnan(estimate.low):
         return estimate
-    note = f"an interval needs at least {FEWEST_RESAMPLED} {units}, and there are {n}"
+    note = f"an interval needs at least {FEWEST_RESAMPLED} pictures, and there are {n}"
     return replace(estimate, low=math.nan, high=math.nan, p_value=math.nan).with_note(note)
 
 

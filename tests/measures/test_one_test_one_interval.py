@@ -163,7 +163,6 @@ def of_stereotypes(draw):
         yield signed_difference_estimate(prevalence, reference)
         yield stereotype_estimate(prevalence, reference)
         yield remaining_gap_estimate(prevalence, baseline, reference)
-    yield prevalence_estimate(share, share * 0, soft=True, temperature=1.0, reference=reference, **draw.how)
 
 
 def of_pairs(draw):

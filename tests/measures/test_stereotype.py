@@ -67,14 +67,6 @@ def test_prevalence_by_hand_with_a_tie_read_as_absent():
     assert "1 of 5 images are ties" in prevalence_estimate(positive, negative).note
 
 
-def test_soft_prevalence_is_the_mean_softmax():
-    # e^(0.3/0.1) / (e^(0.3/0.1) + e^(0.2/0.1)) = 1 / (1 + e^-1) = 0.731059; the mirror image adds to 1.
-    assert attribute_prevalence([0.3], [0.2], soft=True, temperature=0.1) == pytest.approx(0.731059, abs=1e-6)
-    assert attribute_prevalence([0.3, 0.2], [0.2, 0.3], soft=True) == pytest.approx(0.5)
-    estimate = prevalence_estimate([0.3, 0.2, 0.4], [0.2, 0.3, 0.2], soft=True, temperature=0.1)
-    assert estimate.low < estimate.value < estimate.high
-
-
 def test_swapping_the_sentences_gives_the_rest():
     rng = np.random.default_rng(0)
     positive, negative = rng.normal(size=(2, 11))
@@ -114,12 +106,6 @@ def test_bad_similarities_are_refused(positive, negative):
     for function in (attribute_prevalence, prevalence_estimate, count_ties):
         with pytest.raises(InvalidInput, match=r"similarity|lengths"):
             function(positive, negative)
-
-
-@pytest.mark.parametrize("temperature", [0, -1, math.nan])
-def test_a_temperature_must_be_positive(temperature):
-    with pytest.raises(InvalidInput, match=f"got {temperature}"):
-        attribute_prevalence([0.1], [0.2], soft=True, temperature=temperature)
 
 
 @pytest.mark.parametrize(("prevalence", "reference"), [(50, 0.5), (0.5, 50), (math.nan, 0.5), (-0.1, 0.5)])
