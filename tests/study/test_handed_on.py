@@ -136,7 +136,8 @@ def test_arms_are_quoted_each_with_its_own_model(in_arms):
     sentences = claims(in_arms)
     own = [one for one in sentences if "classified as “man”" in one]
     assert [re.search("calibration-renderer, (fair|extreme)", one)[1] for one in own] == ["fair", "extreme"]
-    assert re.search(r"“man” was seen in .* of the pictures of “fair” and in .* of the pictures of “extreme”", sentences[0])
+    both = "“man” was seen in .* of the pictures of “fair” and in .* of the pictures of “extreme”"
+    assert re.search(both, sentences[0])
     assert "in 2 arms (fair, extreme)" in sentences[0]
 
 
