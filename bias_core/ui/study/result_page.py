@@ -339,7 +339,8 @@ class ResultPage(StudyForm, Panels):
 
     def finished(self, report: StudyReport) -> Updates:
         """Show a finished report."""
-        text = f"Done in {report.seconds:.1f} s. {report.n_images:,} pictures scored."
+        ended = "Stopped after" if report.stopped else "Done in"
+        text = f"{ended} {report.seconds:.1f} s. {report.n_images:,} pictures scored."
         text += f" The stop rule ended it: {report.stop_rule}." if report.stop_rule else ""
         text += f" Stopped after {report.stopped_after}." if report.stopped_after else ""
         return {
