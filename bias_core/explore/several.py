@@ -123,9 +123,10 @@ class Concepts(Explore):
             cells, sample, settings.confidence, claimed=tuple(cells), ends=_SHOWN, decided=("p",)
         )
         names = [score.attribute.name for score in of_all]
-        order = [finding_key(cell, name, end) for end in _SHOWN for name in names for cell in cells]
+        keys = [finding_key(cell, name, end) for end in _SHOWN for name in names for cell in cells]
+        order = {key: place for place, key in enumerate(keys)}
         return Results(
-            findings=tuple(sorted(found, key=lambda finding: order.index(finding.key))),
+            findings=tuple(sorted(found, key=lambda finding: order[finding.key])),
             tables=tuple(attribute_table(cells)),
             figures=drawable(concept_figures({"": cells})),
             notes=(*self.design.notes, *notes, *late, *notes_on_pictures(data, len(frame), missing=False)),
