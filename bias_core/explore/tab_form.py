@@ -41,7 +41,7 @@ from bias_core.explore.suggest import Suggested, suggest_attributes, suggest_set
 from bias_core.number_text import format_rate
 from bias_core.services import Services
 from bias_core.store.tables import ENDINGS
-from bias_core.study.attributes import load_attribute_sets
+from bias_core.study.attributes import SEPARATOR, load_attribute_sets
 from bias_core.study.design import pack_design
 from bias_core.study.next_steps import sizes_by_width
 from bias_core.study.study import Settled
@@ -187,6 +187,7 @@ def read_form(values: Mapping[str, Any]) -> StudySettings:
     declared = {key: one for key, one in {**FORM, **OPTIONS}.items() if key not in ("percent", *FILES)}
     given = {one.name: read_field(one, values.get(key)) for key, one in declared.items()}
     concepts, other = split_concepts(given.pop("concept")), str(values["other"] or "")
+    given |= {name: [text for text in given[name] if not _is_of_others(text, concepts)] for name in _LISTS}
     if concepts[1:] and other.strip():
         raise InvalidInput(f"write “{other}” into the list of concepts, and leave “Compare with another concept” empty")
     arms = compared_concept(tuple(values[ARMS_INPUT] or ()), (*concepts, "")[0], other)
@@ -219,6 +220,12 @@ def rates_in_words(several: SeveralOptions) -> str:
         known = listed([f"{concept} {rate}" for concept, rate in rates.items()])
         parts.append(f"real-world rates of “{name}”: {known}" + f"; none for {listed(missing)}" * bool(missing))
     return escape("; ".join(parts) or "no real-world rate with a source is known for these concepts")
+
+
+def _is_of_others(text: str, concepts: Sequence[str]) -> bool:
+    """Return True if a rate or number that is written for one concept is for none of these."""
+    concept, separator, _ = text.partition(SEPARATOR)
+    return bool(separator) and concept.strip().lower() not in {one.lower() for one in concepts}
 
 
 def _split_or_one(text: str) -> tuple[str, ...]:
@@ -499,6 +506,14 @@ class ExploreForm(StudyTab):
         """Return the number of pictures; of several concepts, the real-world rates that they are compared with."""
         several = several_options(request.settings)
         return "; ".join(filter(None, [super().count_of(request), rates_in_words(several) if several else ""]))
+
+    def count_in(self, values: Mapping[str, Any]) -> str:
+        """Return the number of pictures, and what is given for concepts that are not in the list."""
+        concepts = _split_or_one(str(values["concept"]))
+        texts = [text for key, one in _LISTS.items() for text in read_field(one, values.get(key))]
+        unused = [escape(text) for text in texts if _is_of_others(text, concepts)]
+        note = f"not used, as it is for another concept: {listed(unused)}" if unused else ""
+        return "; ".join(filter(None, [super().count_in(values), note]))
 
     def link(self, report: StudyReport) -> str:
         """Return the address of this tab with these settings, without attributes; "" for the user's own pictures."""

@@ -110,7 +110,7 @@ def test_a_shared_report_has_no_words_of_its_visitor_no_key_and_no_folder_and_no
     text = repr(saved.report.settings) + saved.report.run_id
     assert not any(secret in text for secret in (OWNER, *WORDS.values(), str(services.settings.data_dir)))
     assert saved.report.run_id == f"shared-{link}"
-    for act in (history.delete_run, history.open_run, history.design_of):
+    for act in (history.delete_run, history.open_run, history.study_of_run):
         with pytest.raises(InvalidInput):
             act(services, OWNER, saved.report.run_id)
     assert saved.report.results == history.open_run(services, OWNER, link).report.results

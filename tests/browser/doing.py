@@ -92,9 +92,7 @@ def a_run(page: Any, key: str) -> Iterator[None]:
 
 def explore(page: Any, concept: str = "doctor") -> None:
     """Sixteen pictures of a concept, unless it is what the form has."""
-    switch(page, "explore")
-    if page.is_checked("#explore-source input[value=own]"):
-        page.click("#explore-source label:has-text('Draw with a model')")
+    draw_with_model(page)
     for field, value in (("#concept textarea, #concept input", concept), ("#n-images input", "16")):
         if page.input_value(field) != value:
             page.fill(field, value)
@@ -102,6 +100,14 @@ def explore(page: Any, concept: str = "doctor") -> None:
         page.click("#generate")
     page.wait_for_selector("#header h2")
     unfold(page, "explore", "numbers")
+
+
+def draw_with_model(page: Any) -> None:
+    """Open Explore for pictures of a model, which an earlier test may have left for one's own."""
+    switch(page, "explore")
+    if not page.is_visible("#n-images input"):
+        page.click("#explore-source label:has-text('Draw with a model')")
+        page.wait_for_selector("#n-images input")
 
 
 def unfold(page: Any, key: str, *names: str) -> None:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from bias_core.world.scene import draw_scene
-from tests.browser.doing import a_run, empty_upload, open_accordion, settle, switch, unfold
+from tests.browser.doing import a_run, draw_with_model, empty_upload, open_accordion, settle, switch, unfold
 from tests.ui.fakes import _portrait
 
 pytestmark = pytest.mark.browser
@@ -50,7 +50,7 @@ def test_arms_come_back_after_a_reload_and_their_run_is_listed_and_opens_in_its_
 
 def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(desk):
     page = desk
-    switch(page, "explore")
+    draw_with_model(page)
     page.fill("#concept textarea, #concept input", "slow nurse")
     page.fill("#n-images input", "80")  # long enough for two presses of a button in time
     with a_run(page, "explore"):

@@ -31,7 +31,7 @@ from bias_core.study.saved import from_text, to_text
 from bias_core.study.types import Arm, StudySettings, check_arms
 from bias_core.ui.templates import render
 from tests import shared
-from tests.ui.tabs import built
+from tests.ui.tabs import built, plain_of
 from tests.ui.test_form import form
 
 fakes = shared.fake_services
@@ -147,12 +147,20 @@ def test_the_page_runs_the_uploaded_file_and_says_what_is_in_it(file, fakes, tmp
     assert (design.title, design.images_per_prompt) == ("Prompts of my prompts", 16)
     assert settings.options["attributes"][0].startswith("man|")
     assert tab.claims(design)
-    note = tab.on_pack(file)
+    read = {**tab.values(), **asked}
+    place = tab.parts["pack_note"]
+    note = tab.on_pack(read | {"pack": file})[place]
     assert "4 prompts in 3 groups" in note
     assert "a photo of a farmer" in note
     (tmp_path / "bad.csv").write_text("prompt\n<b>\n<b>\n")
-    assert "line 3: repeats the prompt of line 2" in tab.on_pack(str(tmp_path / "bad.csv"))
-    assert "a column <code>prompt</code>" in tab.on_pack(None)
+    assert "line 3: repeats the prompt of line 2" in tab.on_pack(read | {"pack": str(tmp_path / "bad.csv")})[place]
+    assert "a column <code>prompt</code>" in place.value
+    (tmp_path / "list.csv").write_text("concept,attribute,rate,source,n\nwelder,man,95 %,a census,8\nnurse,,,,\n")
+    filled = tab.on_pack(read | {"pack": str(tmp_path / "list.csv")})
+    assert filled[tab.form["concept"]] == "welder, nurse"
+    assert "2 concepts, 1 real-world rates" in filled[place]
+    fields = plain_of(tab, filled)
+    assert (fields["rates"], fields["counts"]) == ("welder|man|0.95|a census", "welder|8")
     shown = tab.finished(packed)
     assert "Prompts of my prompts" in shown[tab.parts["header"]]
 

@@ -601,7 +601,7 @@ def test_replicating_runs_the_papers_design_on_the_chosen_model_as_far_as_the_li
     first, last = pressed(tab, "replicate")
     for shown in (first, last):
         filled = {name: shown[component] for name, component in tab.form.items() if component in shown}
-        filled |= plain_of(tab, shown) | {"model": filled["model"]["value"]}
+        filled |= plain_of(tab, shown) | {"model": filled["model"]}
         # The paper's sampling and its readers, "auto" for those that the calibration world has in their place.
         assert [str(filled[name]) for name in ("model", "steps", "guidance", "size", "encoder")] == [
             "calibration-renderer", "50", "7.5", "512x512", "auto",

@@ -283,8 +283,10 @@ class PapersTab(StudyTab):
         parts, named = self.parts, self.inputs()
         inputs = [parts["asked"], parts["visitor"], parts["remembered"], parts["report"], *named.values()]
         told = by_name(named, on_paper), inputs, self.opened_outputs()
-        chosen = gr.on([*selects, parts["looked_at"].select, self.chips.html.edit], *told, js=_ASKED_JS, **LATEST)
-        return [chosen, known.then(*told, js=_ASKED_JS, **QUIET)]
+        chosen = gr.on([*selects, parts["looked_at"].select], *told, js=_ASKED_JS, **LATEST)
+        # The page waits for a lost answer to the event above, which therefore cannot ask again.
+        again = self.chips.html.edit(*told, js=_ASKED_JS, **EACH)
+        return [chosen, again, known.then(*told, js=_ASKED_JS, **QUIET)]
 
     def at_work_outputs(self) -> list[Any]:
         """Return what shows a run at work."""
