@@ -190,6 +190,7 @@ def test_every_control_of_every_tab_is_reached_by_the_tab_key_and_shows_it(visit
     for key in WALKED:
         switch(page, key)
         page.wait_for_selector("#label-origin input" if key == "label" else f"#{prefix_of(key)}-header h2")
+        page.wait_for_function("[...document.images].every((one) => one.complete || one.loading === 'lazy')")
         settle(page)
         n, reached = page.evaluate(BEGIN_JS), []
         for _ in range(n + 15):  # there are the other tabs before it
