@@ -31,10 +31,9 @@ from bias_core.study.claims import NO_CLAIM, p_words
 from bias_core.study.image_rows import scaled
 from bias_core.study.limits import ShareValues, stop_rule
 from bias_core.study.report_text import CORRECTED
-from bias_core.study.study import Measuring, ReportFacts, RunName, Study
+from bias_core.study.study import Measuring, RunName, Study
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.types import (
-    Arm,
     ArmReport,
     Claim,
     Results,
@@ -133,10 +132,6 @@ class Concepts(Explore):
             scored=replace(scored, cells=cells),
         )
 
-    def get_concept_prompt(self, settings: StudySettings) -> str:
-        """Return "": pictures without prompts show no known concept."""
-        return ""
-
     def run_name(self, settings: StudySettings) -> RunName:
         """Return the concepts, and the words of ``explore``."""
         options = _options(settings)
@@ -149,10 +144,6 @@ class Concepts(Explore):
         begins = f"Takes your own pictures of {n} concepts" if settings.images else f"Draws {n} concepts"
         measured = "how often a classifier sees each attribute, and how far that is from each concept's real-world rate"
         return {"begins": f"{begins} and measures", "measured": measured}
-
-    def arms(self, settings: StudySettings) -> tuple[Arm, ...]:
-        """Return (): no option of several concepts adds an arm."""
-        return ()
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the shares of every concept in every arm, and the pictures of each seed."""
@@ -172,10 +163,6 @@ class Concepts(Explore):
         """Return the headline from the shares that people's labels correct; "" without these, or for several arms."""
         return "" if report.arms or report.results.frame(CORRECTED).empty else concepts_headline(report)
 
-    def facts(self, report: StudyReport) -> ReportFacts:
-        """Return no further words."""
-        return ReportFacts()
-
     def enlarged_alone(self, before: StudySettings, after: StudySettings, cells: Collection[str]) -> StudySettings:
         """Return the settings ``after`` with more pictures of these concepts only."""
         counts, more = read_counts(_options(before)), read_counts(_options(after))
@@ -189,10 +176,6 @@ class Concepts(Explore):
         wanted = min(MOST, math.ceil(times * min(counts.values())))
         counts = {concept: max(n, wanted) for concept, n in counts.items()}
         return self, replace(settings, options=with_counts(options, counts))
-
-    def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
-        """Return None: the concepts are compared with their own rates."""
-        return None
 
 
 def with_counts(options: SeveralOptions, counts: Mapping[str, int]) -> SeveralOptions:
@@ -259,7 +242,6 @@ class ConceptShare(NamedTuple):
     rate: float | None
     source: str
     claim: Claim
-    drawn: float | None  # the true share, if it is known
 
     @property
     def gap(self) -> float:
@@ -281,7 +263,7 @@ def read_shares(report: StudyReport | ArmReport) -> dict[str, list[ConceptShare]
         rate = None if math.isnan(row["P*"]) else float(row["P*"])
         shares.setdefault(attribute, []).append(
             ConceptShare(concept, attribute, finding.estimate, rate, str(row["source of P*"] or ""),
-                         finding.claim or NO_CLAIM, finding.expected)
+                         finding.claim or NO_CLAIM)
         )  # fmt: skip
     return {name: [_as_corrected(one, report) for one in of] for name, of in shares.items()}
 
@@ -328,7 +310,7 @@ def concepts_headline(report: StudyReport | ArmReport) -> str:
     return (
         f"{says} Farthest: {'; '.join(map(_in_words, farthest))}.{_correction(compared)}"
         + " Corrected by people’s labels." * (not report.results.frame(CORRECTED).empty)
-        + f" {others} numbers of other attributes differ clearly too." * (others > 0)
+        + f" {others} numbers of other attributes differ clearly." * (others > 0)
     )
 
 
