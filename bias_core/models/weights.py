@@ -122,9 +122,26 @@ def loading(name: str, source: str) -> Iterator[None]:
     """Turn every failure to read weights into ModelUnavailable with advice; silence the libraries."""
     with ExitStack() as around:
         around.push(partial(_raise_in_words, name, source))
-        for log in map(logging.getLogger, ("diffusers", "transformers")):
-            around.callback(log.setLevel, log.level)
-            log.setLevel(logging.CRITICAL)
+        around.enter_context(_quiet_libraries())
+        yield
+
+
+@contextmanager
+def _quiet_libraries() -> Iterator[None]:
+    """Print nothing that diffusers and transformers log in this thread until the block ends.
+
+    Loggers keep their levels: other threads draw meanwhile, and warnings about their pictures are recorded.
+    """
+    thread = threading.get_ident()
+
+    def is_of_another_thread(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    with ExitStack() as filters:
+        for library in map(logging.getLogger, ("diffusers", "transformers")):
+            for handler in library.handlers:
+                handler.addFilter(is_of_another_thread)
+                filters.callback(handler.removeFilter, is_of_another_thread)
         yield
 
 

@@ -1,6 +1,8 @@
 """Weights come on first use and leave when others need the room; readers load when no generator draws."""
 
 import gc
+import io
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +11,7 @@ import pytest
 
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.models import weights
+from bias_core.models.pipeline_call import warnings_of_diffusers
 from bias_core.models.weights import HubModel, LazyModel, ReadersTurn, drop_longest_unused
 from bias_core.waiting import BuiltOnce
 from tests.models.tiny_parts import torch
@@ -125,6 +128,31 @@ def test_weights_at_work_are_waited_for_before_they_leave():
         finish.set()
         assert (reading.result(timeout=5), loading.result(timeout=5)) == ("READER", "OTHER")
     assert reader._value is None
+
+
+def test_warnings_about_pictures_are_recorded_while_other_models_load_and_after(monkeypatch):
+    logger, printed = logging.getLogger("diffusers.a_pipeline"), io.StringIO()
+    monkeypatch.setattr(logging.getLogger("diffusers"), "handlers", [logging.StreamHandler(printed)])
+    second_began, first_ended = threading.Event(), threading.Event()
+
+    def load_second():
+        with weights.loading("second", "somewhere"):
+            logger.warning("about these weights")
+            second_began.set()
+            assert first_ended.wait(5)
+
+    with ThreadPoolExecutor(1) as pool:
+        with weights.loading("first", "somewhere"):
+            second = pool.submit(load_second)
+            assert second_began.wait(5)
+        with warnings_of_diffusers() as meanwhile:
+            logger.warning("cut")
+        first_ended.set()
+        second.result(timeout=5)
+    with warnings_of_diffusers() as afterwards:
+        logger.warning("cut again")
+    assert (meanwhile, afterwards) == (["cut"], ["cut again"])
+    assert printed.getvalue().splitlines() == ["cut", "cut again"]
 
 
 class Reader(HubModel[str]):
