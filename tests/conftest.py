@@ -39,6 +39,24 @@ SLOW = (
 )  # fmt: skip
 """Files and folders whose tests are slow: together they take more than half of the suite's time."""
 
+FAMILIES = ("sd1", "sdxl", "sd3", "flux", "pixart", "kandinsky", "deepfloyd")  # one of each kind of call
+ESSENTIAL = (
+    *(
+        f"tests/models/test_families.py::{test}[{family}]"
+        for test in ("test_rows_come_back_in_order_at_their_size_and_each_as_if_alone",
+                     "test_stop_ends_it_at_the_very_next_step_of_either_stage")
+        for family in FAMILIES
+    ),
+    "tests/models/test_engines.py", "tests/models/test_weights.py", "tests/models/test_refusals.py::test_what_the_hub",
+    "tests/models/test_encoders.py::test_rows_are_float32_of_unit_length_in_one_space_and_do_not_depend_on_company",
+    "tests/attack/test_names.py", "tests/attack/test_uploads.py", "tests/attack/test_shared_results.py",
+    *(f"tests/frozen/test_frozen_reports.py::test_every_number_of_a_frozen_report_is_found_again[{name}]"
+      for name in ("explore", "pst-occupations")),
+    "tests/validation/test_validity_small.py::test_the_first_text_names_what_is_planted",
+    "tests/validation/test_validity_summary.py::test_a_right_measure_passes_and_one_with_half_its_interval_fails",
+)  # fmt: skip
+"""Tests of slow folders that always run, so that a change in what they try is never tried by nothing."""
+
 
 def pytest_collection_modifyitems(config, items):
     """Slow tests are left out, but where everything is wanted (``.ci/run``) or they are named: then they come first.
@@ -46,7 +64,7 @@ def pytest_collection_modifyitems(config, items):
     Where files are shared out to several processes, none is then busy with a long one when the others are done.
     """
     for item in items:
-        if item.nodeid.startswith(SLOW):
+        if item.nodeid.startswith(SLOW) and not item.nodeid.startswith(ESSENTIAL):
             item.add_marker("slow")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     named = "slow" in config.option.markexpr or any(".py" in word for word in config.args)
@@ -76,15 +94,23 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 _SECONDS: Counter[str] = Counter()  # by file
+_RUN: Counter[str] = Counter()  # tests by folder
 
 
 def pytest_runtest_logreport(report):
-    """Add up what each file takes, so that it stays seen."""
-    _SECONDS[report.nodeid.partition("::")[0]] += report.duration
+    """Add up what each file takes and what each folder runs, so that it stays seen."""
+    file = report.nodeid.partition("::")[0]
+    _SECONDS[file] += report.duration
+    _RUN["/".join(file.split("/")[:2]) if file.startswith("tests/") else file.split("/")[0]] += report.when == "call"
 
 
 def pytest_terminal_summary(terminalreporter):
-    """List the files that took longest."""
+    """List the tests that ran by folder, and the files that took longest."""
+    folders = Counter[str]()
+    for place, n in _RUN.items():
+        folders["tests" if place.endswith(".py") else place] += n
+    terminalreporter.section("tests that ran")
+    terminalreporter.write_line(", ".join(f"{folder} {n:,}" for folder, n in sorted(folders.items())))
     if slowest := _SECONDS.most_common(10):
         terminalreporter.section(f"slowest of {len(_SECONDS)} files, which took {_SECONDS.total():.0f} s one by one")
         for file, seconds in slowest:

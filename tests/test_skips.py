@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SLOW
+from tests.conftest import ESSENTIAL, SLOW
 
 pytest_plugins = "pytester"
 ROOT = Path(__file__).parent.parent
@@ -78,6 +78,16 @@ def test_slow_tests_are_left_out_unless_they_are_wanted_or_named(project, monkey
 
 def test_every_slow_path_exists():
     assert not [path for path in SLOW if not (ROOT / path).exists()]
+
+
+def test_every_essential_test_exists():
+    places = [place.partition("::") for place in ESSENTIAL]
+    gone = [
+        file
+        for file, _, name in places
+        if f"def {name.partition('[')[0]}" * bool(name) not in (ROOT / file).read_text()
+    ]
+    assert not gone
 
 
 def test_ci_runs_the_test_command_of_the_readme_and_nothing_else():

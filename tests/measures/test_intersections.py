@@ -9,7 +9,7 @@ from scipy.stats import fisher_exact, hypergeom
 from scipy.stats.contingency import odds_ratio
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.intersections import crossed_shares, crossed_stereotype, interaction
+from bias_core.measures.intersections import ParityFamily, crossed_shares, crossed_stereotype, interaction
 from bias_core.measures.paired_stereotype import stereotype_test_score
 from bias_core.types import ReaderErrors
 from tests.metric_inputs import in_cells as people, in_cells as rows
@@ -38,6 +38,14 @@ def test_the_interval_of_a_share_is_wilsons_where_the_reader_does_not_err():
     n, p, z = 26, 7 / 26, 1.959964
     middle, reach = (p + z * z / 2 / n), z * math.sqrt(p * (1 - p) / n + z * z / 4 / n**2)
     assert (low, high) == pytest.approx(((middle - reach) / (1 + z * z / n), (middle + reach) / (1 + z * z / n)))
+
+
+def test_the_expected_table_is_that_of_the_margins_without_an_interaction():
+    # Margins 3 and 2 of 5, twice: 3 · 3 / 5, 3 · 2 / 5, 2 · 3 / 5, 2 · 2 / 5; at the ends one side holds all it can.
+    family = ParityFamily(tables=np.array([[2, 1, 1, 1]]))
+    np.testing.assert_allclose(family.expected(0.0), [1.8, 1.2, 1.2, 0.8])
+    assert family.expected(math.inf).tolist() == [3, 0, 0, 2]
+    assert family.expected(-math.inf).tolist() == [1, 2, 2, 0]
 
 
 def test_a_reader_that_errs_is_corrected_exactly_on_what_is_expected():
