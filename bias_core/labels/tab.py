@@ -196,15 +196,14 @@ def agreement_headline(report: StudyReport) -> str:
         return "Not enough answers yet to say whether raters agree."
     alpha, claim = finding.estimate, finding.claim
     n_same, n, what = count_same_answers(report)
-    same = f"All raters gave the same answer for {n_same:,} of {n:,} {what}."
+    same = f"All raters gave the same answer for {n_same:,} of {n:,} {what}"
     if math.isnan(alpha.value):
-        return f"{same} No other answer was given, so whether that is more than by chance cannot be said."
-    estimate = format_estimate(alpha.value, alpha.low, alpha.high, n=alpha.n)
-    numbers = f"Krippendorff’s α = {estimate}, where 0 is chance and 1 is always the same"
+        return f"{same}; no other answer was given, so whether that is more than by chance is unknown."
+    numbers = f"Krippendorff’s α = {format_estimate(alpha.value, alpha.low, alpha.high, n=alpha.n)}"
     if claim.verdict == "too few":
-        return f"{same} That is too few to say whether it is more than by chance ({claim.reason}): {numbers}."
+        return f"{same}, too few to say whether that is more than by chance ({numbers})."
     says = claim.choose("clearly more than by chance", "clearly less than by chance", "not clearly more than by chance")
-    return f"{same} This is {says}: {numbers} ({p_words(claim)})."
+    return f"{same}, {says} ({numbers}, {p_words(claim)})."
 
 
 _NOT_OF_A_TASK = ("shell", "python", "link")  # a task's report comes from no run
