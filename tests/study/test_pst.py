@@ -157,9 +157,7 @@ def test_the_headline_begins_with_one_short_sentence_of_a_share_with_its_interva
         f"(n = {n} pictures, adjusted p = 0.009)."
     )
     twice = headline(with_scores(published, paired_overall=(40.0, 0.0001), gap_overall=(50.0, 0.0001)))
-    assert re.search(
-        r"\. People alone are less stereotyped \(score in pairs minus alone \+50 \[[^()]*\)\.$", also_alone
-    )
+    assert re.search(r"\. People alone are less stereotyped \(score in pairs minus alone \+50 \[[^()]*\)\.$", twice)
     assert any(note.startswith("Drawn: ") for note in published.results.notes)
 
 
