@@ -33,6 +33,7 @@ from bias_core.labels.report import (
     PEOPLE_SAY,
     automatic_answers,
     count_same_answers,
+    find_answer_for,
     label_report,
     rater_labels,
     stored_pictures,
@@ -117,7 +118,7 @@ PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "attribute": (gr.Dropdown, {
         "choices": [], "label": "Attribute", "info": "For an Explore run", "visible": False, "min_width": 160,
     }),
-    "present": (gr.Dropdown, {"choices": [], "label": "The answer that means it is there", "visible": False}),
+    "present": (gr.Dropdown, {"choices": [], "label": "Which answer means it?", "visible": False}),
     "run": button("Score with people's labels", 280, elem_id="label-use"),
     "judge": (gr.Dropdown, {
         "choices": [], "value": None, "label": "Judge", "allow_custom_value": True, "min_width": 280,
@@ -295,6 +296,7 @@ class LabelScores(StudyTab):
         parts, visitor = self.parts, self.parts["visitor"]
         source, attribute, present, used, status = self.offered()
         source.input(self.on_run_chosen, [visitor, key, source], [attribute, present], **LATEST)
+        attribute.input(self.on_attribute_chosen, [key, attribute], present, **LATEST)
         buttons = [status, parts["at_work"], parts["run"], parts["stop"]]
         inputs = [visitor, key, source, attribute, present]
         shown = [*buttons, used, parts["report"], self.drawing.html]
@@ -313,15 +315,24 @@ class LabelScores(StudyTab):
             return self._ask_for(visitor, task, run_id)
         return {self.parts["attribute"]: gr.skip()}
 
+    def on_attribute_chosen(self, key: str, name: str, profile: Profile = None) -> Updates:
+        """Ask which answer means the attribute, with the one of its name chosen."""
+        with messages.user_errors():
+            task, _ = owned_task(self.services.labels, owner_of(key, profile))
+            return {self.parts["present"]: _ask_for_answer(task, as_text(name))}
+        return {self.parts["present"]: gr.skip()}
+
     def _ask_for(self, visitor: Visitor, task: Task, run_id: str | None) -> Updates:
         attribute, present = self.parts["attribute"], self.parts["present"]
         with messages.user_errors():
             if is_exploration(report := self._report(visitor, run_id)):
+                asked = {name for name, _ in task.attributes.values()}
                 names = [score.attribute.name for score in Exploration(report).attributes]
-                answers = [(answer.label, answer.key) for answer in task.answers]
+                names = [name for name in names if name in asked] or names
+                name = next((name for name in names if find_answer_for(task, name)), next(iter(names), ""))
                 return {
-                    attribute: gr.update(choices=names, value=names[0] if names else None, visible=True),
-                    present: gr.update(choices=answers, value=answers[0][1], visible=True),
+                    attribute: gr.update(choices=names, value=name or None, visible=True),
+                    present: _ask_for_answer(task, name),
                 }
         return dict.fromkeys((attribute, present), gr.update(visible=False))
 
@@ -393,6 +404,13 @@ class LabelScores(StudyTab):
             answers = yes_no_answers(report, task, answers, **words)
         yield Progress(message="correcting the numbers")
         return corrected(report, answers, self.services)
+
+
+def _ask_for_answer(task: Task, attribute: str) -> Any:
+    """Update the menu of answers that may mean an attribute; none is chosen if none has its name."""
+    choices = [(answer.label, answer.key) for answer in task.answers]
+    label = f"Which answer means “{attribute}”?"
+    return gr.update(choices=choices, value=find_answer_for(task, attribute), label=label, visible=True)
 
 
 def _check(visitor: Visitor) -> None:

@@ -274,13 +274,24 @@ def test_an_exploration_is_corrected_by_people(tab, services, visitor):
     assert offered[tab.scores.parts["attribute"]]["value"] == "man"
     chosen = tab.scores.on_run_chosen(visitor, key, report.run_id)
     assert chosen[tab.scores.parts["attribute"]]["value"] == "man"
-    assert chosen[tab.scores.parts["present"]]["value"] == "yes"
+    present = chosen[tab.scores.parts["present"]]
+    assert (present["value"], present["label"]) == (None, "Which answer means “man”?")  # “yes” may mean anything
+    *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", None)
+    assert "means “man”? Choose it first: yes, no" in told[tab.scores.parts["status"]]
     *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", "yes")
     assert "No one has answered yet" in told[tab.scores.parts["status"]]
     answer_all(services, key, "yes")  # of one kind only: no error rate could be had
     *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", "yes")
     assert "corrected by people" in told[tab.scores.parts["used"]]
     assert 'data-view="label-used"' in told[tab.scores.parts["status"]]
+
+
+def test_the_answer_with_the_name_of_the_attribute_is_chosen_wherever_it_stands(tab, services, visitor):
+    report = explored(services, visitor, concept="doctor", n_images=4)
+    words = {"kind": "own", "question": "Who is it?", "answers": "woman\nman\nsomebody", "raters": 1}
+    key, present = opened(tab, services, visitor, report.run_id, **words), tab.scores.parts["present"]
+    assert tab.on_open(visitor, None, key)[present]["value"] == "man"
+    assert tab.scores.on_attribute_chosen(key, "old")[present]["value"] is None
 
 
 def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, services, visitor):
