@@ -381,7 +381,8 @@ class Tools:
             run_id: The run_id in the report of that call.
             n: Number of pictures to label.
             stratify_by: An attribute of the run (or "people"): equally many pictures of each classifier answer.
-            attributes: Names of the attributes to ask about. Default: all, at most twelve.
+            attributes: Names of the attributes to ask about. Default: those that the run compares with a sourced
+                real-world rate; without any all, at most twelve.
             setting: Setting of the paired stereotype test: "paired", "single" or "fairness".
             raters_per_picture: Number of raters per picture.
             seed: Random seed of the choice of pictures.

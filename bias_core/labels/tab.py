@@ -558,7 +558,7 @@ class LabelTab:
         places.shown[self.key].select(making.on_shown, chosen, making.source_outputs(), **QUIET)
         for tab in studies:
             inputs = [self.parts["visitor"], self.parts["memory"], tab.parts["report"]]
-            inputs += [tab.people.n, tab.people.raters, tab.people.by]
+            inputs += [tab.people.n, tab.people.raters, tab.people.by, tab.people.attributes]
             outputs = [*places.outputs(), *self.owned_outputs(), tab.parts["status"], tab.people.refresh]
             label = self.label_handler(tab)
             made = tab.people.button.click(label, inputs, outputs, **PRIVATE)
@@ -575,6 +575,7 @@ class LabelTab:
             n: Any,
             n_raters: Any,
             by: Any,
+            attributes: Any = (),
             profile: Profile = None,
         ) -> Updates:
             with messages.user_errors() as problem:
@@ -583,9 +584,11 @@ class LabelTab:
                 stratify_by, _, setting = as_text(by).partition("setting=")
                 how: dict[str, Any] = {"n": as_whole(n, "number of pictures"), "hub_user": user_of(profile)}
                 how |= {"raters_per_item": as_whole(n_raters, "number of raters")}
-                how |= {"stratify_by": stratify_by, "setting": setting}
+                how |= {"stratify_by": stratify_by, "setting": setting, "attributes": [*map(as_text, attributes or ())]}
                 made = label_run(report, self.services.manifests, self.services.labels, **how)
-                text = "The task is open: send raters its link, or label with it yourself. Keep your private link."
+                n_questions = len(made.task.positions)
+                text = f"The task is open, with {n_questions} question{'s' * (n_questions > 1)} about each picture. "
+                text += "Send raters its link, or label with it yourself. Keep your private link."
                 shown = self._owned(visitor, memory, made.key.text, profile, text)
                 there = {**self.places.open(self.key), tab.parts["status"]: ""}
                 return shown | there | {tab.people.refresh: gr.update(visible=True)}

@@ -301,7 +301,7 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     people, status = shown.people, shown.parts["status"]
     updates = shown.finished(report)
     assert updates[people.box]["visible"]
-    assert updates[people.button] == gr.update(value="Label 12 random pictures", interactive=True)
+    assert updates[people.button] == gr.update(value="Label 12 random pictures, 1 question each", interactive=True)
     assert [value for _, value in updates[people.by]["choices"]] == ["", "man"]
     assert not updates[people.corrected]["visible"]
     press = tab.label_handler(shown)
@@ -359,8 +359,8 @@ def test_the_button_names_the_number_of_pictures_of_its_task(tab, services, visi
     rows = services.manifests.get(report.run_id).rows
     press, pairs = tab.label_handler(shown), [row for row in rows if row.group != "single"]
     updates = shown.finished(report)
-    assert updates[shown.people.button]["value"] == f"Label {len(pairs)} random pictures"
-    assert f"Label {len(pairs)} pictures</button>" in updates[shown.parts["next"]]
+    assert updates[shown.people.button]["value"] == f"Label {len(pairs)} random pictures, 2 questions each"
+    assert f"Label {len(pairs)} pictures</button> <small>2 questions each</small>" in updates[shown.parts["next"]]
     told = press(visitor, None, report, services.n_to_label(report), 2, "")
     task, _ = owned_task(services.labels, OwnerKey.parse(told[tab.parts["key"]]))
     assert task.sample.startswith(f"{len(pairs)} of {len(pairs)} pictures")

@@ -232,7 +232,12 @@ def label(
     stratify_by: Annotated[
         str, typer.Option(help="Attribute (or people): choose equally many pictures per classifier answer.")
     ] = "",
-    attribute: Annotated[list[str] | None, typer.Option(help="Ask about this attribute only; may be repeated.")] = None,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Ask about this attribute; may be repeated. Default: those with a sourced real-world rate, else all."
+        ),
+    ] = None,
     setting: Annotated[str, typer.Option(help="Setting of the paired test: paired, single or fairness.")] = "",
     raters: Annotated[int, typer.Option(help="Raters for each picture.")] = 3,
     seed: Annotated[int, typer.Option(help="Seed of the random choice of pictures.")] = 0,
