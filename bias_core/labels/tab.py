@@ -66,11 +66,11 @@ from bias_core.services import Services
 from bias_core.store.export import csv_bytes
 from bias_core.study.answers import MACHINE
 from bias_core.study.claims import p_words
-from bias_core.study.corrected import corrected, correction_of
+from bias_core.study.corrected import Correction, corrected, correction_of
 from bias_core.study.headlines import headline
 from bias_core.study.history import ListedRun, open_run
 from bias_core.study.label_tasks import Task
-from bias_core.study.report_text import CORRECTED, title_of
+from bias_core.study.report_text import CORRECTED, corrected_headline, title_of
 from bias_core.study.saved import open_report
 from bias_core.study.types import Progress, StudyReport
 from bias_core.ui import messages
@@ -174,20 +174,21 @@ def task_progress_html(progress: TaskProgress, copy_error: str | None = None) ->
     )
 
 
-def corrected_for(services: Services, task: Task) -> str:
-    """The numbers of the task's run, corrected by people's labels; "" for a task without a run."""
+def correct_run(services: Services, task: Task) -> tuple[Correction | None, str]:
+    """The run of the task as corrected by people's labels, and how the page shows it; "" for a task without a run."""
     if not task.run_id:
-        return ""
+        return None, ""
     with messages.user_errors() as problem:
         if services.manifests.find(task.run_id) is None:
-            return note("line", f"This task's run was deleted ({task.run_id}). Its answers stay.")
+            return None, note("line", f"This task's run was deleted ({task.run_id}). Its answers stay.")
         if (saved := open_report(task.run_id, services)) is None:
-            return note("line", "The report of this task's run was removed to free space: run it again in Runs.")
+            return None, note("line", "The report of this task's run was removed to free space: run it again in Runs.")
         if (answers := services.run_answers(task.run_id)) is None:
-            return ""
+            return None, ""
+        correction = correction_of(saved.report, answers)
         of = f"the run “{title_of(saved.report)}” ({task.run_id}): {serves(task)}"
-        return corrected_html(correction_of(saved.report, answers), of)
-    return messages.error_html(problem.message)
+        return correction, corrected_html(correction, of)
+    return None, messages.error_html(problem.message)
 
 
 def agreement_headline(report: StudyReport) -> str:
@@ -236,8 +237,9 @@ class AnswersPage(ResultPage):
         self.pressed = pressed
 
     def header_html(self, report: StudyReport) -> str:
-        """The headline about agreement, and the next steps."""
-        return header_html(report, agreement_headline(report), self.tools_html(report)) + self.next.html(report)
+        """The number of the task's run that its labels correct, if any, how far raters agree, and the next steps."""
+        text = " ".join(filter(None, (corrected_headline(report), agreement_headline(report))))
+        return header_html(report, text, self.tools_html(report)) + self.next.html(report)
 
     def show_numbers(self, report: StudyReport) -> Updates:
         """Show the numbers without a command, because people made them."""
@@ -657,7 +659,7 @@ class LabelTab:
         with messages.user_errors() as problem:
             owner = owner_of(key, profile)
             if report is None:
-                *_, report = self._reported(visitor, owner)
+                *_, report, _ = self._reported(visitor, owner)
             return {self.parts["file"]: str(self._written(visitor, owner, report, str(event.take)))}
         return {self.parts["status"]: messages.error_html(problem.message)}
 
@@ -688,7 +690,7 @@ class LabelTab:
     def _owned(self, visitor: Visitor, memory: Memory, key: str, profile: Profile, text: str) -> Updates:
         """Updates of all that the owner sees, with a ``text`` about what was done."""
         parts, owner = self.parts, owner_of(key, profile)
-        progress, runs, report = self._reported(visitor, owner)
+        progress, runs, report, of_run = self._reported(visitor, owner)
         opened = {owner.text: title_in_list(self.services, progress.task)} if owner.secret else {}
         tasks = remembered_tasks(memory) | opened
         raters = [
@@ -703,12 +705,15 @@ class LabelTab:
             parts["mine"]: gr.update(choices=task_choices(self.services, tasks, profile), value=owner.text),
             parts["rater"]: gr.update(choices=raters, value=None), parts["title"]: "",
             **self.scores.offer(visitor, [run for run in runs if run.study != UNMEASURED.name], progress.task),
-            **self._report_updates(progress, report, owner),
+            **self._report_updates(progress, report, of_run, owner),
             **{parts["changes"][name]: value for name, value in change_form(progress.task).items()},
         }  # fmt: skip
 
-    def _reported(self, visitor: Visitor, owner: OwnerKey) -> tuple[TaskProgress, list[ListedRun], StudyReport]:
-        """Progress of the task, the visitor's runs with its pictures, and the report of its answers."""
+    def _reported(self, visitor: Visitor, owner: OwnerKey) -> tuple[TaskProgress, list[ListedRun], StudyReport, str]:
+        """Progress of the task, the visitor's runs with its pictures, the report of its answers, its run's numbers.
+
+        The report has the numbers of the task's run as corrected by the answers; the last is these for the page.
+        """
         store = self.services.labels
         progress, labelled = task_progress(store, owner), labelled_items(store, owner)
         runs = runs_with(self.services, visitor.key, {entry.item.image_id for entry in labelled})
@@ -718,15 +723,17 @@ class LabelTab:
                 report = open_run(self.services, visitor.key, run.run_id).report
                 automatic = automatic_answers(report, progress.task) | automatic
         report = label_report(progress, labelled, automatic | judge_labels(store, owner), facts_of_raters(store, owner))
-        return progress, runs, replace(report, stored=stored_pictures(store, labelled))
+        correction, of_run = correct_run(self.services, progress.task)
+        report = report if correction is None else correction.added_to(report)
+        return progress, runs, replace(report, stored=stored_pictures(store, labelled)), of_run
 
-    def _report_updates(self, progress: TaskProgress, report: StudyReport, owner: OwnerKey) -> Updates:
+    def _report_updates(self, progress: TaskProgress, report: StudyReport, of_run: str, owner: OwnerKey) -> Updates:
         parts, label_copy, status = self.parts, self.services.label_copy(), progress.task.status
         copy_error = None if label_copy is None else label_copy.last_error
         return {
             parts["header"]: render("label_header", progress=progress, owner=owner),
             parts["progress"]: task_progress_html(progress, copy_error),
-            **self.answers.show_task(report, corrected_for(self.services, progress.task)),
+            **self.answers.show_task(report, of_run),
             parts["open"]: gr.update(visible=status != "open"),
             parts["paused"]: gr.update(visible=status == "open"),
             parts["closed"]: gr.update(visible=status in ("open", "paused")),

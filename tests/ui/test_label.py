@@ -329,7 +329,9 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     assert lead.replace("\N{NO-BREAK SPACE}", " ") in written.partition("##")[0]
     assert corrected.replace("\N{NO-BREAK SPACE}", " ") in written
     assert "in equal parts by the classifier on man" in updates[people.corrected]["value"]
-    assert "man: Ψ" in tab.on_open(visitor, None, key)[tab.answers.at_once["corrected"]]
+    told = tab.on_open(visitor, None, key)
+    assert "man: Ψ" in told[tab.answers.at_once["corrected"]]
+    assert f"{lead};" in told[tab.answers.parts["header"]].partition("All raters gave")[0]
     assert "man: P" in take(people.extended(report), "table:corrected:csv", visitor.folder).read_text()
     delete_run(services, visitor.key, report.run_id)
     assert "was deleted" in tab.on_open(visitor, None, key)[tab.answers.at_once["corrected"]]
