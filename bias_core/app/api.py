@@ -350,7 +350,7 @@ class Tools:
         Args:
             run_id: The run_id in the report of that call.
             form: "md": Markdown; "card": a section for the model card; "html": one page with
-                pictures and figures, up to a few megabytes; "json": all numbers;
+                pictures and figures, up to a few megabytes; "csv", "json": all numbers;
                 "every_eval_ever": a zip of records as base64; "zip": pictures, tables, figures and
                 all of these, as base64.
         """

@@ -332,6 +332,10 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     told = tab.on_open(visitor, None, key)
     assert "man: Ψ" in told[tab.answers.at_once["corrected"]]
     assert f"{lead};" in told[tab.answers.parts["header"]].partition("All raters gave")[0]
+    assert (
+        "man: P, corrected by people’s labels"
+        in take(people.extended(report), "report::csv", visitor.folder).read_text()
+    )
     assert "man: P" in take(people.extended(report), "table:corrected:csv", visitor.folder).read_text()
     delete_run(services, visitor.key, report.run_id)
     assert "was deleted" in tab.on_open(visitor, None, key)[tab.answers.at_once["corrected"]]
