@@ -123,15 +123,20 @@ class Services:
 
         return run_answers(self.labels, run_id, manifest.label_tasks)
 
-    def n_to_label(self, report: "StudyReport", n: int = N_LABELS, setting: str = "") -> int:
+    def n_to_label(
+        self, report: "StudyReport", n: int = N_LABELS, setting: str = "", attributes: Sequence[str] = ()
+    ) -> int:
         """The number of pictures in a labelling task of a run that is to have ``n``; 0 if none can be made.
 
-        ``setting`` is that of the paired test; InvalidInput for one that the run lacks.
+        ``setting`` is that of the paired test, ``attributes`` are those that people are asked about, () for the usual
+        ones; InvalidInput for one that the run lacks.
         """
         from bias_core.study.classifier_answers import asked_readings, readings_of, stored_pictures
 
         manifest = self.manifests.find(report.run_id) if report.run_id.isalnum() else None
-        readings = [] if manifest is None else asked_readings(readings_of(report), setting=setting)
+        readings = (
+            [] if manifest is None else asked_readings(readings_of(report), attributes=attributes, setting=setting)
+        )
         remaining = set(stored_pictures(report, readings))
         if manifest is not None and manifest.label_tasks and remaining:  # else do not open the store needlessly
             from bias_core.labels.make_task import pictures_in_tasks

@@ -350,7 +350,7 @@ class Tools:
         Args:
             run_id: The run_id in the report of that call.
             form: "md": Markdown; "card": a section for the model card; "html": one page with
-                pictures and figures, up to a few megabytes; "json": all numbers;
+                pictures and figures, up to a few megabytes; "csv", "json": all numbers;
                 "every_eval_ever": a zip of records as base64; "zip": pictures, tables, figures and
                 all of these, as base64.
         """
@@ -381,7 +381,8 @@ class Tools:
             run_id: The run_id in the report of that call.
             n: Number of pictures to label.
             stratify_by: An attribute of the run (or "people"): equally many pictures of each classifier answer.
-            attributes: Names of the attributes to ask about. Default: all, at most twelve.
+            attributes: Names of the attributes to ask about. Default: those that the run compares with a sourced
+                real-world rate; without any all, at most twelve.
             setting: Setting of the paired stereotype test: "paired", "single" or "fairness".
             raters_per_picture: Number of raters per picture.
             seed: Random seed of the choice of pictures.

@@ -277,8 +277,8 @@ def label_run(
     n : number of pictures; all that are left if there are fewer.
     stratify_by : name of an attribute ("people": how people look): equally many pictures of each answer of the
         classifier, as far as possible. "": all pictures are equally likely.
-    attributes : names of those that people are asked about; by default all, or the first twelve. Or a scale
-        alone, such as "skin tone".
+    attributes : names of those that people are asked about; by default those that the run compares with a sourced
+        real-world rate, without any all, or the first twelve. Or a scale alone, such as "skin tone".
     setting : setting of the paired test that people are asked about; by default pairs if there are any.
     looks : the answers about how people look: "two" for the paper's (feminine, masculine, cannot identify), "four" for
         androgynous and unclear instead of the last.
@@ -305,7 +305,7 @@ def label_run(
     remaining = [image_id for image_id in stored_pictures(report, readings) if image_id not in earlier]
     if not remaining:
         raise InvalidInput("no picture of this run is left to ask about: all are in a task, or no longer stored")
-    sample, words = _sample(remaining, readings, n, stratify_by, seed)
+    sample, words = _sample(remaining, readings if scales else _readings(report), n, stratify_by, seed)
     task = replace(
         _task(readings, raters_per_item, looks), run_id=report.run_id, stratified_by=stratify_by,
         sample=f"{len(sample):,} of {len(remaining):,} pictures {words}, seed {seed}",

@@ -43,6 +43,7 @@ from bias_core.study.label_tasks import (
     YES,
     Task,
     answer_key,
+    attribute_key,
 )
 from bias_core.study.types import (
     Design,
@@ -419,6 +420,13 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     return {name: some for name, some in given.items() if some}
 
 
+def find_answer_for(task: Task, attribute: str) -> str | None:
+    """Return the key of the answer that means an attribute by its name; None if no answer of the task does."""
+    if attribute in {name for name, _ in task.attributes.values()}:
+        return YES
+    return key if (key := attribute_key(attribute)) in task.answer_keys else None
+
+
 def yes_no_answers(
     report: StudyReport, task: Task, answers: pd.DataFrame, *, attribute: str, present: str
 ) -> pd.DataFrame:
@@ -433,7 +441,7 @@ def yes_no_answers(
 
     Raises
     ------
-    InvalidInput : no such attribute or answer, or a task that serves another run.
+    InvalidInput : no such attribute or answer, or a task about another attribute or that serves another run.
     """
     if task.run_id not in ("", report.run_id):
         raise InvalidInput(
@@ -443,8 +451,13 @@ def yes_no_answers(
     names = dict.fromkeys(reading.attribute.name for reading in readings_of(report) if reading.attribute)
     if attribute not in names:
         raise InvalidInput(f"this run has no attribute {attribute!r}; it has {', '.join(names) or 'none'}")
-    position = next((p for p, (name, _) in task.attributes.items() if name == attribute), task.positions[0])
-    about = answers[answers["position"].isin([position, ""])]
+    if not present:
+        labels = ", ".join(answer.label for answer in task.answers)
+        raise InvalidInput(f"which answer means “{attribute}”? Choose it first: {labels}")
+    positions = {name: position for position, (name, _) in task.attributes.items()} or {attribute: task.positions[0]}
+    if attribute not in positions:
+        raise InvalidInput(f"this task does not ask about {attribute!r}; it asks about {', '.join(positions)}")
+    about = answers[answers["position"].isin([positions[attribute], ""])]
     key = task.answer(present).key
     words = {"": "", **{word: CANNOT_TELL for word, code in CODES.items() if code >= CODES[CANNOT_TELL]}, key: YES}
     said = about["answer"].map(lambda given: words.get(given, NO))

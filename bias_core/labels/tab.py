@@ -33,6 +33,7 @@ from bias_core.labels.report import (
     PEOPLE_SAY,
     automatic_answers,
     count_same_answers,
+    find_answer_for,
     label_report,
     rater_labels,
     stored_pictures,
@@ -65,11 +66,11 @@ from bias_core.services import Services
 from bias_core.store.export import csv_bytes
 from bias_core.study.answers import MACHINE
 from bias_core.study.claims import p_words
-from bias_core.study.corrected import corrected, correction_of
+from bias_core.study.corrected import Correction, corrected, correction_of
 from bias_core.study.headlines import headline
 from bias_core.study.history import ListedRun, open_run
 from bias_core.study.label_tasks import Task
-from bias_core.study.report_text import CORRECTED, title_of
+from bias_core.study.report_text import CORRECTED, corrected_headline, title_of
 from bias_core.study.saved import open_report
 from bias_core.study.types import Progress, StudyReport
 from bias_core.ui import messages
@@ -117,7 +118,7 @@ PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "attribute": (gr.Dropdown, {
         "choices": [], "label": "Attribute", "info": "For an Explore run", "visible": False, "min_width": 160,
     }),
-    "present": (gr.Dropdown, {"choices": [], "label": "The answer that means it is there", "visible": False}),
+    "present": (gr.Dropdown, {"choices": [], "label": "Which answer means it?", "visible": False}),
     "run": button("Score with people's labels", 280, elem_id="label-use"),
     "judge": (gr.Dropdown, {
         "choices": [], "value": None, "label": "Judge", "allow_custom_value": True, "min_width": 280,
@@ -173,20 +174,21 @@ def task_progress_html(progress: TaskProgress, copy_error: str | None = None) ->
     )
 
 
-def corrected_for(services: Services, task: Task) -> str:
-    """The numbers of the task's run, corrected by people's labels; "" for a task without a run."""
+def correct_run(services: Services, task: Task) -> tuple[Correction | None, str]:
+    """The run of the task as corrected by people's labels, and how the page shows it; "" for a task without a run."""
     if not task.run_id:
-        return ""
+        return None, ""
     with messages.user_errors() as problem:
         if services.manifests.find(task.run_id) is None:
-            return note("line", f"This task's run was deleted ({task.run_id}). Its answers stay.")
+            return None, note("line", f"This task's run was deleted ({task.run_id}). Its answers stay.")
         if (saved := open_report(task.run_id, services)) is None:
-            return note("line", "The report of this task's run was removed to free space: run it again in Runs.")
+            return None, note("line", "The report of this task's run was removed to free space: run it again in Runs.")
         if (answers := services.run_answers(task.run_id)) is None:
-            return ""
+            return None, ""
+        correction = correction_of(saved.report, answers)
         of = f"the run “{title_of(saved.report)}” ({task.run_id}): {serves(task)}"
-        return corrected_html(correction_of(saved.report, answers), of)
-    return messages.error_html(problem.message)
+        return correction, corrected_html(correction, of)
+    return None, messages.error_html(problem.message)
 
 
 def agreement_headline(report: StudyReport) -> str:
@@ -196,15 +198,14 @@ def agreement_headline(report: StudyReport) -> str:
         return "Not enough answers yet to say whether raters agree."
     alpha, claim = finding.estimate, finding.claim
     n_same, n, what = count_same_answers(report)
-    same = f"All raters gave the same answer for {n_same:,} of {n:,} {what}."
+    same = f"All raters gave the same answer for {n_same:,} of {n:,} {what}"
     if math.isnan(alpha.value):
-        return f"{same} No other answer was given, so whether that is more than by chance cannot be said."
-    estimate = format_estimate(alpha.value, alpha.low, alpha.high, n=alpha.n)
-    numbers = f"Krippendorff’s α = {estimate}, where 0 is chance and 1 is always the same"
+        return f"{same}; no other answer was given, so whether that is more than by chance is unknown."
+    numbers = f"Krippendorff’s α = {format_estimate(alpha.value, alpha.low, alpha.high, n=alpha.n)}"
     if claim.verdict == "too few":
-        return f"{same} That is too few to say whether it is more than by chance ({claim.reason}): {numbers}."
+        return f"{same}, too few to say whether that is more than by chance ({numbers})."
     says = claim.choose("clearly more than by chance", "clearly less than by chance", "not clearly more than by chance")
-    return f"{same} This is {says}: {numbers} ({p_words(claim)})."
+    return f"{same}, {says} ({numbers}, {p_words(claim)})."
 
 
 _NOT_OF_A_TASK = ("shell", "python", "link")  # a task's report comes from no run
@@ -236,8 +237,9 @@ class AnswersPage(ResultPage):
         self.pressed = pressed
 
     def header_html(self, report: StudyReport) -> str:
-        """The headline about agreement, and the next steps."""
-        return header_html(report, agreement_headline(report), self.tools_html(report)) + self.next.html(report)
+        """The number of the task's run that its labels correct, if any, how far raters agree, and the next steps."""
+        text = " ".join(filter(None, (corrected_headline(report), agreement_headline(report))))
+        return header_html(report, text, self.tools_html(report)) + self.next.html(report)
 
     def show_numbers(self, report: StudyReport) -> Updates:
         """Show the numbers without a command, because people made them."""
@@ -296,6 +298,7 @@ class LabelScores(StudyTab):
         parts, visitor = self.parts, self.parts["visitor"]
         source, attribute, present, used, status = self.offered()
         source.input(self.on_run_chosen, [visitor, key, source], [attribute, present], **LATEST)
+        attribute.input(self.on_attribute_chosen, [key, attribute], present, **LATEST)
         buttons = [status, parts["at_work"], parts["run"], parts["stop"]]
         inputs = [visitor, key, source, attribute, present]
         shown = [*buttons, used, parts["report"], self.drawing.html]
@@ -314,15 +317,24 @@ class LabelScores(StudyTab):
             return self._ask_for(visitor, task, run_id)
         return {self.parts["attribute"]: gr.skip()}
 
+    def on_attribute_chosen(self, key: str, name: str, profile: Profile = None) -> Updates:
+        """Ask which answer means the attribute, with the one of its name chosen."""
+        with messages.user_errors():
+            task, _ = owned_task(self.services.labels, owner_of(key, profile))
+            return {self.parts["present"]: _ask_for_answer(task, as_text(name))}
+        return {self.parts["present"]: gr.skip()}
+
     def _ask_for(self, visitor: Visitor, task: Task, run_id: str | None) -> Updates:
         attribute, present = self.parts["attribute"], self.parts["present"]
         with messages.user_errors():
             if is_exploration(report := self._report(visitor, run_id)):
+                asked = {name for name, _ in task.attributes.values()}
                 names = [score.attribute.name for score in Exploration(report).attributes]
-                answers = [(answer.label, answer.key) for answer in task.answers]
+                names = [name for name in names if name in asked] or names
+                name = next((name for name in names if find_answer_for(task, name)), next(iter(names), ""))
                 return {
-                    attribute: gr.update(choices=names, value=names[0] if names else None, visible=True),
-                    present: gr.update(choices=answers, value=answers[0][1], visible=True),
+                    attribute: gr.update(choices=names, value=name or None, visible=True),
+                    present: _ask_for_answer(task, name),
                 }
         return dict.fromkeys((attribute, present), gr.update(visible=False))
 
@@ -394,6 +406,13 @@ class LabelScores(StudyTab):
             answers = yes_no_answers(report, task, answers, **words)
         yield Progress(message="correcting the numbers")
         return corrected(report, answers, self.services)
+
+
+def _ask_for_answer(task: Task, attribute: str) -> Any:
+    """Update the menu of answers that may mean an attribute; none is chosen if none has its name."""
+    choices = [(answer.label, answer.key) for answer in task.answers]
+    label = f"Which answer means “{attribute}”?"
+    return gr.update(choices=choices, value=find_answer_for(task, attribute), label=label, visible=True)
 
 
 def _check(visitor: Visitor) -> None:
@@ -541,7 +560,7 @@ class LabelTab:
         places.shown[self.key].select(making.on_shown, chosen, making.source_outputs(), **QUIET)
         for tab in studies:
             inputs = [self.parts["visitor"], self.parts["memory"], tab.parts["report"]]
-            inputs += [tab.people.n, tab.people.raters, tab.people.by]
+            inputs += [tab.people.n, tab.people.raters, tab.people.by, tab.people.attributes]
             outputs = [*places.outputs(), *self.owned_outputs(), tab.parts["status"], tab.people.refresh]
             label = self.label_handler(tab)
             made = tab.people.button.click(label, inputs, outputs, **PRIVATE)
@@ -558,6 +577,7 @@ class LabelTab:
             n: Any,
             n_raters: Any,
             by: Any,
+            attributes: Any = (),
             profile: Profile = None,
         ) -> Updates:
             with messages.user_errors() as problem:
@@ -566,9 +586,11 @@ class LabelTab:
                 stratify_by, _, setting = as_text(by).partition("setting=")
                 how: dict[str, Any] = {"n": as_whole(n, "number of pictures"), "hub_user": user_of(profile)}
                 how |= {"raters_per_item": as_whole(n_raters, "number of raters")}
-                how |= {"stratify_by": stratify_by, "setting": setting}
+                how |= {"stratify_by": stratify_by, "setting": setting, "attributes": [*map(as_text, attributes or ())]}
                 made = label_run(report, self.services.manifests, self.services.labels, **how)
-                text = "The task is open: send raters its link, or label with it yourself. Keep your private link."
+                n_questions = len(made.task.positions)
+                text = f"The task is open, with {n_questions} question{'s' * (n_questions > 1)} about each picture. "
+                text += "Send raters its link, or label with it yourself. Keep your private link."
                 shown = self._owned(visitor, memory, made.key.text, profile, text)
                 there = {**self.places.open(self.key), tab.parts["status"]: ""}
                 return shown | there | {tab.people.refresh: gr.update(visible=True)}
@@ -637,7 +659,7 @@ class LabelTab:
         with messages.user_errors() as problem:
             owner = owner_of(key, profile)
             if report is None:
-                *_, report = self._reported(visitor, owner)
+                *_, report, _ = self._reported(visitor, owner)
             return {self.parts["file"]: str(self._written(visitor, owner, report, str(event.take)))}
         return {self.parts["status"]: messages.error_html(problem.message)}
 
@@ -668,7 +690,7 @@ class LabelTab:
     def _owned(self, visitor: Visitor, memory: Memory, key: str, profile: Profile, text: str) -> Updates:
         """Updates of all that the owner sees, with a ``text`` about what was done."""
         parts, owner = self.parts, owner_of(key, profile)
-        progress, runs, report = self._reported(visitor, owner)
+        progress, runs, report, of_run = self._reported(visitor, owner)
         opened = {owner.text: title_in_list(self.services, progress.task)} if owner.secret else {}
         tasks = remembered_tasks(memory) | opened
         raters = [
@@ -683,12 +705,15 @@ class LabelTab:
             parts["mine"]: gr.update(choices=task_choices(self.services, tasks, profile), value=owner.text),
             parts["rater"]: gr.update(choices=raters, value=None), parts["title"]: "",
             **self.scores.offer(visitor, [run for run in runs if run.study != UNMEASURED.name], progress.task),
-            **self._report_updates(progress, report, owner),
+            **self._report_updates(progress, report, of_run, owner),
             **{parts["changes"][name]: value for name, value in change_form(progress.task).items()},
         }  # fmt: skip
 
-    def _reported(self, visitor: Visitor, owner: OwnerKey) -> tuple[TaskProgress, list[ListedRun], StudyReport]:
-        """Progress of the task, the visitor's runs with its pictures, and the report of its answers."""
+    def _reported(self, visitor: Visitor, owner: OwnerKey) -> tuple[TaskProgress, list[ListedRun], StudyReport, str]:
+        """Progress of the task, the visitor's runs with its pictures, the report of its answers, its run's numbers.
+
+        The report has the numbers of the task's run as corrected by the answers; the last is these for the page.
+        """
         store = self.services.labels
         progress, labelled = task_progress(store, owner), labelled_items(store, owner)
         runs = runs_with(self.services, visitor.key, {entry.item.image_id for entry in labelled})
@@ -698,15 +723,17 @@ class LabelTab:
                 report = open_run(self.services, visitor.key, run.run_id).report
                 automatic = automatic_answers(report, progress.task) | automatic
         report = label_report(progress, labelled, automatic | judge_labels(store, owner), facts_of_raters(store, owner))
-        return progress, runs, replace(report, stored=stored_pictures(store, labelled))
+        correction, of_run = correct_run(self.services, progress.task)
+        report = report if correction is None else correction.added_to(report)
+        return progress, runs, replace(report, stored=stored_pictures(store, labelled)), of_run
 
-    def _report_updates(self, progress: TaskProgress, report: StudyReport, owner: OwnerKey) -> Updates:
+    def _report_updates(self, progress: TaskProgress, report: StudyReport, of_run: str, owner: OwnerKey) -> Updates:
         parts, label_copy, status = self.parts, self.services.label_copy(), progress.task.status
         copy_error = None if label_copy is None else label_copy.last_error
         return {
             parts["header"]: render("label_header", progress=progress, owner=owner),
             parts["progress"]: task_progress_html(progress, copy_error),
-            **self.answers.show_task(report, corrected_for(self.services, progress.task)),
+            **self.answers.show_task(report, of_run),
             parts["open"]: gr.update(visible=status != "open"),
             parts["paused"]: gr.update(visible=status == "open"),
             parts["closed"]: gr.update(visible=status in ("open", "paused")),

@@ -81,8 +81,9 @@ def questions_of(report: StudyReport) -> Questions:
 def asked_readings(readings: Sequence[Reading], *, attributes: Sequence[str] = (), setting: str = "") -> list[Reading]:
     """Return the readings that a labelling task asks people about.
 
-    ``attributes``: names of those that are asked about; by default all, or the first twelve. ``setting``: that of the
-    paired test; by default pairs if there are any. InvalidInput for one that the run lacks, or for too many.
+    ``attributes``: names of those that are asked about; by default those that the run compares with a sourced
+    real-world rate, without any all, or the first twelve. ``setting``: that of the paired test; by default pairs if
+    there are any. InvalidInput for one that the run lacks, or for too many.
     """
     people = [reading for reading in readings if reading.attribute is None]
     if people:
@@ -93,13 +94,24 @@ def asked_readings(readings: Sequence[Reading], *, attributes: Sequence[str] = (
         if not set(chosen) <= set(settings):
             raise InvalidInput(f"this run has no setting {setting!r}; it has {', '.join(settings)}")
         return [reading for reading in people if reading.group in chosen]
-    names = list(dict.fromkeys(reading.attribute.name for reading in readings if reading.attribute))
+    names = attribute_names(readings)
     if unknown := [name for name in attributes if name not in names]:
         raise InvalidInput(f"this run has no attribute {unknown[0]!r}; it has {', '.join(names)}")
     if len(set(attributes)) > MAX_POSITIONS:
         raise InvalidInput(f"a task may ask about at most {MAX_POSITIONS} attributes; got {len(attributes)}")
-    chosen = list(attributes) or names[:MAX_POSITIONS]
+    compared = {reading.attribute.name for reading in readings if reading.attribute and reading.attribute.has_source}
+    chosen = list(attributes) or [name for name in names if name in compared or not compared][:MAX_POSITIONS]
     return [reading for reading in readings if reading.attribute and reading.attribute.name in chosen]
+
+
+def attribute_names(readings: Sequence[Reading]) -> list[str]:
+    """Return the names of the attributes of some readings, each once."""
+    return list(dict.fromkeys(reading.attribute.name for reading in readings if reading.attribute))
+
+
+def count_questions(readings: Sequence[Reading]) -> int:
+    """Return the number of questions that a task on these readings asks about each picture."""
+    return len(attribute_names(readings)) or len({place for reading in readings for place in reading.positions})
 
 
 def stored_pictures(report: StudyReport, readings: Sequence[Reading]) -> list[str]:

@@ -28,15 +28,17 @@ from bias_core.measures.cards import METRICS, Card, with_works, work
 from bias_core.models.catalogue import hosted_name, is_hub_id, load_catalogue, split_revision
 from bias_core.number_text import format_interval, format_p
 from bias_core.settings import ASSETS
-from bias_core.store.export import DatasetFacts, Export, ExportedImage, write_folder, write_zip
+from bias_core.store.export import DatasetFacts, Export, ExportedImage, csv_bytes, write_folder, write_zip
 from bias_core.store.files import write_atomically
 from bias_core.store.images import source_of
 from bias_core.study.blanked_pictures import drawn_with
+from bias_core.study.claims import SAME_TEST, WHY_NOT
 from bias_core.study.design import study_classes, summary_of
 from bias_core.study.documents import to_dict, to_html, to_markdown, to_model_card
 from bias_core.study.figures import draw, to_bytes
 from bias_core.study.headlines import headline
 from bias_core.study.report_text import (
+    CORRECTED,
     LIMITS,
     Row,
     arm_folder,
@@ -184,6 +186,27 @@ def _pictures(report: StudyReport) -> list[ExportedImage]:
     ]
 
 
+def numbers_table(report: StudyReport) -> pd.DataFrame:
+    """Return all numbers of a report and its arms as one table; those that people's labels correct are last."""
+    parts: list[tuple[str, Measured]] = [("", report), *((arm.name, arm) for arm in report.arms)]
+    rows = [{"arm": name, **row} for name, part in parts for row in finding_rows(part)]
+    rows += [
+        {"finding": f"{row['number']}, corrected by people’s labels"}
+        | {name: row[of] for name, of in _CORRECTED_AS.items()}
+        for row in report.results.frame(CORRECTED).to_dict("records")
+    ]
+    frame = pd.DataFrame(rows)
+    return frame if report.arms else frame.drop(columns="arm", errors="ignore")
+
+
+_CORRECTED_AS = {
+    "measure": "measure", "value": "corrected", "low": "corrected low", "high": "corrected high", "n": "n",
+    "p_value": "p", "p_adjusted": "p adjusted", "clear": "clear", "why_not_clear": WHY_NOT,
+    "null_value": "without bias", "restates": SAME_TEST, "note": "note",
+}  # fmt: skip
+"""Columns of the table of all numbers, and of the table of corrected numbers."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Form:
     """One form of a report."""
@@ -201,6 +224,12 @@ FORMS: Mapping[str, Form] = {
         purpose="One page with pictures, figures, numbers, limits and sources; opens offline in any browser.",
         ending=".html",
         write=lambda report: to_html(report, facts_of(report)).encode(),
+    ),
+    "csv": Form(
+        title="Table (CSV)",
+        purpose="A row for each number, with its interval, n and p; opens in a spreadsheet.",
+        ending=".csv",
+        write=lambda report: csv_bytes(numbers_table(report)),
     ),
     "md": Form(
         title="Report as text (Markdown)",

@@ -112,7 +112,7 @@ class StudyServices(Protocol):
     def true_rate(self, rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
         """The share of such pictures that a sentence is true of, measured on many others; None if not measured."""
 
-    def n_to_label(self, report: StudyReport, n: int = ..., setting: str = "") -> int:
+    def n_to_label(self, report: StudyReport, n: int = ..., setting: str = "", attributes: Sequence[str] = ()) -> int:
         """The number of pictures in a labelling task of a run that is to have ``n``; 0 if none can be made."""
 
     def answered_tasks(self, task_ids: Sequence[str]) -> set[str]:

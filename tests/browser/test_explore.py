@@ -36,7 +36,7 @@ def test_an_example_gives_a_full_result(desk):
     assert desk.locator(f"{GRID}.blanked").count() == 1
     assert desk.locator("#explore-findings table.scores tbody tr").count() >= 14
     assert desk.locator("#explore-plot svg").is_visible()
-    assert "n = 15" in desk.inner_text("#explore-sentences")
+    assert "n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}15" in desk.inner_text("#explore-sentences")
 
 
 def test_several_concepts_stand_in_rows_with_their_own_rates_and_more_pictures_of_one_are_added(desk, axe):

@@ -21,7 +21,14 @@ from bias_core.measures.effects import holm
 from bias_core.measures.two_phase import draw_rater_weights
 from bias_core.study.answers import read_answers
 from bias_core.study.claims import SAME_TEST, WHY_NOT
-from bias_core.study.classifier_answers import Reading, readings_of, strata_of
+from bias_core.study.classifier_answers import (
+    Reading,
+    asked_readings,
+    attribute_names,
+    count_questions,
+    readings_of,
+    strata_of,
+)
 from bias_core.study.corrected import (
     Corrector,
     PeopleAnswers,
@@ -54,7 +61,7 @@ SESSION = "somebody"
 
 
 def of_sixty(services, **more):
-    return explored(services, session=SESSION, n_clusters=1, attributes=(MAN, GLASSES), **{"n_images": 60} | more)
+    return explored(services, session=SESSION, n_clusters=1, **{"attributes": (MAN, GLASSES), "n_images": 60} | more)
 
 
 @pytest.fixture(scope="module")
@@ -273,7 +280,21 @@ def test_nationalities_are_corrected_one_by_one(services):
     titles = [one.title for one in correction.numbers if one.metric == "attribute_prevalence"]
     assert set(titles) == {f"{name}, man: P" for name in report.pictures["nationality"].unique()}
     assert "are not corrected yet: fewer than 2 of their pictures" in " ".join(correction.notes)
-    assert len(label_run(report, services.manifests, services.labels, n=9).task.questions) > 8  # all that it reads
+    asked = {name for name, _ in labelled(services, report, n=9).task.attributes.values()}
+    sourced = {one.attribute.name for one in readings_of(report) if one.attribute.has_source}
+    assert asked == sourced < {one.attribute.name for one in readings_of(report)}
+
+
+def test_a_task_asks_about_what_the_run_compares_and_about_more_if_told_to(services):
+    sourced = replace(MAN, reference_source="a census")
+    report = of_sixty(services, attributes=(sourced, GLASSES), n_images=12)
+    usual = asked_readings(readings_of(report))
+    assert (attribute_names(usual), count_questions(usual)) == (["man"], 1)
+    assert list(labelled(services, report, n=4).task.questions) == ["man"]
+    by_another = labelled(services, report, n=4, stratify_by="glasses").task
+    assert (list(by_another.questions), by_another.stratified_by) == (["man"], "glasses")
+    both = labelled(services, report, n=4, attributes=["man", "glasses"]).task
+    assert list(both.questions) == ["man", "glasses"]
 
 
 def test_a_sample_by_one_attribute_is_weighted_for_the_others():

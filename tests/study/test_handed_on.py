@@ -15,6 +15,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 from every_eval_ever.cli import main as every_eval_ever
 from markdown_it import MarkdownIt
@@ -35,7 +36,7 @@ from bias_core.study.export import FORMS, facts_of, model_record, to_every_eval_
 from bias_core.study.report_text import claim, claims
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import FOLDER, from_text, keep_report
-from bias_core.study.types import Arm, StudySettings
+from bias_core.study.types import Arm, StudySettings, named_parts
 from bias_core.types import Estimate
 from bias_core.ui.study.shown_report import take
 from bias_core.ui.templates import render
@@ -241,7 +242,7 @@ def test_no_shipped_report_says_none_or_nan_or_more_digits_than_it_knows(quick, 
 
 
 def test_another_ending_is_refused_and_makes_no_folder(report, tmp_path):
-    with pytest.raises(InvalidInput, match=r"cannot be written as \.pdf; use a file that ends in \.html, \.md"):
+    with pytest.raises(InvalidInput, match=r"cannot be written as \.pdf; use a file that ends in \.html, \.csv, \.md"):
         write_report(report, tmp_path / "x.pdf")
     assert list(tmp_path.iterdir()) == []
     for name in ("run-0.5", "plain"):
@@ -295,6 +296,17 @@ def test_the_page_offers_every_form_and_says_what_each_is_for(report, tmp_path):
         take(report, "report::docx", tmp_path)
 
 
+def test_one_table_has_every_number_of_all_arms(report, in_arms, tmp_path):
+    assert "Table (CSV)" in render("take_all", forms=FORMS)
+    table = pd.read_csv(take(report, "report::csv", tmp_path))
+    assert table["finding"].tolist() == [finding.title for finding in report.results.findings]
+    assert {"value", "low", "high", "n", "p_adjusted"} <= set(table)
+    table = pd.read_csv(io.BytesIO(to_form(in_arms, "csv")), keep_default_na=False)
+    expected = [(name, f.title) for name, part in named_parts(in_arms) for f in part.results.findings]
+    differences = [("", finding.title) for finding in in_arms.results.findings]
+    assert list(zip(table["arm"], table["finding"], strict=True)) == [*differences, *expected]
+
+
 def test_the_command_line_says_what_to_quote_and_writes_the_form_that_the_name_says(
     report, services, tmp_path, quick, capsys
 ):
@@ -322,7 +334,7 @@ def test_a_report_is_handed_on_later_by_its_run(report, services, tmp_path, monk
     assert json.loads(Path("a/b.json").read_text())["run_id"] == report.run_id
     for words, message in (
         (("nothing",), "no report of a run 'nothing' is kept here; `runs` lists the runs"),
-        ((report.run_id, "--to", "docx"), "choose html, md, card, json, every_eval_ever or zip"),
+        ((report.run_id, "--to", "docx"), "choose html, csv, md, card, json, every_eval_ever or zip"),
     ):
         failed = command(*words)
         assert failed.exit_code == 2

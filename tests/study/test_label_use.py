@@ -210,6 +210,9 @@ def test_people_s_labels_correct_what_a_reader_gets_wrong(services, tmp_path):
     other = replace(made.task, run_id="0123")
     with pytest.raises(InvalidInput, match="a sample of another run, 0123"):
         yes_no_answers(report, other, answers, attribute="man", present="yes")
+    other = replace(made.task, attributes={"picture": ("old", "a photo of an old person")})
+    with pytest.raises(InvalidInput, match="does not ask about 'man'; it asks about old"):
+        yes_no_answers(report, other, answers, attribute="man", present="yes")
     for attribute, present, words in (("beard", "yes", "no attribute"), ("man", "maybe", "not an answer")):
         with pytest.raises(InvalidInput, match=words):
             yes_no_answers(report, made.task, answers, attribute=attribute, present=present)

@@ -195,19 +195,20 @@ def test_agreement_is_one_claim_and_too_few_pictures_say_so():
     (alpha,) = [one for one in found if one.claim is not None]
     assert (alpha.key, alpha.claim.verdict, alpha.claim.n_tests) == ("alpha", "above", 1)
     assert re.fullmatch(
-        r"All raters gave the same answer for 25 of 30 pictures. This is clearly more than by chance: "
-        r"Krippendorff’s α = 0\.\d+ \[.*\], where 0 is chance and 1 is always the same \(p = 0\.00\d\)\.",
+        r"All raters gave the same answer for 25 of 30 pictures, clearly more than by chance "
+        r"\(Krippendorff’s α = 0\.\d+ \[.*\], p = 0\.00\d\)\.",
         agree,
     )
     assert said(["ff", "fm", "mf", "mm"] * 6)[1].startswith(
-        "All raters gave the same answer for 12 of 24 pictures. This is not clearly more than by chance: "
+        "All raters gave the same answer for 12 of 24 pictures, not clearly more than by chance "
     )
-    assert said(["ff"] * 8)[1].startswith("All raters gave the same answer for 8 of 8 pictures. No other answer")
+    assert said(["ff"] * 8)[1].startswith("All raters gave the same answer for 8 of 8 pictures; no other answer")
     few, says = said(["ff", "mm", "fm", "mm"])
-    assert next(one for one in few if one.key == "alpha").claim.verdict == "too few"
+    alpha = next(one for one in few if one.key == "alpha")
+    assert alpha.claim.verdict == "too few"
+    assert "fewer than 10 units" in alpha.estimate.note  # which the table of numbers says
     assert says.startswith(
-        "All raters gave the same answer for 3 of 4 pictures. That is too few to say whether it is more than by "
-        "chance (fewer than 10 units"
+        "All raters gave the same answer for 3 of 4 pictures, too few to say whether that is more than by chance ("
     )
     # Eight of eight: the lower end is above chance just where p is as small.
     for n in (2, 3, 4, 5, 8):
@@ -291,7 +292,7 @@ def test_people_who_are_labelled_androgynous_count_for_neither_side_in_the_paire
     assert score.estimate.value == pytest.approx(100 * (sides - against))
     assert "count for neither side" in score.says
     assert {"androgynous %", "unclear %", "lowest STS", "highest STS"} <= set(report.results.frame("coverage"))
-    assert "androgynous-looking people count for neither side" in headline(report)
+    assert "often than they contradict it (stereotype test score" in headline(report)
     assert 'value="androgynous"' not in labels_html(Labelling(drawn=drawn))
     page = labels_html(Labelling(drawn=report))
     assert page.count('value="androgynous"') == page.count('value="unclear"') > 0

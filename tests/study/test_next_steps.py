@@ -234,7 +234,7 @@ def test_a_plain_prompt_is_drawn_beside_on_the_same_seeds(report, services):
     )
     assert _parts_in_words(both_words) == f": in each arm {N} of the concept, 16 with “male” or “female”"
     assert len({one.settings.options.n_images for one in more.widths}) == len(reaches) > 2
-    html = render("next_steps", steps=[more], n=5, raters=(3,), usual=3)
+    html = render("next_steps", steps=[more], n=5, questions="1 question", raters=(3,), usual=3)
     assert "until differences are known to" in html
     assert "What these buttons do" in html
     assert "<dt>Label 5 pictures</dt>" in html

@@ -274,13 +274,24 @@ def test_an_exploration_is_corrected_by_people(tab, services, visitor):
     assert offered[tab.scores.parts["attribute"]]["value"] == "man"
     chosen = tab.scores.on_run_chosen(visitor, key, report.run_id)
     assert chosen[tab.scores.parts["attribute"]]["value"] == "man"
-    assert chosen[tab.scores.parts["present"]]["value"] == "yes"
+    present = chosen[tab.scores.parts["present"]]
+    assert (present["value"], present["label"]) == (None, "Which answer means “man”?")  # “yes” may mean anything
+    *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", None)
+    assert "means “man”? Choose it first: yes, no" in told[tab.scores.parts["status"]]
     *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", "yes")
     assert "No one has answered yet" in told[tab.scores.parts["status"]]
     answer_all(services, key, "yes")  # of one kind only: no error rate could be had
     *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", "yes")
     assert "corrected by people" in told[tab.scores.parts["used"]]
     assert 'data-view="label-used"' in told[tab.scores.parts["status"]]
+
+
+def test_the_answer_with_the_name_of_the_attribute_is_chosen_wherever_it_stands(tab, services, visitor):
+    report = explored(services, visitor, concept="doctor", n_images=4)
+    words = {"kind": "own", "question": "Who is it?", "answers": "woman\nman\nsomebody", "raters": 1}
+    key, present = opened(tab, services, visitor, report.run_id, **words), tab.scores.parts["present"]
+    assert tab.on_open(visitor, None, key)[present]["value"] == "man"
+    assert tab.scores.on_attribute_chosen(key, "old")[present]["value"] is None
 
 
 def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, services, visitor):
@@ -290,7 +301,7 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     people, status = shown.people, shown.parts["status"]
     updates = shown.finished(report)
     assert updates[people.box]["visible"]
-    assert updates[people.button] == gr.update(value="Label 12 random pictures", interactive=True)
+    assert updates[people.button] == gr.update(value="Label 12 random pictures, 1 question each", interactive=True)
     assert [value for _, value in updates[people.by]["choices"]] == ["", "man"]
     assert not updates[people.corrected]["visible"]
     press = tab.label_handler(shown)
@@ -318,7 +329,13 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     assert lead.replace("\N{NO-BREAK SPACE}", " ") in written.partition("##")[0]
     assert corrected.replace("\N{NO-BREAK SPACE}", " ") in written
     assert "in equal parts by the classifier on man" in updates[people.corrected]["value"]
-    assert "man: Ψ" in tab.on_open(visitor, None, key)[tab.answers.at_once["corrected"]]
+    told = tab.on_open(visitor, None, key)
+    assert "man: Ψ" in told[tab.answers.at_once["corrected"]]
+    assert f"{lead};" in told[tab.answers.parts["header"]].partition("All raters gave")[0]
+    assert (
+        "man: P, corrected by people’s labels"
+        in take(people.extended(report), "report::csv", visitor.folder).read_text()
+    )
     assert "man: P" in take(people.extended(report), "table:corrected:csv", visitor.folder).read_text()
     delete_run(services, visitor.key, report.run_id)
     assert "was deleted" in tab.on_open(visitor, None, key)[tab.answers.at_once["corrected"]]
@@ -348,8 +365,8 @@ def test_the_button_names_the_number_of_pictures_of_its_task(tab, services, visi
     rows = services.manifests.get(report.run_id).rows
     press, pairs = tab.label_handler(shown), [row for row in rows if row.group != "single"]
     updates = shown.finished(report)
-    assert updates[shown.people.button]["value"] == f"Label {len(pairs)} random pictures"
-    assert f"Label {len(pairs)} pictures</button>" in updates[shown.parts["next"]]
+    assert updates[shown.people.button]["value"] == f"Label {len(pairs)} random pictures, 2 questions each"
+    assert f"Label {len(pairs)} pictures</button> <small>2 questions each</small>" in updates[shown.parts["next"]]
     told = press(visitor, None, report, services.n_to_label(report), 2, "")
     task, _ = owned_task(services.labels, OwnerKey.parse(told[tab.parts["key"]]))
     assert task.sample.startswith(f"{len(pairs)} of {len(pairs)} pictures")

@@ -192,7 +192,9 @@ def test_a_report_comes_as_a_document_for_people(programs, study):
         assert json.loads(archive.read("report.json"))["findings"] == study["findings"]
     assert {"report.html", "model-card.md", "findings.csv"} <= set(names)
     assert sum(name.endswith(".png") and name.startswith("train/") for name in names) == study["n_images"]
-    with pytest.raises(AppError, match="a report has no form 'docx'; choose html, md, card, json, every_eval_ever"):
+    with pytest.raises(
+        AppError, match="a report has no form 'docx'; choose html, csv, md, card, json, every_eval_ever"
+    ):
         programs.predict(run_id=run, form="docx", api_name="/report_document")
     with pytest.raises(AppError, match="no report of a run"):
         programs.predict(run_id="0" * 16, form="md", api_name="/report_document")

@@ -59,9 +59,7 @@ _GROUPS = {
 }  # fmt: skip
 """Settings by option group; all others are about measuring."""
 
-OUT = (
-    "Folder or name.zip for report, tables and figures (`explore`: and pictures); or one file: name.html, .md or .json."
-)
+OUT = "Folder or name.zip for report, tables and figures (`explore`: and pictures); or name.html, .csv, .md or .json."
 
 
 def option(group: str, text: str, *names: str, **more: Any) -> Any:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bias_core.study.label_tasks import Looks
     from bias_core.study.next_steps import NextStep
 
-FORMS_HELP = "html, md, card (a section for a model card), json, every_eval_ever (records of that program) or zip."
+FORMS_HELP = "html, csv, md, card (a section for a model card), json, every_eval_ever (records of that program) or zip."
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, as its report and `runs` show it.")]
 _MOST_LINES = 15  # in the table of first numbers
 _OPTIONAL = ("drawn", "published", "p", "p adjusted")  # columns dropped one by one until the table fits
@@ -232,7 +232,12 @@ def label(
     stratify_by: Annotated[
         str, typer.Option(help="Attribute (or people): choose equally many pictures per classifier answer.")
     ] = "",
-    attribute: Annotated[list[str] | None, typer.Option(help="Ask about this attribute only; may be repeated.")] = None,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Ask about this attribute; may be repeated. Default: those with a sourced real-world rate, else all."
+        ),
+    ] = None,
     setting: Annotated[str, typer.Option(help="Setting of the paired test: paired, single or fairness.")] = "",
     raters: Annotated[int, typer.Option(help="Raters for each picture.")] = 3,
     seed: Annotated[int, typer.Option(help="Seed of the random choice of pictures.")] = 0,

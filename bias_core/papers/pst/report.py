@@ -21,7 +21,7 @@ from bias_core.measures.paired_stereotype import (
     stereotype_gap,
     stereotype_test_score,
 )
-from bias_core.number_text import format_change, format_number, format_share
+from bias_core.number_text import format_change, format_number, format_rate, format_share
 from bias_core.papers.pst import labelling
 from bias_core.papers.pst.labelling import BY_HAND, LABELLED, RATERS_SPLIT, LabellingOptions
 from bias_core.study.answers import AUTOMATIC
@@ -83,53 +83,53 @@ def family_of(finding: Finding) -> str | None:
 
 
 def headline(report: StudyReport) -> str:
-    """Say the score in pictures of two, and the effect of being alone or of a request to be fair."""
+    """Say the score in pictures of two, and the effect of being alone or of a request to be fair.
+
+    A study of several scores has a headline on the first with a clear number; its findings say the others.
+    """
     findings = {finding.key: finding for finding in report.results.findings}
-    sentences, is_any_clear = list[str](), False
-    for key, (where, changes) in _STATED.items():
-        score = findings.get(key)
-        if score is None or math.isnan(score.estimate.value):
-            continue
-        change = next((findings[change] for change in changes if change in findings), None)
-        is_any_clear |= score.is_clear or (change is not None and change.is_clear)
-        stated = _score_in_words(score, is_first=not sentences) + _change_in_words(change)
-        sentences.append(f"{where}, {stated}.")
-    if not sentences:
+    stated = [
+        (where, score, next((findings[change] for change in changes if change in findings), None))
+        for key, (where, changes) in _STATED.items()
+        if (score := findings.get(key)) is not None and not math.isnan(score.estimate.value)
+    ]
+    if not stated:
         return _scored_parts(report)
-    clear_parts = "" if is_any_clear else _clear_parts(report)
-    return " ".join(sentences) + clear_parts + seen_headline(report)
+    clear = [parts for parts in stated if any(part is not None and part.is_clear for part in parts[1:])]
+    where, score, change = (clear or stated)[0]
+    clear_parts = "" if clear else _clear_parts(report)
+    return f"{where}, {_score_in_words(score)}.{_change_in_words(change)}{clear_parts}{seen_headline(report)}"
 
 
-def _score_in_words(score: Finding, *, is_first: bool) -> str:
+def _score_in_words(score: Finding) -> str:
     claim, value = score.claim or NO_CLAIM, score.estimate.value
     more = claim.choose("clearly ", "clearly ", "not clearly ") + ("more" if value >= 0 else "less")
-    than_half = f", {more} than half" if score.claim else ""  # of an older report nothing is decided
-    meaning = ", twice the distance of this share from 50 %" if is_first else ""
     if "neither side" in score.says:
-        numbers = numbers_in_words(score, "pictures")
         return (
             f"people match the stereotype of their role {more} often than they contradict it (stereotype test score "
-            f"{numbers}); androgynous-looking people count for neither side"
+            f"{numbers_in_words(score, 'pictures')})"
         )
-    return (
-        f"{(value + 100) / 2:.0f} % of people match the stereotype of their role{than_half} (stereotype test "
-        f"score {numbers_in_words(score, 'pictures', meaning=meaning)})"
-    )
+    ends = value, score.estimate.low, score.estimate.high
+    is_bounded = not any(map(math.isnan, ends))
+    shares = [(end + 100) / 200 for end in ends]  # a score is twice the distance of this share from 50 %
+    share = format_share(*shares, n=score.estimate.n) if is_bounded else format_rate(shares[0])
+    than_half = f", {more} than half" if score.claim else ""  # of an older report nothing is decided
+    return f"{share} of people match the stereotype of their role{than_half} ({_test_in_words(score, 'pictures')})"
 
 
 def _change_in_words(change: Finding | None) -> str:
-    """Return the effect of a request to be fair, or a clear change against pictures of one person."""
+    """Return the effect of a request to be fair, or a clear change against pictures of one person, as a sentence."""
     if change is None or math.isnan(change.estimate.value):
         return ""
     asks_fairness, numbers = change.key.startswith("difference"), numbers_in_words(change, "pictures")
     if change.claim is None:
-        return f"; asked to be fair, the score changes by {numbers}" if asks_fairness else ""
+        return f" Asked to be fair, the score changes by {numbers}." if asks_fairness else ""
     if not change.is_clear:
-        return f"; a request to be fair does not clearly change the score ({numbers})" if asks_fairness else ""
+        return f" A request to be fair does not clearly change the score ({numbers})." if asks_fairness else ""
     more, less = ("more", "less") if change.estimate.value > 0 else ("less", "more")
     if asks_fairness:
-        return f"; asked to be fair, the model draws them {more} stereotyped ({numbers})"
-    return f"; people alone are {less} stereotyped (difference {numbers})"
+        return f" Asked to be fair, the model draws them {more} stereotyped (score {numbers})."
+    return f" People alone are {less} stereotyped (score in pairs minus alone {numbers})."
 
 
 def _scored_parts(report: StudyReport) -> str:
@@ -147,29 +147,31 @@ def _scored_parts(report: StudyReport) -> str:
 
 
 def _clear_parts(report: StudyReport) -> str:
-    """Return the clear scores and gaps of one stereotype or level; "" if there are none."""
+    """Name the clear scores and gaps of one stereotype or level; "" if there are none."""
     parts = [
-        f"{part.title} ({numbers_in_words(part, 'pictures')})"
+        part.title
         for part in report.results.findings
         if part.is_clear and part.key.startswith(_PARTS) and part.key not in _STATED
     ]
     return f" Clear only for a part: {listed(parts, '; ')}." if parts else ""
 
 
-def numbers_in_words(finding: Finding, units: str, *, is_share: bool = False, meaning: str = "") -> str:
-    """Return value, interval and n; p of a clear number, else why it is not clear, or how many units are needed.
+def numbers_in_words(finding: Finding, units: str, *, is_share: bool = False) -> str:
+    """Return value, interval, n and test of a finding; the difference of shares is given in points."""
+    number = finding.estimate.scaled(100.0 if is_share else 1.0)
+    change = format_change(number.value, number.low, number.high, n=number.n)
+    return f"{change}{' points' * is_share}, {_test_in_words(finding, units)}"
 
-    The difference of shares is given in points.
-    """
-    number, claim = finding.estimate.scaled(100.0 if is_share else 1.0), finding.claim or NO_CLAIM
-    words = format_change(number.value, number.low, number.high, n=number.n) + " points" * is_share
-    words += f", n = {number.n:,} {units.removesuffix('s') if number.n == 1 else units}"
-    if claim.is_clear:
-        without = f"; {number.note}" if math.isnan(number.low) and number.note else ""
-        return f"{words}, {p_words(claim)}{meaning}{without}"
-    if claim.verdict == "too few" and number.n < (needed := fewest_units(claim)):
-        return f"{words}{meaning}: too few, at least {needed} are needed"
-    return f"{words}{meaning}; {claim.reason}" if claim.reason else f"{words}{meaning}"
+
+def _test_in_words(finding: Finding, units: str) -> str:
+    """Return n and p of a number; in place of p how many units are needed, or why there is no interval."""
+    number, claim = finding.estimate, finding.claim or NO_CLAIM
+    words = f"n = {number.n:,} {units.removesuffix('s') if number.n == 1 else units}"
+    if claim.verdict == "too few":
+        reason = f"at least {needed} are needed" if number.n < (needed := fewest_units(claim)) else claim.reason
+        return ", ".join(filter(None, (f"{words}: too few", reason)))
+    without = f"; {number.note}" if math.isnan(number.low) and number.note else ""
+    return ", ".join(filter(None, (words, p_words(claim)))) + without
 
 
 def _why_not(report: StudyReport) -> str:

@@ -156,14 +156,15 @@ class PairedStudy(Study):
         own = joined(self.report(settings, labelled), *added)
         kappas, agreements = agreement(labelled, settings)
         by_run = runs_tables(labelled, settings, self.design.data["overall"][self.runs]) if self.runs else []
-        coverage = coverage_table(labelled, settings, self._count_prompts(settings))
+        n_prompts = self._count_prompts(settings)
+        coverage = coverage_table(labelled, settings, n_prompts)
         shared = (coverage, *agreements, *raters, *by_run, labels_table(people))
         findings = decide_by_family((*own.findings, *kappas), settings)
         return Results(
             findings=findings,
             tables=(*own.tables, *shared),
             figures=own.figures,
-            notes=(*labelled_by(labelled, settings, len(people)), *own.notes),
+            notes=(*labelled_by(labelled, settings, len(people)), *own.notes, *_prompts_note(*n_prompts[PAIRED])),
         )
 
     def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
@@ -193,10 +194,8 @@ class PairedStudy(Study):
         return family_of(finding)
 
     def headline(self, report: StudyReport) -> str:
-        """Return the score in pairs, the gap, and which part of the prompts was drawn."""
-        n_drawn, n_all = self._count_prompts(report.settings)[PAIRED]
-        drawn = f" Drawn: {n_drawn:,} of {n_all:,} prompts of two people, chosen at random." if n_drawn < n_all else ""
-        return headline(report) + drawn
+        """Return the score in pairs, and a clear gap or the effect of a request to be fair."""
+        return headline(report)
 
     def _count_prompts(self, settings: StudySettings) -> dict[str, tuple[int, int]]:
         """Return the number of prompts of these settings and of the full-sized study, by setting."""
@@ -205,6 +204,11 @@ class PairedStudy(Study):
             for of_scale in (settings, replace(settings, scale=1.0))
         )
         return {group: (some[group], n) for group, n in everything.items()}
+
+
+def _prompts_note(n: int, n_all: int) -> list[str]:
+    """Return a note on the drawn prompts of pairs; [] if all were drawn."""
+    return [f"Drawn: {n:,} of {n_all:,} prompts of two people, chosen at random."] if n < n_all else []
 
 
 def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:

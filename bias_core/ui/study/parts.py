@@ -16,11 +16,19 @@ from bias_core.errors import InvalidInput, quoted
 from bias_core.measures.paired_stereotype import GENDERS
 from bias_core.number_text import format_number
 from bias_core.services import Services
-from bias_core.study.classifier_answers import CODES, PEOPLE, Reading, readings_of
+from bias_core.study.classifier_answers import (
+    CODES,
+    PEOPLE,
+    Reading,
+    asked_readings,
+    attribute_names,
+    count_questions,
+    readings_of,
+)
 from bias_core.study.corrected import BUDGET, Correction, PeopleAnswers, corrected, correction_of
 from bias_core.study.design import known_study
 from bias_core.study.documents import small_uri
-from bias_core.study.label_tasks import N_LABELS, NO, SINGLE, YES
+from bias_core.study.label_tasks import MAX_POSITIONS, N_LABELS, NO, SINGLE, YES
 from bias_core.study.limits import drawn_words
 from bias_core.study.next_steps import N_RATERS, NextStep, next_steps
 from bias_core.study.plan import settle
@@ -149,7 +157,9 @@ class NextPart:
             return ""
         steps = next_steps(report, self.services)
         n = self.services.n_to_label(report)
-        return render("next_steps", steps=steps, n=n, raters=RATERS, usual=N_RATERS) if steps or n else ""
+        questions = questions_in_words(asked_readings(readings_of(report))) if n else ""
+        words = {"questions": questions, "raters": RATERS, "usual": N_RATERS}
+        return render("next_steps", steps=steps, n=n, **words) if steps or n else ""
 
     def wire(self, tab: Any) -> None:
         """Wire the buttons of a built study tab to start their runs."""
@@ -200,7 +210,8 @@ class NextPart:
             if report is None or str(event.step) != ASKS_PEOPLE:
                 return gr.skip()
             n_raters = getattr(event, "choice", N_RATERS)
-            return label(visitor, memory, report, self.services.n_to_label(report) or N_LABELS, n_raters, "", profile)
+            n = self.services.n_to_label(report) or N_LABELS
+            return label(visitor, memory, report, n, n_raters, "", [], profile)
 
         buttons.select(on_people, inputs, outputs, api_visibility="private")
 
@@ -215,7 +226,8 @@ class PeoplePart:
 
     def __init__(self, services: Services, key: str) -> None:
         self.services, self.key = services, key
-        self.n = self.raters = self.by = self.button = self.refresh = self.box = self.corrected = None  # type: Any
+        self.n = self.raters = self.by = self.attributes = self.button = self.refresh = None  # type: Any
+        self.box = self.corrected = None  # type: Any
 
     def build_corrected(self) -> None:
         """The corrected numbers."""
@@ -239,6 +251,9 @@ class PeoplePart:
                 which: dict[str, Any] = {"value": AT_RANDOM, "label": "Which", "min_width": 240}
                 which["info"] = "By an answer of the classifier: equally many of each, if possible"
                 self.by = gr.Dropdown([("at random", AT_RANDOM)], elem_id=f"{key}-people-by", **which)
+            many: dict[str, Any] = {"multiselect": True, "max_choices": MAX_POSITIONS, "visible": False}
+            many |= {"label": "Attributes to ask about", "info": "Each is one question about every picture"}
+            self.attributes = gr.Dropdown([], elem_id=f"{key}-people-attributes", **many)
             with gr.Row(elem_classes="tools"):
                 look: dict[str, Any] = {"scale": 0, "min_width": 260}
                 self.button = gr.Button(button_text(N_LABELS, AT_RANDOM), elem_id=f"{key}-people-label", **look)
@@ -248,7 +263,7 @@ class PeoplePart:
 
     def outputs(self) -> list[Any]:
         """Everything that :meth:`show` changes."""
-        return [self.corrected, self.box, self.by, self.refresh, self.n, self.button]
+        return [self.corrected, self.box, self.by, self.attributes, self.refresh, self.n, self.button]
 
     def wire(self, report: Any, headers: list[Any], update: Callable[[StudyReport], Updates]) -> None:
         """Wire the events; ``update`` gives updates of the components ``headers``, which show corrected numbers."""
@@ -259,15 +274,17 @@ class PeoplePart:
             corrected, updates = self.show(shown)
             return updates | update(corrected)
 
-        def on_choice(n: float | None, by: str | None, shown: StudyReport | None) -> str:
+        def on_choice(n: float | None, by: str | None, names: list[str] | None, shown: StudyReport | None) -> str:
             """Name the task that the button makes, which has no more pictures than are left."""
             if shown is None:
                 return button_text(n, by)
             setting = str(by or "").partition("setting=")[2]
-            return button_text(self.services.n_to_label(shown, int(n or 0), setting), by)
+            asked: dict[str, Any] = {"attributes": names or (), "setting": setting}
+            n_left = self.services.n_to_label(shown, int(n or 0), **asked)
+            return button_text(n_left, by, asked_readings(readings_of(shown), **asked))
 
         self.refresh.click(on_new_answers, report, [*headers, *self.outputs()], **messages.QUIET)
-        chosen = [self.n, self.by]
+        chosen = [self.n, self.by, self.attributes]
         gr.on([part.input for part in chosen], on_choice, [*chosen, report], self.button, **messages.LATEST)
 
     def correction(self, report: StudyReport) -> Correction | None:
@@ -292,13 +309,19 @@ class PeoplePart:
         choices = [("at random", AT_RANDOM), *((f"by the classifier’s answer on {name}", name) for name in names)]
         if {reading.group for reading in readings if reading.attribute is None} > {SINGLE}:
             choices.append(("at random, one person only", ALONE))
+        asked = asked_readings(readings)
         updates = {
             self.corrected: gr.update(value=html, visible=bool(html)),
             self.box: gr.update(visible=bool(readings)),
             self.by: gr.update(choices=choices, value=AT_RANDOM),
+            self.attributes: gr.update(
+                choices=(attributes := attribute_names(readings)),
+                value=attribute_names(asked),
+                visible=len(attributes) > 1,
+            ),
             self.refresh: gr.update(visible=correction is not None),
             self.n: n or N_LABELS,
-            self.button: gr.update(value=button_text(n, AT_RANDOM) if n else _NONE_LEFT, interactive=n > 0),
+            self.button: gr.update(value=button_text(n, AT_RANDOM, asked) if n else _NONE_LEFT, interactive=n > 0),
         }
         return (report if correction is None else correction.added_to(report)), updates
 
@@ -319,10 +342,17 @@ def corrected_html(correction: Correction, of: str = "") -> str:
     )
 
 
-def button_text(n: float | None, by: str | None) -> str:
-    """Text of the button."""
+def questions_in_words(readings: Sequence[Reading]) -> str:
+    """The number of questions about each picture, in words."""
+    n = count_questions(readings)
+    return f"{n:,} question{'s' if n != 1 else ''}"
+
+
+def button_text(n: float | None, by: str | None, readings: Sequence[Reading] = ()) -> str:
+    """Text of the button, with the number of questions about each picture if it is known."""
     which = {AT_RANDOM: "random pictures", ALONE: "pictures of one person"}
-    return f"Label {int(n or 0):,} {which.get(by or AT_RANDOM, f'pictures, by {by}')}"
+    each = f", {questions_in_words(readings)} each" if readings else ""
+    return f"Label {int(n or 0):,} {which.get(by or AT_RANDOM, f'pictures, by {by}')}{each}"
 
 
 _COLUMNS = {

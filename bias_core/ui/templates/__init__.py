@@ -27,6 +27,7 @@ STATIC = TEMPLATES.parent / "static"
 
 _BREAK = re.compile(r"[ \t]*\n\s*")
 _CLOSING_TAG = re.compile(r"</[^<>]*>$")
+_NAMED_NUMBER = re.compile(r"\b([np]) ([=<]) (?=\d)")
 _VARIABLES = re.compile(r" ?\((?=[^()]*\b(?:BIAS|HF)_[A-Z])[^()]*\)")
 
 
@@ -56,7 +57,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[_Layout],
-        finalize=lambda value: value if isinstance(value, Markup) else without_variables(value),
+        finalize=lambda value: value if isinstance(value, Markup) else keep_numbers_whole(without_variables(value)),
     )
     made.filters |= {
         "count": lambda n: f"{n:,}",
@@ -84,6 +85,15 @@ def without_variables(text: Any) -> Any:
     'at most 7 here: ask for less (or 2)'
     """
     return _VARIABLES.sub("", text) if isinstance(text, str) else text
+
+
+def keep_numbers_whole(text: Any) -> Any:
+    r"""A text in which a line never breaks between n or p and its number.
+
+    >>> keep_numbers_whole("+0.3 [0.1, 0.5], n = 48, p < 0.001")
+    '+0.3 [0.1, 0.5], n\xa0=\xa048, p\xa0<\xa00.001'
+    """
+    return _NAMED_NUMBER.sub("\\1\N{NO-BREAK SPACE}\\2\N{NO-BREAK SPACE}", text) if isinstance(text, str) else text
 
 
 def axis(scale: Sequence[float], width: float, edge: float) -> Callable[[float], float]:
