@@ -62,9 +62,14 @@ def test_several_concepts_stand_in_rows_with_their_own_rates_and_more_pictures_o
     desk.click("#explore-plot [data-show='0']")
     desk.click(f"{names} >> text=nurse")
     desk.wait_for_selector("#explore-grid .chosen:has-text('nurse')")
+    desk.select_option("#explore-next .choice select", "±15 points")
     desk.check("#explore-plot [data-part='0'] [name=more][value=nurse]")
+    desk.wait_for_selector("#explore-next .choice:has-text('of nurse until')")
+    chosen = desk.locator("#explore-next option:checked").first.inner_text()
+    (n_all,) = re.fullmatch(r"±15 points \(\d+ more, (\d+) in all\)", chosen).groups()
     with a_run(desk, "explore"):
         desk.click("#explore-next [data-step=pictures]")
+    assert f" of {n_all} pictures scored" in desk.inner_text("#header")
     sizes = {
         name: rows.filter(has_text=name).inner_text().split(" of ")[1].split(",")[0] for name in ("doctor", "nurse")
     }

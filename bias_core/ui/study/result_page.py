@@ -183,9 +183,14 @@ class ResultPage(StudyForm, Panels):
         """True if addresses open reports of this design here."""
         return False
 
-    def next_html(self, report: StudyReport) -> str:
-        """Next steps, and the calibration of the report's measures, below the pictures."""
-        return self.next.html(report) + trust_html(report, grades(self.services.settings.assets_dir / "validity"))
+    def next_html(self, report: StudyReport, cells: Sequence[str] = (), width: str = "") -> str:
+        """Next steps, and the calibration of the report's measures, below the pictures.
+
+        ``cells`` and ``width`` are those of :meth:`NextPart.html`.
+        """
+        return self.next.html(report, cells, width) + trust_html(
+            report, grades(self.services.settings.assets_dir / "validity")
+        )
 
     def form_shown(self, report: StudyReport) -> dict[str, str]:
         """Texts of the form's fields for this report, by element id; {} if the form cannot have its settings."""
