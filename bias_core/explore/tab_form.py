@@ -177,6 +177,7 @@ TABLE_NOTE = (
     "A picture has an attribute if it is more similar to the positive than to the negative sentence. **P\\*** is the "
     "real-world rate to compare with: 0.56, 56 % or empty. Give its source, or say that you chose it."
 )
+OTHER_LABEL = "Compare in pairs with"
 _OF_CONCEPT = ("concept", "set", "attributes", "decided", "emptied")  # decide whether the attributes are of the concept
 
 
@@ -188,7 +189,7 @@ def read_form(values: Mapping[str, Any]) -> StudySettings:
     concepts, other = split_concepts(given.pop("concept")), str(values["other"] or "")
     given |= {name: [text for text in given[name] if not _is_of_others(text, concepts)] for name in _LISTS}
     if concepts[1:] and other.strip():
-        raise InvalidInput(f"write “{other}” into the list of concepts, and leave “Compare with another concept” empty")
+        raise InvalidInput(f"write “{other}” into the list of concepts, and leave “{OTHER_LABEL}” empty")
     arms = compared_concept(tuple(values[ARMS_INPUT] or ()), (*concepts, "")[0], other)
     return exploration_of(concepts, [attribute_text(one) for one in attributes], **given, arms=arms)
 
@@ -261,8 +262,9 @@ class ExploreForm(StudyTab):
             "max_lines": 4,
         },
         "other": {
-            "label": "Compare with another concept", "placeholder": "optional, for example: nurse", "scale": 4,
+            "label": OTHER_LABEL, "placeholder": "optional, for example: nurse", "scale": 4,
             "min_width": 220, "max_lines": 1,
+            "info": "Tests the difference on the same seeds; a list tests each concept against its own rate",
         },
         "set": {"label": "Set of attributes", "info": "Things to measure in the pictures"},
         "n_images": {"scale": 1, "min_width": 110},

@@ -211,7 +211,7 @@ def test_pictures_form_in_place_of_the_result_before_and_stop_leaves_a_result(de
     seen = desk.evaluate("window.drawing")
     assert {one["places"] for one in seen} == {32}
     # A whole batch; which one is caught first hangs on how busy the machine is.
-    assert any(one["forming"] == 4 and re.fullmatch(r"Picture \d+ is forming", one["first"]) for one in seen)
+    assert any(one["forming"] == 4 and re.fullmatch(r"Picture \d+ is being drawn", one["first"]) for one in seen)
     assert not any(one["before"] for one in seen)
     assert seen[-1]["finished"] >= 4
     assert not desk.locator("#explore-drawing li").count()
@@ -220,6 +220,20 @@ def test_pictures_form_in_place_of_the_result_before_and_stop_leaves_a_result(de
     assert desk.is_visible("#results")
     assert "slow doctor" in desk.inner_text("#header")
     assert "that were finished" in desk.inner_text("#explore-next")
+
+
+def test_a_finished_picture_is_marked_as_being_drawn_until_it_is_loaded(visit):
+    page, held, is_held = visit(), [], [True]
+    page.wait_for_selector("#header h2")
+    page.route("**/gradio_api/file=**", lambda route: held.append(route) if is_held else route.continue_())
+    page.fill(CONCEPT, "slow doctor")
+    page.click("#generate")
+    page.wait_for_selector("#explore-drawing .finished.loading")
+    assert not page.locator("#explore-drawing .finished:not(.loading)").count()
+    is_held.clear()
+    for route in held:
+        route.continue_()
+    page.wait_for_selector("#explore-drawing .finished:not(.loading) img")
 
 
 def test_a_result_of_others_is_hidden_where_own_pictures_are_chosen_until_they_are_measured(desk, tmp_path):

@@ -16,7 +16,7 @@ from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.explore.options import attribute_text, compared_concept, explore_settings
 from bias_core.explore.suggest import Suggested
 from bias_core.explore.tab import ExploreTab
-from bias_core.explore.tab_form import OPTIONS, SuggestPart, read_form
+from bias_core.explore.tab_form import OPTIONS, OTHER_LABEL, SuggestPart, read_form
 from bias_core.models import model_sources
 from bias_core.models.model_sources import Machine
 from bias_core.papers.mcas.tab import Internal
@@ -74,6 +74,8 @@ def test_the_form_becomes_settings_and_what_is_empty_the_models_choice():
     assert read_form(form() | {"other": " nurse "}).arms == (Arm(), Arm(template="{doctor=nurse}"))
     with pytest.raises(InvalidInput, match="with another concept"):
         read_form(form() | {"other": "Doctor"})
+    with pytest.raises(InvalidInput, match=f"leave “{OTHER_LABEL}” empty"):  # its own place, and no list
+        read_form(form(concept="doctor, baker") | {"other": "nurse"})
     settings = read_form(form())
     expected = explore_settings(
         concept="doctor", attributes=read_table([MAN]), model="calibration-renderer", condition="fair",

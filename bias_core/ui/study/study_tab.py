@@ -211,7 +211,9 @@ class StudyTab(ResultPage):
 
         An untouched form need not ask for the example.
         """
-        report: StudyReport | None = values["report"]
+        report = values["report"]
+        if isinstance(report, str):  # its name: a run that goes on has just replaced the component by Gradio's copy
+            return gr.skip()
         if report is None or self.key_of_study(values.get("study", "")) not in ("", self.key_of(report.design)):
             return ""
         runs: list[Any] = [_asked_run(report.design, report.settings)]
