@@ -259,12 +259,12 @@ class ExploreForm(StudyTab):
     looks: ClassVar = {
         "concept": {
             "placeholder": "for example: doctor; or several: doctor, nurse, CEO", "scale": 5, "min_width": 240,
-            "max_lines": 4,
+            "max_lines": 4, "info": "Each in a list is tested against its own rate",
         },
         "other": {
             "label": OTHER_LABEL, "placeholder": "optional, for example: nurse", "scale": 4,
             "min_width": 220, "max_lines": 1,
-            "info": "Tests the difference on the same seeds; a list tests each concept against its own rate",
+            "info": "Tests their difference on the same seeds",
         },
         "set": {"label": "Set of attributes", "info": "Things to measure in the pictures"},
         "n_images": {"scale": 1, "min_width": 110},
