@@ -163,18 +163,15 @@ class Concepts(Explore):
         """Return the headline from the shares that people's labels correct; "" without these, or for several arms."""
         return "" if report.arms or report.results.frame(CORRECTED).empty else concepts_headline(report)
 
-    def enlarged_alone(self, before: StudySettings, after: StudySettings, cells: Collection[str]) -> StudySettings:
-        """Return the settings ``after`` with more pictures of these concepts only."""
-        counts, more = read_counts(_options(before)), read_counts(_options(after))
-        chosen = {concept: more[concept] if concept in cells else n for concept, n in counts.items()}
-        return replace(after, options=with_counts(_options(after), chosen))
-
-    def enlarged(self, settings: StudySettings, times: float) -> tuple[Study, StudySettings]:
-        """Return ``times`` the smallest number of pictures for every concept that has fewer."""
+    def enlarged(
+        self, settings: StudySettings, times: float, cells: Collection[str] = ()
+    ) -> tuple[Study, StudySettings]:
+        """Return ``times`` the smallest number of pictures for every concept that has fewer, or for ``cells`` only."""
         options = _options(settings)
         counts = read_counts(options)
-        wanted = min(MOST, math.ceil(times * min(counts.values())))
-        counts = {concept: max(n, wanted) for concept, n in counts.items()}
+        grown = {concept: n for concept, n in counts.items() if concept in (cells or counts)}
+        wanted = min(MOST, math.ceil(times * min(grown.values(), default=0)))
+        counts |= {concept: max(n, wanted) for concept, n in grown.items()}
         return self, replace(settings, options=with_counts(options, counts))
 
 

@@ -5,7 +5,7 @@ It measures what a classifier perceives in the pictures. ``Unmeasured`` only kee
 
 import math
 import re
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -390,7 +390,9 @@ class Explore(Study):
         """Return the parts of the number of pictures, and the attributes by prompt."""
         return ReportFacts(made_of=made_of(report), values=explore_values(report))
 
-    def enlarged(self, settings: StudySettings, times: float) -> tuple[Study, StudySettings]:
+    def enlarged(
+        self, settings: StudySettings, times: float, cells: Collection[str] = ()
+    ) -> tuple[Study, StudySettings]:
         """Return ``times`` as many pictures of the concept; of both words too if nothing else is measured."""
         options = explore_options(settings)
         names = ["n_images"] if options.scored else ["n_images", "n_attribute_images"]
@@ -495,7 +497,9 @@ class PromptPack(Explore):
         ]
         return f"Attributes that the prompts ask for: {listed(shares, '; ')} pictures."
 
-    def enlarged(self, settings: StudySettings, times: float) -> tuple[Study, StudySettings]:
+    def enlarged(
+        self, settings: StudySettings, times: float, cells: Collection[str] = ()
+    ) -> tuple[Study, StudySettings]:
         """Return ``times`` as many pictures of every prompt; unchanged if rows give their own number."""
         has_own = any(prompt.n for prompt in prompts_of(self.design))
         return (self, settings) if has_own else Study.enlarged(self, settings, times)

@@ -386,10 +386,10 @@ class ExploreTab(ExploreForm):
         ignored = [f"The calibration model does not know {words} and ignored it."] if words else []
         return super().header_html(report) + render("explore_notes", notes=ignored)
 
-    def next_html(self, report: StudyReport) -> str:
+    def next_html(self, report: StudyReport, cells: Sequence[str] = (), width: str = "") -> str:
         """Return the next steps, and the notes on the run."""
         notes = [note for note in report.results.notes if ERRORS_KNOWN not in note]  # known errors need no warning
-        return super().next_html(report) + render("explore_notes", notes=notes)
+        return super().next_html(report, cells, width) + render("explore_notes", notes=notes)
 
     def show_at_once(self, report: StudyReport) -> Updates:
         """Show groups, pairs and sentences of an exploration; the map is drawn when it is opened."""

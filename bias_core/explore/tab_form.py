@@ -71,7 +71,6 @@ from bias_core.ui.study.form import (
     line,
     plain_groups,
     row,
-    split_first_arm,
 )
 from bias_core.ui.study.own_pictures import OWN, chosen_pictures
 from bias_core.ui.study.parts import ChipsPart, SideRun, get_chip
@@ -178,6 +177,7 @@ TABLE_NOTE = (
     "A picture has an attribute if it is more similar to the positive than to the negative sentence. **P\\*** is the "
     "real-world rate to compare with: 0.56, 56 % or empty. Give its source, or say that you chose it."
 )
+OTHER_LABEL = "Compare in pairs with"
 _OF_CONCEPT = ("concept", "set", "attributes", "decided", "emptied")  # decide whether the attributes are of the concept
 
 
@@ -189,7 +189,7 @@ def read_form(values: Mapping[str, Any]) -> StudySettings:
     concepts, other = split_concepts(given.pop("concept")), str(values["other"] or "")
     given |= {name: [text for text in given[name] if not _is_of_others(text, concepts)] for name in _LISTS}
     if concepts[1:] and other.strip():
-        raise InvalidInput(f"write “{other}” into the list of concepts, and leave “Compare with another concept” empty")
+        raise InvalidInput(f"write “{other}” into the list of concepts, and leave “{OTHER_LABEL}” empty")
     arms = compared_concept(tuple(values[ARMS_INPUT] or ()), (*concepts, "")[0], other)
     return exploration_of(concepts, [attribute_text(one) for one in attributes], **given, arms=arms)
 
@@ -259,11 +259,12 @@ class ExploreForm(StudyTab):
     looks: ClassVar = {
         "concept": {
             "placeholder": "for example: doctor; or several: doctor, nurse, CEO", "scale": 5, "min_width": 240,
-            "max_lines": 4,
+            "max_lines": 4, "info": "Each in a list is tested against its own rate",
         },
         "other": {
-            "label": "Compare with another concept", "placeholder": "optional, for example: nurse", "scale": 4,
+            "label": OTHER_LABEL, "placeholder": "optional, for example: nurse", "scale": 4,
             "min_width": 220, "max_lines": 1,
+            "info": "Tests their difference on the same seeds",
         },
         "set": {"label": "Set of attributes", "info": "Things to measure in the pictures"},
         "n_images": {"scale": 1, "min_width": 110},
@@ -356,7 +357,12 @@ class ExploreForm(StudyTab):
     def show_values(self, values: Mapping[str, Any]) -> Updates:
         """Return the form with these values; an arm that only draws another concept is in that concept's field."""
         other, arms = split_compared_concept(values[ARMS_INPUT] or (), values["concept"])
-        return super().show_values({**values, "other": other, ARMS_INPUT: arms})
+        shown = super().show_values({**values, "other": other, ARMS_INPUT: arms})
+        return shown | {self.parts["pack_note"]: render("prompt_pack", design=None)}
+
+    def form_outputs(self) -> list[Any]:
+        """Return everything that the updates of the form change, with the note on its file."""
+        return [*super().form_outputs(), self.parts["pack_note"]]
 
     def wire_form(self) -> None:
         """Wire the form."""
@@ -368,7 +374,7 @@ class ExploreForm(StudyTab):
         typed = [form["concept"].input, form["concept"].blur]  # Gradio loses the first input event of a new page
         self.listen(typed, self.on_typed_concept, _OF_CONCEPT, changed, queue=False)
         changed += [form[name] for name in ("concept", "template")]
-        self.examples_part.html.select(self.on_concept_button, None, changed, **EACH)
+        self.examples_part.html.select(self.on_concept_button, parts["remembered"], self.form_outputs(), **EACH)
         read = [parts["pack_note"], form["pack"], form["concept"], *self.plain.outputs(), *changed]
         named = by_name(self.inputs(), self.on_pack)
         form["pack"].upload(named, [*self.inputs().values()], list(dict.fromkeys(read)), **QUIET)
@@ -458,12 +464,14 @@ class ExploreForm(StudyTab):
         """Return the run button, and Enter in the fields of the concepts."""
         return [*super().run_triggers(), self.form["concept"].submit, self.form["other"].submit]
 
-    def on_concept_button(self, event: gr.EventData) -> Updates:
-        """Return the form for the concept of a pressed button."""
-        key = get_chip(event)
-        if (found := load_concept_lists().get(key)) is not None:
-            return self._fill(self._values_of_concept(join_concepts(found.concepts)))
-        return self._fill(self._values_of_concept(self.sets[key].concept_hint)) if key in self.sets else gr.skip()
+    def on_concept_button(self, remembered: Mapping[str, Any] | None, event: gr.EventData) -> Updates:
+        """Return the whole form for the concept of a pressed button, with this browser's last choices."""
+        lists = {key: join_concepts(one.concepts) for key, one in load_concept_lists().items()}
+        concepts = {key: one.concept_hint for key, one in self.sets.items()} | lists
+        if (concept := concepts.get(get_chip(event))) is None:
+            return gr.skip()
+        first = self.filled_values(self.key, self.last_choices(self.key, remembered), Link())
+        return self.fill(first | self._values_of_concept(concept))
 
     def _wire(self, demo: gr.Blocks) -> None:
         super()._wire(demo)
@@ -531,11 +539,3 @@ class ExploreForm(StudyTab):
         n = max(1, int(values["n_images"] * (problem.scale or 1)))
         yield {self.form["n_images"]: n}
         yield from self.on_run(visitor, {**values, "n_images": n})
-
-    def form_shown(self, report: StudyReport) -> dict[str, str]:
-        """Return the concept, model and condition of this report, as the form shows them."""
-        settings = split_first_arm(report.settings)[0]
-        if settings.images or report.design.kind not in self.studies:
-            return {}
-        shown = {"concept": form_options(settings).concept, **self.model_shown(settings, "")}
-        return {name: value for name, value in shown.items() if value}

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal
@@ -28,6 +28,7 @@ from bias_core.study.types import (
     StudyReport,
     StudySettings,
     arm_text,
+    listed,
     options_in,
 )
 from bias_core.values import Options, settings_of
@@ -133,9 +134,11 @@ class NextStep:
     settings: StudySettings | None = None
     tool: str = ""  # of the API; "" if only a terminal or the page can do it
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    reach: str = ""  # width of the least certain number afterwards, and how many more pictures that takes
+    width: str = ""  # of the least certain number afterwards, in words
+    reach: str = ""  # that width, and how many more pictures it takes
     narrows: str = ""  # numbers that it brings to this width, in a word
     half_width: float = math.nan  # of the least certain number afterwards
+    cells: str = ""  # names of the cells, such as concepts, that alone get more pictures; "" for all
     others: tuple["NextStep", ...] = ()  # the same step for other widths
 
     @property
@@ -148,42 +151,53 @@ class NextStep:
         return {name: getattr(self, name) for name in ("key", "title", "says", "command", "tool", "arguments")}
 
 
-def next_steps(report: StudyReport, services: StudyServices) -> tuple[NextStep, ...]:
-    """Return the steps that suit the state of a report; () if nothing more can be drawn or asked."""
+def next_steps(report: StudyReport, services: StudyServices, cells: Collection[str] = ()) -> tuple[NextStep, ...]:
+    """Return the steps that suit the state of a report; () if nothing more can be drawn or asked.
+
+    ``cells``, such as concepts, alone get more pictures; () for all.
+    """
     study = known_study(report.design)
     if study is None or not report.results.findings or len(report.results.frame("verdicts")):
         return ()
     settings, steps = as_asked(report.design, report.settings), list[NextStep]()
     if not settings.images and not any(arm.images for arm in settings.arms):
-        steps += _more_pictures(report, settings, study, services.settings)
+        steps += _more_pictures(report, settings, study, services.settings, cells)
         steps += _base(report, settings, study, services.settings)
     return (*steps, *_people(report, services))
 
 
-def _more_pictures(report: StudyReport, settings: StudySettings, study: Study, limits: Settings) -> Iterator[NextStep]:
+def _more_pictures(
+    report: StudyReport, settings: StudySettings, study: Study, limits: Settings, cells: Collection[str]
+) -> Iterator[NextStep]:
     """Suggest more pictures: shares known to ±10 points, half another interval, or the rest of a stopped run."""
-    if (widest := _widest(report)) is None:
+    cells = () if report.stopped else tuple(cells)
+    names = listed(cells, last=" and ")
+    of_cells = f" of {names}" if cells else ""
+    if (widest := _widest(report, cells)) is None:
         return
     if report.stopped:
         every = [report.n_planned / max(1, report.n_images)]
     else:
-        most = limits.max_images / n_asked(Settled(study=study, settings=settings))
-        every = [times for times in _times(widest, settings.confidence) if times <= most] or [most]
+        every = [*_times(widest, settings.confidence)]
+        if not cells:
+            most = limits.max_images / n_asked(Settled(study=study, settings=settings))
+            every = [times for times in every if times <= most] or [most]
     steps = []
     for times in every:
-        enlarged, larger = (study, settings) if report.stopped else study.enlarged(settings, times)
+        enlarged, larger = (study, settings) if report.stopped else study.enlarged(settings, times, cells)
         design = enlarged.design
         request = Settled(study=enlarged, settings=larger)
         n = n_asked(request)
         if n > limits.max_images or times < _FEWEST_MORE or n <= report.n_images:
             continue
         before, after = _half_width(widest), _half_after(widest, times, settings.confidence)
-        title = f"More pictures: “{widest.title}” known to about {_reach(widest, after)}, now {_reach(widest, before)}"
-        says = f"{n - report.n_images:,} more pictures, {n:,} in all{_parts_in_words(request)}; the others are kept."
+        width, narrows = _reach(widest, after), "differences" if report.arms else "shares"
+        title = f"More pictures{of_cells}: “{widest.title}” known to about {width}, now {_reach(widest, before)}"
+        counts = f"{n - report.n_images:,} more pictures{of_cells}, {n:,} in all"
+        says = f"{counts}{_parts_in_words(request)}; the others are kept."
         step = _run(report, "pictures", title, f"{says} “{widest.title}” is the least certain number.", design, larger)
-        reach = f"{_reach(widest, after)} ({n - report.n_images:,} more)"
-        narrows = "differences" if report.arms else "shares"
-        steps.append(replace(step, reach=reach, narrows=narrows, half_width=after))
+        reach = f"{width} ({n - report.n_images:,} more{f', {n:,} in all' if cells else ''})"
+        steps.append(replace(step, width=width, reach=reach, narrows=narrows, half_width=after, cells=names))
     if steps:
         yield replace(steps[0], others=tuple(steps[1:]))
 
@@ -243,10 +257,16 @@ def _errors_are_known(report: StudyReport) -> bool:
     )
 
 
-def _widest(report: StudyReport) -> Finding | None:
-    """Return the number with the widest interval, of the first measure with a wide one; None if none is wide."""
+def _widest(report: StudyReport, cells: Collection[str] = ()) -> Finding | None:
+    """Return the number with the widest interval, of the first measure with a wide one; None if none is wide.
+
+    ``cells``: of the numbers of these cells; () for all.
+    """
+    starts = tuple(f"{cell}-" for cell in cells) or ("",)
     wide = [
-        number for number in report.results.findings if _is_wide(number) and not number.key.endswith(CORRECTED_SUFFIX)
+        number
+        for number in report.results.findings
+        if _is_wide(number) and number.key.startswith(starts) and not number.key.endswith(CORRECTED_SUFFIX)
     ]
     same = [finding for finding in wide if finding.metric == wide[0].metric]
     return max(same, key=_half_width, default=None)

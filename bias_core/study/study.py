@@ -242,16 +242,14 @@ class Study(ABC):
         """Return the study's own words and values for a report."""
         return ReportFacts()
 
-    def enlarged(self, settings: StudySettings, times: float) -> tuple[Study, StudySettings]:
-        """Return the study and settings that draw ``times`` as many pictures."""
+    def enlarged(
+        self, settings: StudySettings, times: float, cells: Collection[str] = ()
+    ) -> tuple[Study, StudySettings]:
+        """Return the study and settings that draw ``times`` as many pictures, of these cells only if it can."""
         from bias_core.study.image_rows import larger
 
         design, more = larger(self.design, settings, times)
         return type(self)(design), more
-
-    def enlarged_alone(self, before: StudySettings, after: StudySettings, cells: Collection[str]) -> StudySettings:
-        """Return the enlarged settings ``after`` with more pictures of some cells only, if the study can."""
-        return after
 
     def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
         """Return the settings with a baseline, and its prompt in words; None if there is one, or cannot be one."""

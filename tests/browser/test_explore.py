@@ -62,9 +62,14 @@ def test_several_concepts_stand_in_rows_with_their_own_rates_and_more_pictures_o
     desk.click("#explore-plot [data-show='0']")
     desk.click(f"{names} >> text=nurse")
     desk.wait_for_selector("#explore-grid .chosen:has-text('nurse')")
+    desk.select_option("#explore-next .choice select", "±15 points")
     desk.check("#explore-plot [data-part='0'] [name=more][value=nurse]")
+    desk.wait_for_selector("#explore-next .choice:has-text('of nurse until')")
+    chosen = desk.locator("#explore-next option:checked").first.inner_text()
+    (n_all,) = re.fullmatch(r"±15 points \(\d+ more, (\d+) in all\)", chosen).groups()
     with a_run(desk, "explore"):
         desk.click("#explore-next [data-step=pictures]")
+    assert f" of {n_all} pictures scored" in desk.inner_text("#header")
     sizes = {
         name: rows.filter(has_text=name).inner_text().split(" of ")[1].split(",")[0] for name in ("doctor", "nurse")
     }
@@ -206,7 +211,7 @@ def test_pictures_form_in_place_of_the_result_before_and_stop_leaves_a_result(de
     seen = desk.evaluate("window.drawing")
     assert {one["places"] for one in seen} == {32}
     # A whole batch; which one is caught first hangs on how busy the machine is.
-    assert any(one["forming"] == 4 and re.fullmatch(r"Picture \d+ is forming", one["first"]) for one in seen)
+    assert any(one["forming"] == 4 and re.fullmatch(r"Picture \d+ is being drawn", one["first"]) for one in seen)
     assert not any(one["before"] for one in seen)
     assert seen[-1]["finished"] >= 4
     assert not desk.locator("#explore-drawing li").count()
@@ -215,6 +220,20 @@ def test_pictures_form_in_place_of_the_result_before_and_stop_leaves_a_result(de
     assert desk.is_visible("#results")
     assert "slow doctor" in desk.inner_text("#header")
     assert "that were finished" in desk.inner_text("#explore-next")
+
+
+def test_a_finished_picture_is_marked_as_being_drawn_until_it_is_loaded(visit):
+    page, held, is_held = visit(), [], [True]
+    page.wait_for_selector("#header h2")
+    page.route("**/gradio_api/file=**", lambda route: held.append(route) if is_held else route.continue_())
+    page.fill(CONCEPT, "slow doctor")
+    page.click("#generate")
+    page.wait_for_selector("#explore-drawing .finished.loading")
+    assert not page.locator("#explore-drawing .finished:not(.loading)").count()
+    is_held.clear()
+    for route in held:
+        route.continue_()
+    page.wait_for_selector("#explore-drawing .finished:not(.loading) img")
 
 
 def test_a_result_of_others_is_hidden_where_own_pictures_are_chosen_until_they_are_measured(desk, tmp_path):

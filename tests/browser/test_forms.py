@@ -82,6 +82,26 @@ def test_an_untouched_form_is_that_of_the_last_run(visit):
     page.wait_for_function(f"document.querySelector('{CONCEPT}')?.value === 'engineer'")
 
 
+def test_an_outline_stands_in_place_of_another_paper_s_result_until_that_of_the_chosen_one_is_there(visit):
+    page = visit(query="?tab=association")
+    page.wait_for_selector("#paper-header .example-note")
+    settle(page)
+    seen = page.evaluate(
+        """async () => {
+          const isShown = (id) => Boolean(document.querySelector(id).offsetParent), seen = [];
+          window.openTab('paired');
+          while (!document.querySelector('#paper-chips [data-of=paired]')) {
+            seen.push(['#paper-skeleton', '#paper-header'].map(isShown));
+            await new Promise((done) => setTimeout(done, 10));
+          }
+          return seen;
+        }"""
+    )
+    assert seen[-1] == [True, False]
+    page.wait_for_selector("#paper-skeleton", state="hidden")
+    assert page.is_visible("#paper-header h2")
+
+
 def test_menus_close_by_tab_escape_and_a_click_elsewhere_and_a_focused_field_has_one_ring_that_is_whole(visit):
     page = visit(query="?tab=explore")
     page.wait_for_selector("#header h2")

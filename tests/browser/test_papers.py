@@ -243,8 +243,8 @@ def test_each_paper_shows_its_example_at_once_and_runs_a_preset_without_an_error
         switch(page, key)
         page.wait_for_selector(f"#paper-header .example-note:has-text('{EXAMPLES[key]}')")
         page.wait_for_timeout(1000)
-        if page.is_visible("#paper-header .old-result"):
-            wrong[f"{key}: an untouched form"] = page.inner_text("#paper-header .old-result")
+        if page.is_visible("#paper-other-settings .old-result"):
+            wrong[f"{key}: an untouched form"] = page.inner_text("#paper-other-settings .old-result")
         example = page.inner_text("#paper-header h2")
         follow_run(page, key)
         press_chip(page, "paper", QUICK[key])
@@ -256,8 +256,8 @@ def test_each_paper_shows_its_example_at_once_and_runs_a_preset_without_an_error
             wrong[key] = page.inner_text("#paper-status")
         if page.inner_text("#paper-header h2") == example or page.locator("#paper-header .example-note").count():
             wrong[f"{key}: its result"] = page.inner_text("#paper-header")
-        if page.is_visible("#paper-header .old-result"):
-            wrong[f"{key}: an old result"] = page.inner_text("#paper-header .old-result")
+        if page.is_visible("#paper-other-settings .old-result"):
+            wrong[f"{key}: an old result"] = page.inner_text("#paper-other-settings .old-result")
     assert not wrong
     assert not errors
 

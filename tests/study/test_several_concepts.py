@@ -20,6 +20,7 @@ from bias_core.explore.several import Concepts, read_shares
 from bias_core.study.answers import COLUMNS
 from bias_core.study.corrected import corrected
 from bias_core.study.headlines import headline
+from bias_core.study.next_steps import next_steps
 from bias_core.study.plan import settle
 from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run, run_study
@@ -141,15 +142,18 @@ def _noted(steps, begun):
         yield step
 
 
-def test_more_pictures_of_one_concept_alone(services):
-    before = exploration_of(["doctor", "nurse"], n_images=8)
-    study = Concepts(design_of(before))
-    _, after = study.enlarged(before, 2.0)
-    only = several_options(study.enlarged_alone(before, after, ["nurse"]))
-    assert [shot.n for shot in study.shots(after)] == [16, 16]
-    assert dict(zip(only.concepts, [only.n_images] * 2, strict=True)) | dict(
-        text.split("|") for text in only.counts
-    ) in ({"doctor": 8, "nurse": "16"}, {"doctor": "8", "nurse": 16})
+def test_more_pictures_are_counted_for_all_concepts_or_for_some_alone(services):
+    report = explored(services, ["doctor", "nurse"], n_images=8, attributes=["man"])
+    sizes = {}
+    for cells in ([], ["nurse"]):
+        step = next_steps(report, services, cells)[0]
+        n_each = [shot.n for shot in Concepts(step.design).shots(step.settings)]
+        n_more = sum(n_each) - 16
+        assert f"{n_more} more pictures{' of nurse' if cells else ''}, {sum(n_each)} in all" in step.says
+        assert f"({n_more} more" in step.reach
+        sizes[step.cells] = n_each
+    n = sizes[""][0]
+    assert sizes == {"": [n, n], "nurse": [8, n]}
 
 
 def test_arms_stand_in_the_same_rows_and_their_differences_are_tested_by_concept(services):

@@ -16,7 +16,7 @@ from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.explore.options import attribute_text, compared_concept, explore_settings
 from bias_core.explore.suggest import Suggested
 from bias_core.explore.tab import ExploreTab
-from bias_core.explore.tab_form import OPTIONS, SuggestPart, read_form
+from bias_core.explore.tab_form import OPTIONS, OTHER_LABEL, SuggestPart, read_form
 from bias_core.models import model_sources
 from bias_core.models.model_sources import Machine
 from bias_core.papers.mcas.tab import Internal
@@ -74,6 +74,8 @@ def test_the_form_becomes_settings_and_what_is_empty_the_models_choice():
     assert read_form(form() | {"other": " nurse "}).arms == (Arm(), Arm(template="{doctor=nurse}"))
     with pytest.raises(InvalidInput, match="with another concept"):
         read_form(form() | {"other": "Doctor"})
+    with pytest.raises(InvalidInput, match=f"leave “{OTHER_LABEL}” empty"):  # its own place, and no list
+        read_form(form(concept="doctor, baker") | {"other": "nurse"})
     settings = read_form(form())
     expected = explore_settings(
         concept="doctor", attributes=read_table([MAN]), model="calibration-renderer", condition="fair",
@@ -447,6 +449,17 @@ def test_another_concept_of_a_saved_run_or_of_a_link_stands_in_its_field_again(s
     assert (plain[other], plain[chosen]) == ("", ())
 
 
+def test_an_example_of_a_concept_sets_the_whole_form_but_the_browser_s_last_choices(services):
+    tab = built(ExploreTab, services)
+    before = tab.show_values(tab.first_values("explore") | {"other": "baker", "arms": THREE, "seed": 3})
+    filled = before | tab.on_concept_button({"explore": {"n_images": 40}}, SimpleNamespace(chip="nurse"))
+    assert filled[tab.form["concept"]] == "nurse"
+    assert filled[tab.form["n_images"]] == 40
+    assert (filled[tab.form["other"]], filled[tab.arms.chosen], filled[tab.arms.listed]) == ("", (), arms_html(()))
+    assert plain_of(tab, filled)["seed"] == plain_of(tab, tab.fill(tab.first_values("explore")))["seed"]
+    assert set(filled) <= set(tab.form_outputs())
+
+
 THREE = PRESETS["The three conditions"]
 
 
@@ -575,6 +588,25 @@ def test_the_link_and_the_form_have_the_arms_of_the_run(objects, compared):
     assert [arm.condition for arm in settings.arms] == [None, "published", "extreme"]
     preset = objects.on_preset(SimpleNamespace(chip="objects-0"))
     assert preset[objects.arms.chosen] == ()  # another preset leaves none of them behind
+
+
+def test_a_result_is_of_other_settings_once_a_field_or_an_arm_of_the_form_is_another(objects, compared, services):
+    above, arms = split_first_arm(compared[objects.parts["report"]].settings)
+    result = {"report": compared[objects.parts["report"]]} | values_of(objects, THREE, **ASKED)
+    assert not objects.on_other_settings(result)
+    assert not objects.on_other_settings(result | {"arms": arms, "condition": above.condition})  # as it is opened again
+    assert objects.on_other_settings(result | {"arms": THREE[:2]})
+    tab = built(ExploreTab, services)
+    asked = form_values(tab, {**tab.first_values("explore"), "n_images": 20})
+    others = {"condition": "fair"}, {"seed": 3}, {"arms": THREE}, {"other": "nurse"}, {"confidence": "no number"}
+    request = tab.request_of(asked)
+    for name in ("run", "example-doctor"):
+        report = SimpleNamespace(run_id=name, design=request.design, settings=request.settings)
+        asked |= {"report": report}
+        assert not tab.on_other_settings(asked)
+        assert all(tab.on_other_settings(asked | change) for change in others)
+        note = tab.on_other_settings(asked | {"n_images": None})
+        assert bool(note) == (name == "run")  # an untouched form need not ask for the example
 
 
 def test_own_pictures_of_an_arm_do_not_travel_in_an_address(compared, objects):

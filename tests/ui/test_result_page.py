@@ -191,10 +191,10 @@ def test_every_picture_has_its_number_and_says_where_it_is():
     words = re.findall(r'(?:alt|aria-label)="(Picture[^"]*)"', html)
     assert words == [
         *("Picture 1 is finished", "Picture 2 is finished"),
-        *("Picture 3 is forming", "Picture 4 is forming", "Picture 5 is forming"),
+        *("Picture 3 is being drawn", "Picture 4 is being drawn", "Picture 5 is being drawn"),
         *("Picture 6 has not begun", "Picture 7 has not begun"),
     ]
-    assert "2 of 7 pictures finished, 3 forming" in html
+    assert "2 of 7 pictures finished, 3 being drawn" in html
     assert html.count('src="data:image/webp') == 3
     assert html.count('src="gradio_api/file=/data/') == 2
     rows = rows_of(2)

@@ -8,4 +8,12 @@ new MutationObserver(() => {
     pictures.scrollIntoView({behavior: calm ? 'auto' : 'smooth', block: 'nearest'});
   }
   isShown = Boolean(pictures);
-}).observe(element, {childList: true, subtree: true});
+  markLoading();
+}).observe(element, {childList: true, subtree: true, attributes: true, attributeFilter: ['src', 'class']});
+// A finished picture is still marked as being drawn until it is loaded: it would be blank, or as it was before.
+const markLoading = () => element.querySelectorAll('.drawing li:is(.finished, .blanked) img').forEach((image) => {
+  const {classList} = image.closest('li');
+  if (image.complete === !classList.contains('loading')) return;
+  classList.toggle('loading', !image.complete);
+  if (!image.complete) for (const kind of ['load', 'error']) image.addEventListener(kind, markLoading, {once: true});
+});

@@ -33,7 +33,13 @@ const order = (chart) => {
 element.addEventListener('change', ({target}) => {
   const chart = target.closest('.concepts-chart');
   if (target.matches('[data-order]')) order(chart);
-  if (target.name === 'more') chart.querySelectorAll('[name=more]').forEach((one) => { if (one.value === target.value) one.checked = target.checked; });
+  if (target.name !== 'more') return;
+  const boxes = [...chart.querySelectorAll('[name=more]')];
+  boxes.forEach((one) => { if (one.value === target.value) one.checked = target.checked; });
+  const cells = [...new Set(boxes.filter((one) => one.checked).map((one) => one.value))];
+  const width = element.closest('[role=tabpanel]').querySelector('[data-step=pictures] ~ label select')?.value ?? '';
+  clearTimeout(chart.counting);
+  chart.counting = setTimeout(() => trigger('select', {cells, width}), 200);  // the menu counts the pictures of these
 });
 const orderNew = () => element.querySelectorAll('.concepts-chart').forEach((chart) => {
   if (chart.orderedFor === chart.dataset.run) return;

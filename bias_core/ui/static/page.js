@@ -9,6 +9,7 @@ const name = () => {
   document.querySelectorAll('button.upload-container').forEach((button) =>
     rename(button, button.innerText.replace(/\s+/g, ' ').trim()));
   nameResult();
+  holdPaper();
 };
 let due = 0;
 const soon = () => { due ||= requestAnimationFrame(() => { due = 0; name(); }); };
@@ -29,10 +30,19 @@ window.openKey = () => [...document.querySelectorAll('#tabs [role=tab][aria-sele
   .filter((tab) => tab.offsetParent).at(-1)?.dataset.tabId;
 
 // The papers' form takes no input until it is filled for the open paper: an answer would replace what was typed meanwhile.
+// While form and result are those of another paper, an outline stands in place of the result.
+let isHeld = false;
+const holdPaper = () => {
+  const form = document.getElementById('paper-ask'), of = form?.querySelector('[data-of]');
+  const isOfAnother = Boolean(of?.offsetParent) && of.dataset.of !== window.openKey();
+  document.documentElement.classList.toggle('awaits-paper', isOfAnother);
+  if (form) form.inert = isHeld || isOfAnother;
+};
 window.holdForm = (held) => {
   const form = document.getElementById('paper-ask');
   if (!form) return;
-  form.inert = held;
+  isHeld = held;
+  holdPaper();
   window.formIsFilled ||= !held && form.offsetParent !== null;
 };
 

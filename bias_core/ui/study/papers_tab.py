@@ -35,7 +35,7 @@ from bias_core.ui.study.form import (
 from bias_core.ui.study.own_pictures import chosen_pictures
 from bias_core.ui.study.panels import Panels, Updates
 from bias_core.ui.study.paper import PAPER_TESTS, Paper, opened_html
-from bias_core.ui.study.parts import Chip, why_html
+from bias_core.ui.study.parts import Chip, skeleton_html, why_html
 from bias_core.ui.study.result_page import CHOOSE_JS
 from bias_core.ui.study.shown_report import name_of, report_of
 from bias_core.ui.study.study_tab import LARGEST, StudyTab
@@ -294,6 +294,11 @@ class PapersTab(StudyTab):
         return [*(self.parts[name] for name in names), self.drawing.html, *self.no_classifier.outputs()]
 
     # The result.
+
+    def _build_results(self) -> None:
+        """Build the outline that stands in place of another paper's result, and the result."""
+        gr.HTML(skeleton_html("line", "line", "half", "half"), elem_id="paper-skeleton")
+        super()._build_results()
 
     def shown_here(self, visitor: Visitor, report: StudyReport, shown: Updates) -> Updates:
         """Return ``shown`` if its paper is looked at; else keep the report, and say where it is."""

@@ -26,14 +26,12 @@ from bias_core.study.classifier_answers import (
     readings_of,
 )
 from bias_core.study.corrected import BUDGET, Correction, PeopleAnswers, corrected, correction_of
-from bias_core.study.design import known_study
 from bias_core.study.documents import small_uri
 from bias_core.study.label_tasks import MAX_POSITIONS, N_LABELS, NO, SINGLE, YES
 from bias_core.study.limits import drawn_words
 from bias_core.study.next_steps import N_RATERS, NextStep, next_steps
 from bias_core.study.plan import settle
 from bias_core.study.report_text import is_known, read_report_by
-from bias_core.study.reproduction import as_asked
 from bias_core.study.run import followed
 from bias_core.study.saved import Example, SavedReport, list_examples, open_example
 from bias_core.study.types import Progress, StudyReport
@@ -151,14 +149,18 @@ class NextPart:
         self.services = services
         self.chosen: Any = None  # the chosen step; None if no button is wired
 
-    def html(self, report: StudyReport) -> str:
-        """A button for each step; "" if there are none."""
+    def html(self, report: StudyReport, cells: Sequence[str] = (), width: str = "") -> str:
+        """A button for each step; "" if there are none.
+
+        ``cells`` alone get more pictures, () for all; ``width`` is chosen in the menu if it has it.
+        """
         if self.chosen is None:
             return ""
-        steps = next_steps(report, self.services)
+        steps = next_steps(report, self.services, cells)
         n = self.services.n_to_label(report)
         questions = questions_in_words(asked_readings(readings_of(report))) if n else ""
-        words = {"questions": questions, "raters": RATERS, "usual": N_RATERS}
+        chosen = next((step.width for step in steps for step in step.widths if step.width == width), "")
+        words = {"questions": questions, "raters": RATERS, "usual": N_RATERS, "chosen": chosen}
         return render("next_steps", steps=steps, n=n, **words) if steps or n else ""
 
     def wire(self, tab: Any) -> None:
@@ -167,19 +169,21 @@ class NextPart:
 
         def on_step(visitor: Visitor, report: StudyReport | None, event: gr.EventData) -> Updates:
             """Remember the step and enter the queue; asking people has its own listener."""
-            steps = [] if report is None else next_steps(report, self.services)
+            cells = [*map(str, getattr(event, "cells", ()))]
+            steps = [] if report is None else next_steps(report, self.services, cells)
             step = next((wider for wider in steps if wider.key == str(event.step) and wider.settings is not None), None)
             if step is not None:  # the box beside its button says which width
-                widths = {str(i): wider for i, wider in enumerate(step.widths)}
-                step = widths.get(str(getattr(event, "choice", "0")))
+                widths = {wider.width: wider for wider in step.widths}
+                step = widths.get(str(getattr(event, "choice", step.width)))
             at_work = tab.note_at_work(visitor)
             if step is None or report is None or at_work:
                 return {self.chosen: None, **at_work}
-            cells, study = getattr(event, "cells", ()), known_study(report.design)
-            if cells and study is not None and step.settings is not None:
-                before = as_asked(report.design, report.settings)
-                step = replace(step, settings=study.enlarged_alone(before, step.settings, [*map(str, cells)]))
             return {self.chosen: step, **tab.on_click(visitor)}
+
+        def on_tick(report: StudyReport | None, event: gr.EventData) -> str:
+            """Count the pictures of the ticked cells."""
+            ticked = [*map(str, event.cells)]
+            return gr.skip() if report is None else tab.next_html(report, ticked, str(event.width))
 
         def on_run(visitor: Visitor, chosen: NextStep | None, report: StudyReport | None) -> Iterator[Updates]:
             """Run the step, with its settings in the form if they fit."""
@@ -190,6 +194,7 @@ class NextPart:
                 yield tab.form_of(design, settings)
             yield from tab.run_asked(visitor, lambda: settle(design, settings), report)
 
+        parts["plot"].select(on_tick, parts["report"], parts["next"], **messages.EACH)
         inputs = [parts["visitor"], parts["report"]]
         click = parts["next"].select(on_step, inputs, [*tab.outputs(), self.chosen], queue=False, **messages.QUIET)
         then_run(

@@ -142,7 +142,7 @@ def notes_html(report: StudyReport) -> str:
 
 
 SHOWN = (
-    "report", "shown", "gallery", "results", "header", "next", "beside", "plot", "findings",
+    "report", "shown", "gallery", "results", "other_settings", "header", "next", "beside", "plot", "findings",
     "by_attribute", "attributes", "details", "figures", "tables", "notes", "filled", "claim", "shell",
     "python", "link", "beside_paper",
 )  # fmt: skip
@@ -165,12 +165,9 @@ class ResultPage(StudyForm, Panels):
         self.next = NextPart(services)
 
     def header_html(self, report: StudyReport) -> str:
-        """Headline and facts, with marks that the page shows when the form asks for something else."""
-        form, example = self.form_shown(report), is_example(report)
-        form = dict(list(form.items())[:1]) if example else form  # its other settings differ from the start
-        words = ", ".join(text for name, text in form.items() if not name.endswith("model"))
-        is_own = bool(report.settings.images)
-        mark = render("old_result", form=form, words=words, example=example, run=report.run_id, is_own=is_own)
+        """Headline and facts, with marks that the page shows after a failed run and for a visitor's own pictures."""
+        example, is_own = is_example(report), bool(report.settings.images)
+        mark = render("old_result", example=example, run=report.run_id, is_own=is_own)
         return mark + header_html(report, headline(report), self.tools_html(report))
 
     def tools_html(self, report: StudyReport) -> str:
@@ -183,13 +180,14 @@ class ResultPage(StudyForm, Panels):
         """True if addresses open reports of this design here."""
         return False
 
-    def next_html(self, report: StudyReport) -> str:
-        """Next steps, and the calibration of the report's measures, below the pictures."""
-        return self.next.html(report) + trust_html(report, grades(self.services.settings.assets_dir / "validity"))
+    def next_html(self, report: StudyReport, cells: Sequence[str] = (), width: str = "") -> str:
+        """Next steps, and the calibration of the report's measures, below the pictures.
 
-    def form_shown(self, report: StudyReport) -> dict[str, str]:
-        """Texts of the form's fields for this report, by element id; {} if the form cannot have its settings."""
-        return {}
+        ``cells`` and ``width`` are those of :meth:`NextPart.html`.
+        """
+        return self.next.html(report, cells, width) + trust_html(
+            report, grades(self.services.settings.assets_dir / "validity")
+        )
 
     def sentences(self, report: StudyReport) -> Updates:
         """Headline and sentence to quote, from corrected numbers."""
@@ -240,6 +238,7 @@ class ResultPage(StudyForm, Panels):
         parts["taking"] = gr.HTML(js_on_load=script("take"), elem_id=f"{key}-taking")
         header: dict[str, Any] = {"elem_id": self.element("header"), "elem_classes": "header"}
         header["js_on_load"] = script("old_result", key=key) + script("copy_link")
+        parts["other_settings"] = gr.HTML(elem_id=f"{key}-other-settings")
         parts["header"] = gr.HTML(skeleton_html("line", "line", "half", "half"), **header)
         parts["beside_paper"] = gr.HTML(elem_id=f"{key}-beside-paper")
         with gr.Column(visible=False) as parts["shown"]:
@@ -359,7 +358,7 @@ class ResultPage(StudyForm, Panels):
             parts["gallery"]: gr.update(visible=report.pictures is not None and len(report.pictures) > 0),
             **self.show_panels(report),
             **self._closed(report),
-            parts["beside_paper"]: "",
+            **dict.fromkeys((parts["beside_paper"], parts["other_settings"]), ""),
         }
 
     def show_panels(self, report: StudyReport) -> Updates:

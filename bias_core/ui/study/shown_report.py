@@ -68,11 +68,12 @@ def _signed(name: str) -> str:
 
 def by_name(report: StudyReport) -> StudyReport:
     """The report for visitors, without the server's paths of uploads."""
-    arms = tuple(replace(arm, settings=_by_name(arm.settings)) for arm in report.arms)
-    return replace(report, settings=_by_name(report.settings), arms=arms)
+    arms = tuple(replace(arm, settings=settings_by_name(arm.settings)) for arm in report.arms)
+    return replace(report, settings=settings_by_name(report.settings), arms=arms)
 
 
-def _by_name(settings: StudySettings) -> StudySettings:
+def settings_by_name(settings: StudySettings) -> StudySettings:
+    """The settings with the names of uploads in place of their paths."""
     arms = tuple(replace(arm, images=arm.images and Path(arm.images).name) for arm in settings.arms)
     return replace(settings, images=settings.images and Path(settings.images).name, arms=arms)
 

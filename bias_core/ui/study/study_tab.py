@@ -21,14 +21,15 @@ from bias_core.study.reproduction import as_asked
 from bias_core.study.run import followed, run
 from bias_core.study.saved import SavedReport, is_example
 from bias_core.study.study import Settled
-from bias_core.study.types import Design, Progress, StudyReport, StudySettings
+from bias_core.study.types import Design, Progress, StudyReport, StudySettings, each_arm
 from bias_core.ui import messages
-from bias_core.ui.model_menu import NoClassifierPart, model_choices
+from bias_core.ui.model_menu import NoClassifierPart
 from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.fields import read_field, read_plain
 from bias_core.ui.study.form import FORM, by_name, split_first_arm
 from bias_core.ui.study.parts import ChipsPart, DrawingPart, ExamplesPart, build_looked_at, get_chip, when
 from bias_core.ui.study.result_page import ResultPage
+from bias_core.ui.study.shown_report import settings_by_name
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, check_no_other_run, run_queued, then_run
 
@@ -188,6 +189,7 @@ class StudyTab(ResultPage):
         self.wire_results()
         parts["link"].change(None, parts["link"], parts["link"], js=_ABSOLUTE_JS, **QUIET)
         self.arms.wire(self.form["model"])
+        self.wire_other_settings()
         self.next.wire(self)
         self.no_classifier.wire(
             self.form["encoder"], self.form["force"], [self.parts["options"]], self.parts["run"].elem_id
@@ -196,6 +198,35 @@ class StudyTab(ResultPage):
         self.examples_part.html.submit(self.on_example, None, self.opened_outputs(), **QUIET)
         for panel in self.panels:
             panel.wire_panels()
+
+    def wire_other_settings(self) -> None:
+        """Say that the result is of other settings whenever form or result has changed."""
+        named = {**self.inputs(), "report": self.parts["report"]}
+        changed = [self.parts["count"].edit, self.parts["report"].change]
+        handler = by_name(named, self.on_other_settings)
+        gr.on(changed, handler, [*named.values()], self.parts["other_settings"], **LATEST)
+
+    def on_other_settings(self, values: Mapping[str, Any]) -> str:
+        """Return a note if the form asks for another run than that of the shown result; "" otherwise.
+
+        An untouched form need not ask for the example.
+        """
+        report = values["report"]
+        if isinstance(report, str):  # its name: a run that goes on has just replaced the component by Gradio's copy
+            return gr.skip()
+        if report is None or self.key_of_study(values.get("study", "")) not in ("", self.key_of(report.design)):
+            return ""
+        runs: list[Any] = [_asked_run(report.design, report.settings)]
+        if example := is_example(report):
+            runs.append(self._run_of({**self.values(), **self.first_values(self.key_of(report.design))}))
+        return "" if self._run_of(values) in runs else render("other_settings", example=example)
+
+    def _run_of(self, values: Mapping[str, Any]) -> tuple[Design, tuple[StudySettings, ...]] | None:
+        """Return what a form asks for; None if it cannot be run."""
+        with messages.user_errors():
+            request = self.request_of(values)
+            return _asked_run(request.design, request.settings)
+        return None
 
     def wire_stop(self, button: Any, status: Any) -> None:
         """Wire Stop; the page shows it at once, because a server's answer could come after the run's last update."""
@@ -445,19 +476,6 @@ class StudyTab(ResultPage):
         """Updates for a visitor who opens the tab for the first time."""
         return self.first_example()
 
-    def form_shown(self, report: StudyReport) -> dict[str, str]:
-        """Texts of the form's fields for this report, by element id; {} if the form cannot have its settings."""
-        settings = split_first_arm(report.settings)[0]
-        if settings.images or report.design.name not in self.designs:
-            return {}
-        return {f"{self.key}-study": report.design.title, **self.model_shown(settings, f"{self.key}-")}
-
-    def model_shown(self, settings: StudySettings, prefix: str) -> dict[str, str]:
-        """Model and condition as the form shows them, by element id with this prefix."""
-        names = {name: label for label, name in model_choices(self.services)}
-        shown = {"model": names.get(settings.model, settings.model), "condition": settings.condition}
-        return {f"{prefix}{name}": value for name, value in shown.items() if value}
-
     def claims(self, design: Design) -> bool:
         """True if this tab shows reports of this design."""
         return design.kind in {*self.also, *(own.kind for own in self.designs.values())}
@@ -477,3 +495,8 @@ class StudyTab(ResultPage):
         what = "an example" if is_example(report) else "a run"
         shown[parts["status"]] = messages.done_html(f"Opened: {what} of {when(saved.created)}.", view)
         return shown | (self.fill_from(report.design, report.settings) if with_form else {})
+
+
+def _asked_run(design: Design, settings: StudySettings) -> tuple[Design, tuple[StudySettings, ...]]:
+    """Return what decides whether two requests are for the same run: their designs, and the settings of each arm."""
+    return design, each_arm(settings_by_name(as_asked(design, settings)))
