@@ -213,17 +213,29 @@ class ComingBack:
         visitor.unfilled[key] = saved.report.design, saved.report.settings
         return tab.show_saved(saved, with_form=False)
 
-    def _show_linked(self, tab: StudyTab, visitor: Visitor, link: Link) -> Updates:
+    def _show_linked(self, tab: StudyTab, visitor: Visitor, link: Link, *, with_form: bool = True) -> Updates:
         """Show the result that the address names, or why it cannot be shown; an example leaves the form alone."""
         with messages.user_errors() as problem:
             saved, banner = open_linked(self._services, visitor, link.run)
             if self._runs.home_of(saved.report.design) != link.tab:
                 raise InvalidInput(NOT_SHARED)
             if not is_example(saved.report):
-                return tab.show_saved(saved, banner)
+                return tab.show_saved(saved, banner, with_form=with_form)
             shown, header = tab.show_report(saved.report), tab.parts["header"]
             return shown | {header: banner + shown[header]}
         return {tab.parts["status"]: messages.error_html(problem.message), tab.parts["header"]: ""}
+
+    def wire_history(self, page: Any, visitor: Any) -> None:
+        """Show the result of an entry of the browser's history when Back or Forward leads to it."""
+        opened = page.expand(self.on_entry, visitor, self._runs.everywhere, **messages.EACH)
+        opened.then(None, js="() => window.resultIsOpen()", **QUIET)
+
+    def on_entry(self, visitor: Visitor, event: gr.EventData) -> Updates:
+        """Show a result in its tab, with its settings in an unchanged form; or say why it cannot be shown."""
+        if (tab := self._tabs.get(str(event.tab))) is None:
+            return {self.notice: gr.skip()}
+        link = Link(tab=str(event.tab), run=str(event.run))
+        return {tab.parts["status"]: ""} | self._show_linked(tab, visitor, link, with_form=bool(event.form))
 
     def on_crash(self, key: str) -> Updates:
         """Show that the run followed in a tab met an unexpected error."""
@@ -353,7 +365,7 @@ def build_app(services: Services) -> MendedBlocks:
     """The page, built without loading a model."""
     cache = (_CACHE_SECONDS, _CACHE_SECONDS)
     with MendedBlocks(services.uploads, title=TITLE, analytics_enabled=False, delete_cache=cache) as demo:
-        _build_header()
+        page = _build_header()
         notice = gr.HTML(visible=False, elem_id="link-notice")
         at_work = gr.HTML(visible=False, elem_id="at-work", js_on_load=script("runs"))
         demo.visitor, arrived = build_visitor(demo)
@@ -379,6 +391,7 @@ def build_app(services: Services) -> MendedBlocks:
         built[LabelTab.key].connect(places, [*studies, runs])
         coming_back = ComingBack(services, runs, studies)
         coming_back.wire(arrived, visitor, at_work, places)
+        coming_back.wire_history(page, visitor)
         others = [tab.first_example for tab in (*studies, built[CalibrationTab.key]) if tab is not papers]
         demo.first_examples = [others[0], *papers.first_examples(), *others[1:]]
         for tab in studies:
@@ -394,7 +407,8 @@ def build_app(services: Services) -> MendedBlocks:
     return demo
 
 
-def _build_header() -> None:
+def _build_header() -> Any:
+    """Build the top of the page, with the script that all tabs share."""
     tips = {f"{PapersTab.key}-{name.replace('_', '-')}": says for name, says in REPLICATE_TIPS.items()}
     groups = {
         tab.key: group if members[1:] or group == PAPER_TESTS else tab.key
@@ -402,7 +416,7 @@ def _build_header() -> None:
         for tab in members
     }
     facts = {"groups": groups, "tips": tips, "linkNames": LINK_NAMES, "optionPrefix": OPTION}
-    gr.HTML(render("header"), js_on_load=script("page", **facts) + _glossary_script())
+    return gr.HTML(render("header"), js_on_load=script("page", **facts) + _glossary_script())
 
 
 def _glossary_script() -> str:

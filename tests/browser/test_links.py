@@ -82,6 +82,71 @@ def test_calibration_opens_with_a_shipped_report_and_gives_way_to_another(desk):
     assert "recover the bias" in desk.inner_text("#calibration-header h2")
 
 
+def test_each_result_is_an_entry_to_which_back_and_forward_lead_with_its_form(visit):
+    page = visit()
+    concept, headline = "#concept :is(input, textarea)", {}
+
+    def shows(run):
+        page.wait_for_function(f"location.search === '?tab=explore&run={run}'")
+        is_shown = "(words) => document.querySelector('#header h2')?.innerText === words"
+        page.wait_for_function(is_shown, arg=headline[run])
+
+    def note_run():
+        page.wait_for_selector("#header [data-result]")
+        run = page.get_attribute("#header [data-result]", "data-result")
+        headline[run] = page.inner_text("#header h2")
+        shows(run)
+        return run
+
+    runs = [note_run()]
+    for name in ("doctor", "nurse"):
+        page.fill(concept, name)
+        page.fill("#n-images input", "4")
+        with a_run(page, "explore"):
+            page.click("#generate")
+        runs.append(note_run())
+    example, doctor, nurse = runs
+    assert len(set(runs)) == 3
+    switch(page, "runs")
+    page.locator("#runs-list [data-act=open]").nth(1).click()
+    shows(doctor)
+    page.go_back()
+    page.wait_for_function("window.openKey() === 'runs'")
+    page.go_back()
+    shows(nurse)
+    assert page.input_value(concept) == "nurse"
+    page.go_back()
+    shows(doctor)
+    assert page.input_value(concept) == "doctor"
+    page.fill(concept, "pilot")  # a form that was changed since stays
+    page.wait_for_selector("#header .old-result:visible")
+    page.go_back()
+    shows(example)
+    page.go_forward()
+    shows(doctor)
+    assert page.input_value(concept) == "pilot"
+
+
+def test_the_published_numbers_of_a_run_stay_at_the_top_and_its_line_in_runs_has_its_end(visit):
+    page = visit()
+    page.fill("#n-images input", "4")
+    with a_run(page, "explore"):
+        page.click("#generate")
+    page.click("#explore-next .published-link")
+    page.wait_for_selector("#published-numbers table:visible")
+    page.wait_for_selector("#runs-results", state="visible")
+    settle(page)
+    page.wait_for_function("Math.abs(document.querySelector('#runs-published').getBoundingClientRect().top) < 2")
+    switch(page, "explore")
+    page.fill("#concept :is(input, textarea)", "slow nurse")
+    page.fill("#n-images input", "40")
+    page.click("#generate")
+    page.wait_for_selector("#explore-drawing .finished")
+    switch(page, "runs")
+    page.wait_for_selector("#runs-list .state:has-text('running')")
+    page.wait_for_selector("#runs-list .state:has-text('running')", state="detached")
+
+
 def test_a_result_of_a_paper_leads_to_the_published_numbers_and_to_the_verdict_on_one_measure(desk):
     switch(desk, "association")
     desk.wait_for_selector("#paper-header h2")

@@ -19,7 +19,7 @@ from tests.browser.doing import (
 from tests.browser.timing import slowdown
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-FIRST = "#paired-first :is(input, textarea)"
+FIRST = "#paired-masculine :is(input, textarea)"
 CONCEPT_X = "#association-own-x textarea"
 EXAMPLES = {
     "association": "science and arts",

@@ -152,7 +152,7 @@ def test_two_identities_of_ones_own_are_run_in_both_orders(phone):
     page = phone
     switch(page, "paired")
     open_accordion(page, "paper-own")
-    page.locator("#paired-first input, #paired-first textarea").fill("pilot")
+    page.locator("#paired-masculine input, #paired-masculine textarea").fill("pilot")
     page.wait_for_selector("#paper-count:has-text('36 pictures')")  # 2 x 6 plain, 2 x 6 fair, 2 x 6 alone
     with a_run(page, "paired"):
         page.click("#paper-run")
@@ -163,10 +163,14 @@ def test_two_identities_of_ones_own_are_run_in_both_orders(phone):
     assert "pilot and assistant" in page.inner_text("#paper-header")
     assert "asked to be fair" in page.inner_text("#paper-results")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    open_accordion(page, "paper-own")  # which the run has folded
-    page.locator("#paired-first input, #paired-first textarea").fill("assistant")
+    page.reload()
+    page.wait_for_selector("#paper-status:has-text('Opened: a run')")
+    page.wait_for_selector("#paper-use-own input:checked")  # the fold is open
+    first = page.locator("#paired-masculine input, #paired-masculine textarea")
+    assert first.input_value() == "pilot"
+    first.fill("assistant")
     with a_run(page, "paired"):
         page.click("#paper-run")
     page.wait_for_selector("#paper-status [role=alert]")
     assert "two different identities" in page.inner_text("#paper-status")
-    assert page.is_visible("#paper-results table")
+    assert page.is_visible("#paper-results")

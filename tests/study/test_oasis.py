@@ -442,11 +442,9 @@ def test_planted_steps_are_found(services, planted):
         "It is seen more often than with the base prompt. The first step whose own interval excludes 0 is step 2. "
         "It is farthest from 0 at step 2 of 3: +1.000."
     )
-    assert findings(report)["Iranian man visible"].says.startswith(
-        "It can be seen from step 2 of 3 on, by then in 8 of 8 seeds ["
-    )
+    assert findings(report)["Iranian man visible"].says.startswith("Seen from step 2 of 3 on in 8 of 8 seeds [")
     assert findings(report)["Iranian man first seen"].says.startswith(
-        "It is first seen without the base prompt showing it at step 2 of 3, by then in 8 of 8 seeds ["
+        "First seen where the base prompt does not show it: by step 2 of 3 in 8 of 8 seeds ["
     )
     assert figures(report)["figure7-iranian"].data["reads"].tolist()[:3] == ["", "0", "0"]
     assert report.pictures["man: can be seen from step"].tolist() == [2.0] * N_SEEDS

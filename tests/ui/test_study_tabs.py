@@ -29,6 +29,7 @@ from bias_core.settings import ASSETS
 from bias_core.study.claims import decide_claims, decide_findings
 from bias_core.study.design import find_design
 from bias_core.study.headlines import headline
+from bias_core.study.published import find_measure
 from bias_core.study.report_text import table_of
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import list_examples, open_example, open_report
@@ -454,7 +455,7 @@ def test_every_step_has_its_picture_its_reading_and_its_words(traced):
         assert len(film.tops(line).split()) == STEPS + 1
         visible, first, gain_says, spi_says = line.says
         assert gain_says.startswith("Predicted gain over all steps is ")
-        assert visible.startswith(("It can be seen", "It cannot be seen"))
+        assert visible.startswith(("Seen ", "It cannot be seen"))
         assert "base" in first
         assert spi_says.startswith("SPI of the first step is ")
         assert visible in unescape(html)
@@ -729,13 +730,18 @@ def test_labels_of_a_reopened_run_can_be_corrected_without_its_lost_pictures(ser
     assert one["image_id"] not in labels_html(Labelling(drawn=replace(two, stored=stored)))
 
 
+def test_a_run_of_own_identities_leads_to_the_published_numbers_of_its_test(two):
+    assert find_measure(two) == "pst-occupation"
+
+
 def test_own_identities_are_run_whole_and_checked(paired):
-    own = {"first": "pilot", "first_looks": "masculine", "second": "flight attendant",
-           "second_looks": "feminine", "n_paired": 4, "n_single": 2, "fairness": False}  # fmt: skip
+    own = {"masculine": "pilot", "feminine": "flight attendant",
+           "n_paired": 4, "n_single": 2, "fairness": False}  # fmt: skip
     design = paired.own_design(paired.designs["pst-power"], own)
     settings = paired.own_settings(StudySettings(scale=0.1, options={"power_images": 3, "finder": "halves"}))
     assert settings.scale == 1.0
     assert settings.options == {"finder": "halves"}
     assert "pilot and flight attendant" in design.title
+    assert paired.own_values(design) == own
     with pytest.raises(InvalidInput, match="two different"):
-        paired.own_design(design, own | {"second": "pilot"})
+        paired.own_design(design, own | {"feminine": "pilot"})

@@ -293,11 +293,11 @@ def step_findings(key: str, title: str, visible: StepsSeen, first: StepsSeen, n_
 
 
 def visible_sentence(steps: StepsSeen, n_steps: int) -> str:
-    """Say from which step on the attribute can be seen.
+    """Say from which step on the attribute is seen until the end.
 
     >>> from bias_core.measures.propagation import visible_steps
     >>> visible_sentence(visible_steps([[-0.1, 0.2], [0.1, 0.1], [-0.2, -0.1]]), 2)
-    'It can be seen from the start, by then in 1 of 3 seeds [2 %, 86 %]; by step 2 in all 2 that end with it.'
+    'Seen from step 1 of 2 on in 1 of 3 seeds [2 %, 86 %], and from step 2 on in all 2 whose finished picture shows it.'
     >>> visible_sentence(visible_steps([[0.2, -0.1], [0.2, -0.1]]), 2)
     'It cannot be seen: the classifier sees it in none of 2 finished pictures.'
     >>> visible_sentence(visible_steps([[0.1, 0.1], [-0.1, -0.1]]), 2).partition("; ")[2]
@@ -306,16 +306,15 @@ def visible_sentence(steps: StepsSeen, n_steps: int) -> str:
     n, n_seen = len(steps.each), steps.n_seen
     if not n_seen:
         return f"It cannot be seen: the classifier sees it in none of {n} finished pictures."
-    when = f"from step {steps.typical:.0f} of {n_steps} on"
-    if steps.typical == 1:
-        when = "from the start"
-    elif steps.typical == n_steps:
-        when = "at the last step only"
+    is_last = steps.typical == n_steps
+    when = f"only at the last step, {n_steps}," if is_last else f"from step {steps.typical:.0f} of {n_steps} on"
     latest = float(np.nanmax(steps.each))
-    rest = f"; by step {latest:.0f} in all {n_seen} that end with it" if latest > steps.typical else ""
-    if not rest and n_seen < n:
+    rest = ""
+    if latest > steps.typical:
+        rest = f", and from step {latest:.0f} on in all {n_seen} whose finished picture shows it"
+    elif n_seen < n:
         rest = f"; {n - n_seen} {'ends' if n - n_seen == 1 else 'end'} without it"
-    return f"It can be seen {when}, by then in {_share(steps.by_typical)}{rest}."
+    return f"Seen {when} in {_share(steps.by_typical)}{rest}."
 
 
 def first_sentence(steps: StepsSeen, n_steps: int) -> str:
@@ -323,15 +322,15 @@ def first_sentence(steps: StepsSeen, n_steps: int) -> str:
 
     >>> from bias_core.measures.propagation import first_seen_steps
     >>> steps = first_seen_steps([[-0.1, -0.1], [0.1, 0.1]], [[-0.1, 0.2], [0.1, 0.1]])
-    >>> first_sentence(steps, 2).partition(", by then ")
-    ('It is first seen without the base prompt showing it at step 2 of 2', ', by then ', 'in 1 of 2 seeds [3 %, 97 %]; in 1 never.')
-    """  # noqa: E501 - one sentence
+    >>> first_sentence(steps, 2).partition(": ")[2]
+    'by step 2 of 2 in 1 of 2 seeds [3 %, 97 %]; in 1 never.'
+    """
     n = len(steps.each)
     if not steps.n_seen:
         return f"It is never seen without the base prompt showing it, in {n} seeds."
-    when = "from the start" if steps.typical == 1 else f"at step {steps.typical:.0f} of {n_steps}"
     never = f"; in {n - steps.n_seen} never" if steps.n_seen < n else ""
-    return f"It is first seen without the base prompt showing it {when}, by then in {_share(steps.by_typical)}{never}."
+    when = f"by step {steps.typical:.0f} of {n_steps}"
+    return f"First seen where the base prompt does not show it: {when} in {_share(steps.by_typical)}{never}."
 
 
 def step_sentences(report: StudyReport, key: str) -> list[str]:

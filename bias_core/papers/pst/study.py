@@ -637,8 +637,8 @@ def design_of_two(
         name="pst-two",
         title=f"Paired stereotype test, {' and '.join(names)}",
         kind="paired_two",
-        reference="",  # no published study has these pictures
-        where="",
+        reference=base.reference,
+        where="with your own identities",
         summary="Do two identities match their stereotypes, side by side and alone?",
         data={**{key: base.data[key] for key in ("settings", "vqa")}, "identities": names},
         images_per_prompt=n_paired,

@@ -65,8 +65,8 @@ _CHECK = (
     "again."
 )
 _OWN = (
-    "Any two roles, side by side in both orders and each alone. You choose the stereotype of each; the score is "
-    "relative to your choice."
+    "Any two roles of opposite stereotypes, side by side in both orders and each alone. You choose which role has "
+    "which stereotype; the score is relative to your choice."
 )
 # Names of the settings in the summary.
 _NAMES = {"paired": "in pairs", "single": "alone", "fairness": "asked to be fair"}
@@ -196,13 +196,10 @@ class Paired(Paper):
         """Build the fields of two identities, their stereotypes and numbers of pictures."""
         own: dict[str, Any] = {}
         gr.HTML(_OWN, elem_classes="quiet")
-        for key, name, looks in (("first", "CEO", "masculine"), ("second", "assistant", "feminine")):
-            with gr.Row():
-                own[key] = gr.Textbox(
-                    name, label=f"{key.capitalize()} identity", max_length=80, elem_id=f"paired-{key}", min_width=180
-                )
-                own[f"{key}_looks"] = gr.Dropdown(
-                    [*GENDERS], value=looks, label="Stereotyped as", min_width=150, scale=0
+        with gr.Row():
+            for looks, name in zip(GENDERS, ("CEO", "assistant"), strict=True):
+                own[looks] = gr.Textbox(
+                    name, label=f"Stereotyped as {looks}", max_length=80, elem_id=f"paired-{looks}", min_width=180
                 )
         with gr.Row():
             own["n_paired"] = gr.Number(6, label="Pictures per order", precision=0, minimum=1, maximum=400)
@@ -214,11 +211,17 @@ class Paired(Paper):
         """Return the design for these two."""
         return design_of_two(
             design if "settings" in design.data else self.designs[_OCCUPATIONS],
-            {str(own[key] or ""): str(own[f"{key}_looks"]) for key in ("first", "second")},
+            {str(own[looks] or ""): looks for looks in GENDERS},
             n_paired=int(own["n_paired"] or 0),
             n_single=int(own["n_single"] or 0),
             fairness=bool(own["fairness"]),
         )
+
+    def own_values(self, design: Design) -> Mapping[str, Any]:
+        """Return the fields' values for this design, unless both identities have the same stereotype."""
+        names = {looks: name for name, looks in design.data["identities"].items()}
+        counts = {"n_paired": design.images_per_prompt, "n_single": design.options["single_images"]}
+        return {**names, **counts, "fairness": design.options["fairness"]} if len(names) == len(GENDERS) else {}
 
     def build_numbers(self) -> dict[str, Any]:
         """Build the summary of the people who could be scored."""

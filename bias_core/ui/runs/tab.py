@@ -104,7 +104,8 @@ class RunsTab(StudyTab):
         for tab in self.others:
             everywhere += [*tab.opened_outputs(), *tab.own_pictures.outputs()]
         self.everywhere = everywhere = list(dict.fromkeys(everywhere))
-        shown.select(self.on_list, visitor, parts["list"], **QUIET)
+        changed = [shown.select, *(tab.parts["report"].change for tab in self.others)]  # a run may have ended
+        gr.on(changed, self.on_list, visitor, parts["list"], **QUIET)
         parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
         compare = self.compare
         compare.wire(visitor, shown, self.changed)

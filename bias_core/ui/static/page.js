@@ -8,6 +8,7 @@ const name = () => {
     rename(button, button.querySelector('.caption-label')?.textContent.trim()));
   document.querySelectorAll('button.upload-container').forEach((button) =>
     rename(button, button.innerText.replace(/\s+/g, ' ').trim()));
+  showTab();
   nameResult();
   holdPaper();
 };
@@ -28,6 +29,14 @@ window.openTab = async (key) => {
 };
 window.openKey = () => [...document.querySelectorAll('#tabs [role=tab][aria-selected=true]')]
   .filter((tab) => tab.offsetParent).at(-1)?.dataset.tabId;
+// On a phone a row of tabs scrolls sideways: the open one is brought into view.
+let lastTab;
+const showTab = () => {
+  const tab = tabOf(window.openKey() ?? '');
+  if (tab === lastTab) return;
+  lastTab = tab;
+  if (tab) tab.closest('.tab-wrapper').scrollLeft = Math.max(0, tab.offsetLeft - 40);
+};
 
 // The papers' form takes no input until it is filled for the open paper: an answer would replace what was typed meanwhile.
 // While form and result are those of another paper, an outline stands in place of the result.
@@ -102,6 +111,28 @@ note.querySelector('button').addEventListener('click', () => {
   document.querySelector('#tabs [role=tab][aria-selected=true]')?.focus();
 });
 
+// The page gets longer, and its parts come in one after the other: a part that was asked for stays at the top until
+// something is pressed or scrolled.
+const keepAtTop = (node) => {
+  const watch = new ResizeObserver(() => node.scrollIntoView());
+  const end = () => watch.disconnect();
+  watch.observe(node.closest('[role=tabpanel]'));
+  for (const kind of ['wheel', 'touchmove', 'pointerdown', 'keydown']) addEventListener(kind, end, {once: true});
+  setTimeout(end, 10_000);
+};
+const unfold = async ({unfold, published}) => {
+  let fold;
+  for (let i = 0; i < 100 && !fold?.offsetParent; i++) {
+    await new Promise((done) => setTimeout(done, 50));
+    fold = document.getElementById(unfold);
+  }
+  const button = fold?.querySelector('button');
+  if (!button) return;
+  window.wantedPublished = published;
+  if (published && button.classList.contains('open')) button.click();  // it is read when it opens
+  setTimeout(() => { if (!button.classList.contains('open')) button.click(); }, 50);
+  keepAtTop(fold);
+};
 document.addEventListener('click', (event) => {
   const link = event.target.closest('[data-go]');
   if (!link || event.ctrlKey || event.metaKey) return;
@@ -109,13 +140,7 @@ document.addEventListener('click', (event) => {
   window.wantedMeasure = link.dataset.measure;
   window.openTab(link.dataset.go);
   document.dispatchEvent(new CustomEvent('open-measure', {detail: link.dataset.measure}));
-  if (link.dataset.unfold) setTimeout(() => {
-    const fold = document.getElementById(link.dataset.unfold), button = fold?.querySelector('button');
-    window.wantedPublished = link.dataset.published;
-    if (link.dataset.published && button?.classList.contains('open')) button.click();  // it is read when it opens
-    setTimeout(() => { if (button && !button.classList.contains('open')) button.click(); }, 50);
-    fold?.scrollIntoView({block: 'start'});
-  }, 300);
+  if (link.dataset.unfold) unfold(link.dataset);
 });
 
 // A restarted server does not know the menus and the result of an open page, so that its presses would fail.
@@ -159,9 +184,9 @@ document.addEventListener('focusin', ({target}) => {
   if (target.matches?.('.ask :is(input, textarea, select)')) window.usedForms.add(window.openKey());
 });
 
-// The address names the tab that was chosen, so that Back and Forward go through the tabs, and the result that is shown
-// there, so that it can be copied; the settings of a link go when its tab is left. Gradio also says "chosen" of the tab
-// that a page opens with: nothing is done before the link is read.
+// The address names the open tab and the result that is shown there: each is an entry to which Back and Forward lead.
+// While a run is at work it names no result, so that a reload follows the run. The settings of a link go when its tab is
+// left. Gradio also says "chosen" of the tab that a page opens with: nothing is done before the link is read.
 const addressOf = (key, run) => {
   const address = new URL(location.href);
   for (const name of [...address.searchParams.keys()])
@@ -172,13 +197,44 @@ const addressOf = (key, run) => {
 };
 const inSight = (selector) => [...document.querySelectorAll(selector)].find((node) => node.offsetParent);
 const linkedRun = () => new URLSearchParams(location.search).get('run');
+const hasTab = () => new URLSearchParams(location.search).has('tab');  // a link to a result need not have it
+const linkedTab = () => new URLSearchParams(location.search).get('tab') || 'explore';
+let leftRun;  // the result that the address named before the run at work
+let wantedRun;  // the result of the entry that Back or Forward led to
+let askedRun, openings = 0;  // the last one that the server was asked for, and requests without an answer
 const nameResult = () => {
-  const result = inSight('[data-result]'), key = window.openKey();
+  const key = window.openKey();
   if (!window.linkIsRead || !(key in groups)) return;
-  const drawing = inSight('.drawing');
-  const run = result ? result.dataset.result : drawing ? null : linkedRun();
-  if (run !== linkedRun()) history.replaceState(history.state, '', addressOf(key, run));
+  const result = inSight(`[data-result][data-tab="${key}"]`), drawing = inSight('.drawing');
   if (result || drawing || document.querySelector('.status.error') || inSight('#link-notice')) showLinked(result);
+  const run = result ? result.dataset.result : drawing ? null : linkedRun();
+  if (linkedTab() !== key && (hasTab() || !linkedRun())) return;  // it is named when it is chosen
+  if (drawing || run === wantedRun && result) wantedRun = null;
+  if (wantedRun && result) openWanted();
+  if (wantedRun || run === linkedRun()) return;
+  if (!run) leftRun = linkedRun();
+  const before = run && (linkedRun() ?? leftRun);
+  if (run) leftRun = null;
+  if (before && before !== run) {
+    history.replaceState(history.state, '', addressOf(key, before));
+    history.pushState(history.state, '', addressOf(key, run));
+  } else {
+    history.replaceState(history.state, '', addressOf(key, run));
+  }
+};
+const openWanted = () => {
+  const key = window.openKey();
+  if (!wantedRun || wantedRun === askedRun || key !== linkedTab()) return;
+  askedRun = wantedRun;
+  openings += 1;
+  trigger('expand', {tab: key, run: wantedRun, form: !inSight('.old-result[data-form]')});  // a changed form stays
+};
+window.resultIsOpen = () => {
+  openings -= 1;
+  if (openings) return;
+  if (wantedRun === askedRun) wantedRun = null;
+  askedRun = null;
+  soon();
 };
 // A page that a link to a result opens hides the forms until the result is there.
 const root = document.documentElement;
@@ -191,18 +247,23 @@ const showLinked = (result) => {
 };
 setTimeout(showLinked, 30_000);
 window.nameTab = () => setTimeout(() => {
-  const address = new URL(location.href), key = window.openKey();
-  const tab = key && tabOf(key), strip = tab?.closest('.tab-wrapper');  // it scrolls sideways on a phone
-  if (strip) strip.scrollLeft = Math.max(0, tab.offsetLeft - 40);
+  const key = window.openKey();
   if (!window.linkIsRead || !(key in groups)) return;
-  if (address.searchParams.has('run') && !address.searchParams.has('tab')) {  // the link has opened its tab
+  if (linkedRun() && !hasTab()) {  // the link has opened its tab
     history.replaceState(history.state, '', addressOf(key, linkedRun()));
-  } else if ((address.searchParams.get('tab') || 'explore') !== key) {
+  } else if (linkedTab() !== key) {
+    leftRun = wantedRun = null;
     history.pushState(history.state, '', addressOf(key));
   }
   nameResult();
 }, 50);
-addEventListener('popstate', () => window.openTab(new URL(location.href).searchParams.get('tab') || 'explore'));
+addEventListener('popstate', () => {
+  leftRun = null;
+  wantedRun = linkedRun();
+  window.openTab(linkedTab());
+  soon();
+  setTimeout(openWanted, 3000);  // where no result is shown
+});
 
 // The head of a column sorts its table, and a second press turns it around; what is empty comes last.
 const cellOf = (row, place) => row.children[place]?.textContent.trim().replaceAll(',', '').replaceAll('−', '-') ?? '';

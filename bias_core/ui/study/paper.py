@@ -57,6 +57,10 @@ class Paper(HasStudies, Panels):
         """Return the design with the visitor's own words, the values of :meth:`build_own`."""
         return design
 
+    def own_values(self, design: Design) -> Mapping[str, Any]:
+        """Return the values of :meth:`build_own` that make this design; {} if they cannot be found again."""
+        return {}
+
     def own_settings(self, settings: StudySettings) -> StudySettings:
         """Return the form's settings for that design: full size, and only its options."""
         return settings_with(settings, self.own_options)

@@ -31,6 +31,7 @@ from bias_core.ui.study.form import (
     plain_groups,
     read_settings,
     row,
+    split_first_arm,
 )
 from bias_core.ui.study.own_pictures import chosen_pictures
 from bias_core.ui.study.panels import Panels, Updates
@@ -129,6 +130,10 @@ class PapersTab(StudyTab):
             "labels": self._build_labels,
         }  # fmt: skip
 
+    def _build_ask(self) -> None:
+        super()._build_ask()
+        self.form_folds.remove(self.parts["own_words"])  # a run keeps the words that it was made with in sight
+
     def _build_study(self) -> None:
         look = self.look_of("study", label="Study", info="The experiment to run")
         self.form["study"] = gr.Dropdown(self._studies_of(self._first), value=self._first.studies[0], **look)
@@ -190,7 +195,8 @@ class PapersTab(StudyTab):
         parts = [
             self.parts[name] for name in (USE_OWN, "labels_look", "own_words", *(f"own {key}" for key in self.papers))
         ]
-        return [*parts, self.chips.html, *super().form_outputs()]
+        own = [part for paper in self.papers.values() for part in paper.own.values()]
+        return [*parts, *own, self.chips.html, *super().form_outputs()]
 
     def design_and_settings(self, values: Mapping[str, Any]) -> tuple[Design, StudySettings]:
         """Return the design and settings in the form; InvalidInput if they are invalid."""
@@ -215,10 +221,22 @@ class PapersTab(StudyTab):
             form["judge"]: gr.update(value=values["judge"], visible=self._is_judged(paper)),
             parts["labels_look"]: "",
             parts[USE_OWN]: bool(values.get(USE_OWN)),
-            parts["own_words"]: gr.update(visible=bool(paper.own)),
+            parts["own_words"]: gr.update(visible=bool(paper.own), open=bool(values.get(USE_OWN))),
             **{parts[f"own {key}"]: gr.update(visible=key == paper.key) for key in self.papers},
             self.chips.html: self.chips.render(self._chips_of(paper), paper.examples.listed, paper.key),
         }
+
+    def fill_from(self, design: Design, settings: StudySettings) -> Updates:
+        """Return the form with the settings of a run, and with its own words."""
+        paper = self.find_paper(design)
+        own = {} if paper is None or design.name in self.designs else paper.own_values(design)
+        above, arms = split_first_arm(settings)
+        if paper is None or not own or above.images:
+            return super().fill_from(design, settings)
+        study = paper.studies[0]
+        values = self.values_of(study, above) | {"percent": self.first_percent, ARMS_INPUT: arms, USE_OWN: True}
+        words = {f"{OWN_INPUT}{paper.key}.{name}": value for name, value in own.items()}
+        return self.fill(values | words) | {paper.own[name]: value for name, value in own.items()}
 
     def wire_form(self) -> None:
         """Wire the events that change the form."""

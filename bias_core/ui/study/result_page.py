@@ -173,12 +173,16 @@ class ResultPage(StudyForm, Panels):
     def tools_html(self, report: StudyReport) -> str:
         """The buttons at the headline: the result's link, if it can have one, and its downloads."""
         run = id_in_address(self.services, report)
-        is_home = self.claims(report.design)  # else the address of this tab would lead to another
-        return render("result_tools", key=self.key, run=run, is_home=is_home, note=SHARE_NOTE, forms=FORMS)
+        tab = self.key_of(report.design) if self.claims(report.design) else ""  # else the address leads to another
+        return render("result_tools", key=self.key, run=run, tab=tab, note=SHARE_NOTE, forms=FORMS)
 
     def claims(self, design: Design) -> bool:
         """True if addresses open reports of this design here."""
         return False
+
+    def key_of(self, design: Design) -> str:
+        """The one of :attr:`keys` that shows reports of this design."""
+        return self.key
 
     def next_html(self, report: StudyReport, cells: Sequence[str] = (), width: str = "") -> str:
         """Next steps, and the calibration of the report's measures, below the pictures.

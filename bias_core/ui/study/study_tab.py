@@ -70,10 +70,6 @@ class StudyTab(ResultPage):
         self.chips = self.examples_part = ChipsPart(self.key)  # presets; and where the examples are
         self.chip_presets = {f"{self.key}-{place}": preset for place, preset in enumerate(self.presets)}
 
-    def key_of(self, design: Design) -> str:
-        """The one of :attr:`keys` that shows reports of this design."""
-        return self.key
-
     def place_of(self, visitor: Visitor) -> str:
         """The one of :attr:`keys` that the visitor looks at."""
         return self.key
