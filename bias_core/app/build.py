@@ -227,8 +227,7 @@ class ComingBack:
 
     def wire_history(self, page: Any, visitor: Any) -> None:
         """Show the result of an entry of the browser's history when Back or Forward leads to it."""
-        opened = page.expand(self.on_entry, visitor, self._runs.everywhere, **messages.EACH)
-        opened.then(None, js="() => window.resultIsOpen()", **QUIET)
+        page.expand(self.on_entry, visitor, self._runs.everywhere, **messages.EACH)
 
     def on_entry(self, visitor: Visitor, event: gr.EventData) -> Updates:
         """Show a result in its tab, with its settings in an unchanged form; or say why it cannot be shown."""

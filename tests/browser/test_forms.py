@@ -30,7 +30,7 @@ def test_a_press_during_a_run_asks_and_either_run_can_be_stopped(visit):
         assert page.evaluate(N_DONE) > 12
         page.click(f"#explore-at-work [data-{answer}]")
         page.wait_for_selector("#explore-at-work .at-work", state="detached")
-    page.wait_for_function(f"{N_DONE} > 0 && {N_DONE} < 12")  # of the other run
+    page.wait_for_selector(".drawing:has-text('a photo of a slow nurse')")
     assert page.is_visible("#stop")
     page.evaluate(
         """() => {

@@ -119,9 +119,10 @@ def test_each_result_is_an_entry_to_which_back_and_forward_lead_with_its_form(vi
     shows(doctor)
     assert page.input_value(concept) == "doctor"
     page.fill(concept, "pilot")  # a form that was changed since stays
-    page.wait_for_selector("#header .old-result:visible")
+    page.wait_for_selector("#explore-other-settings .old-result:visible")
     page.go_back()
     shows(example)
+    page.wait_for_selector("#explore-other-settings .old-result:visible")
     page.go_forward()
     shows(doctor)
     assert page.input_value(concept) == "pilot"

@@ -201,7 +201,8 @@ const hasTab = () => new URLSearchParams(location.search).has('tab');  // a link
 const linkedTab = () => new URLSearchParams(location.search).get('tab') || 'explore';
 let leftRun;  // the result that the address named before the run at work
 let wantedRun;  // the result of the entry that Back or Forward led to
-let askedRun, openings = 0;  // the last one that the server was asked for, and requests without an answer
+let askedRun;  // the last one that the server was asked for
+const failures = () => [...document.querySelectorAll('.status.error')].filter((node) => node.offsetParent);
 const nameResult = () => {
   const key = window.openKey();
   if (!window.linkIsRead || !(key in groups)) return;
@@ -209,7 +210,8 @@ const nameResult = () => {
   if (result || drawing || document.querySelector('.status.error') || inSight('#link-notice')) showLinked(result);
   const run = result ? result.dataset.result : drawing ? null : linkedRun();
   if (linkedTab() !== key && (hasTab() || !linkedRun())) return;  // it is named when it is chosen
-  if (drawing || run === wantedRun && result) wantedRun = null;
+  const isRefused = wantedRun === askedRun && failures().some((node) => !('before' in node.dataset));
+  if (drawing || isRefused || run === wantedRun && result) wantedRun = askedRun = null;
   if (wantedRun && result) openWanted();
   if (wantedRun || run === linkedRun()) return;
   if (!run) leftRun = linkedRun();
@@ -226,15 +228,8 @@ const openWanted = () => {
   const key = window.openKey();
   if (!wantedRun || wantedRun === askedRun || key !== linkedTab()) return;
   askedRun = wantedRun;
-  openings += 1;
-  trigger('expand', {tab: key, run: wantedRun, form: !inSight('.old-result[data-form]')});  // a changed form stays
-};
-window.resultIsOpen = () => {
-  openings -= 1;
-  if (openings) return;
-  if (wantedRun === askedRun) wantedRun = null;
-  askedRun = null;
-  soon();
+  failures().forEach((node) => { node.dataset.before = ''; });
+  trigger('expand', {tab: key, run: wantedRun, form: !inSight('[id$="-other-settings"] .old-result')});  // a changed form stays
 };
 // A page that a link to a result opens hides the forms until the result is there.
 const root = document.documentElement;
@@ -259,7 +254,7 @@ window.nameTab = () => setTimeout(() => {
 }, 50);
 addEventListener('popstate', () => {
   leftRun = null;
-  wantedRun = linkedRun();
+  [wantedRun, askedRun] = [linkedRun(), null];
   window.openTab(linkedTab());
   soon();
   setTimeout(openWanted, 3000);  // where no result is shown
