@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bias_core.explore.concepts import load_concept_lists
-from bias_core.explore.options import design_of, explore_settings, several_settings
+from bias_core.explore.options import choose_design, explore_settings, several_settings
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.plan import lay_out, settle
@@ -24,13 +24,13 @@ MODELS = {
 
 
 def draw_and_read(settings: StudySettings, services: Services) -> None:
-    plan = lay_out(settle(design_of(settings), settings), services)
+    plan = lay_out(settle(choose_design(settings), settings), services)
     images = [image for event in services.draw(plan.manifest.rows) for image in event.images]
     services.embeddings.images(services.encoder(plan.settings.encoder), images)
 
 
 def explore(settings: StudySettings, services: Services) -> None:
-    complete(run_study(design_of(settings), settings, services))
+    complete(run_study(choose_design(settings), settings, services))
 
 
 def timed(work: Callable[[StudySettings, Services], None], settings: StudySettings) -> float:

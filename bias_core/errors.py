@@ -80,7 +80,7 @@ class Interrupted(Cancelled):
     """The machine cannot go on for now. Finished pictures are stored; the same settings resume the run."""
 
 
-def message_of(error: BiasCoreError) -> str:
+def get_error_message(error: BiasCoreError) -> str:
     """The message of an error for the user, without the middle if it is very long."""
     text = str(error)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"

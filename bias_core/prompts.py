@@ -65,8 +65,8 @@ def fill_template(template: str, concept: str) -> str:
     if template.count(SLOT) != 1:
         raise InvalidInput(f"the template needs exactly one {{}} for the concept, got {template[:80]!r}")
     before, after = template.split(SLOT)
-    if own := _ARTICLE.match(concept) and re.search(r"\b(a|an|the)\s+$", before, re.I):
-        before, concept = before[: own.start()], _with_case(concept[0], own[1]) + concept[1:]
+    if article_match := _ARTICLE.match(concept) and re.search(r"\b(a|an|the)\s+$", before, re.I):
+        before, concept = before[: article_match.start()], _with_case(concept[0], article_match[1]) + concept[1:]
     before = re.sub(r"\b(a|an)\s+$", lambda m: _with_case(article(concept), m[1]) + " ", before, flags=re.I)
     prompt = before + concept + after
     if len(prompt) > MAX_PROMPT_CHARACTERS:
@@ -92,8 +92,8 @@ def guide_concept(concept: str, attribute: str) -> str:
     concept, attribute = " ".join(concept.split()), " ".join(attribute.split())
     if not attribute:
         raise InvalidInput("the attribute word is empty; give one for each side, or none")
-    if own := _ARTICLE.match(concept):
-        return fix_articles(own[0] + guide_concept(concept[own.end() :], attribute))
+    if article_match := _ARTICLE.match(concept):
+        return fix_articles(article_match[0] + guide_concept(concept[article_match.end() :], attribute))
     if _FOLLOWS_NOUN.match(attribute):
         return f"{concept} {attribute}"
     if attribute.lower() not in _NOUN_TO_ADJECTIVE:

@@ -112,7 +112,7 @@ class RewritesPrompts(Protocol):
 class OnLentGpu(Protocol):
     """Draws on a shared GPU on which each visitor has a daily quota of seconds."""
 
-    def pictures_in(self, seconds: float, steps: int) -> int:
+    def estimate_pictures(self, seconds: float, steps: int) -> int:
         """The likely number of pictures of ``steps`` steps in this GPU time."""
 
 

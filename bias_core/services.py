@@ -31,7 +31,7 @@ from bias_core.models.model_sources import (
     hosted_fit,
 )
 from bias_core.models.weights import ReadersTurn, cpu_threads
-from bias_core.models.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, gpu_seconds_left, prepare
+from bias_core.models.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, get_remaining_gpu_seconds, prepare
 from bias_core.protocols import (
     Captioner,
     Hosted,
@@ -97,10 +97,10 @@ class Services:
         vars(view).update(_token=SecretStr(token.strip()), _hosted={})
         return view
 
-    def gpu_seconds_left(self) -> float | None:
+    def get_remaining_gpu_seconds(self) -> float | None:
         """GPU seconds that this visitor has left today; None if unknown."""
         may_ask = self.borrows_gpu and not self.settings.offline
-        return gpu_seconds_left(self._token.get_secret_value()) if may_ask else None
+        return get_remaining_gpu_seconds(self._token.get_secret_value()) if may_ask else None
 
     @property
     def labels(self) -> "LabelStore":
@@ -109,9 +109,9 @@ class Services:
 
         from bias_core.labels.label_store import LabelStore
 
-        data, most = self.settings.data_dir, int(self.settings.label_pictures_gb * 1e9)
+        data, max_bytes = self.settings.data_dir, int(self.settings.label_pictures_gb * 1e9)
         url = self.settings.labels_url or URL.create("sqlite", database=str(data.absolute() / "labels.sqlite"))
-        open_store = partial(LabelStore, url, pictures=data / "label_pictures", most_picture_bytes=most)
+        open_store = partial(LabelStore, url, pictures=data / "label_pictures", most_picture_bytes=max_bytes)
         return self._built.get("labels", "", open_store)
 
     def run_answers(self, run_id: str) -> "pd.DataFrame | None":
@@ -131,11 +131,11 @@ class Services:
         ``setting`` is that of the paired test, ``attributes`` are those that people are asked about, () for the usual
         ones; InvalidInput for one that the run lacks.
         """
-        from bias_core.study.classifier_answers import asked_readings, readings_of, stored_pictures
+        from bias_core.study.classifier_answers import asked_readings, list_readings, stored_pictures
 
         manifest = self.manifests.find(report.run_id) if report.run_id.isalnum() else None
         readings = (
-            [] if manifest is None else asked_readings(readings_of(report), attributes=attributes, setting=setting)
+            [] if manifest is None else asked_readings(list_readings(report), attributes=attributes, setting=setting)
         )
         remaining = set(stored_pictures(report, readings))
         if manifest is not None and manifest.label_tasks and remaining:  # else do not open the store needlessly
@@ -170,7 +170,7 @@ class Services:
     @cached_property
     def run_queue(self) -> RunQueue:
         """The queue of waiting runs."""
-        return RunQueue.of(self.settings)
+        return RunQueue.from_settings(self.settings)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -238,13 +238,13 @@ class Services:
             return iter((EngineProgress(done=0, total=0),))
         first = rows[0]
         check_version(first.model, first.revision, partial(self.revision, first.model))
-        model, engine = self.text_to_image(first.model), self.engine_of(first.model)
+        model, engine = self.text_to_image(first.model), self.find_engine(first.model)
         if not (self.borrows_gpu or isinstance(model, Hosted)):
             self._sources.fetch(self.model_info(first.model), first.revision, self._device)
         events = engine.run(rows, model, self.images, lock=self.model_lock.turns, cancelled=cancelled)
         return self.rates.watch(events, rows[0], engine)
 
-    def engine_of(self, model: str) -> Engine:
+    def find_engine(self, model: str) -> Engine:
         """The engine for this model: this process's, or requests for a hosted model."""
         return hosted_images.RequestsEngine(self.settings.remote_at_once) if hosted_name(model) else self.engine
 
@@ -286,8 +286,10 @@ class Services:
         if not sentences or (path := self._held_out(encoder, model)) is None:
             return (None,) * len(sentences)
         held_out = self._built.get("held out", encoder, lambda: held_out_embeddings(path))
-        reader, both = self.encoder(encoder), [text for pair in sentences for text in pair]
-        return errors_of_sentences(*held_out, self.embeddings.texts(reader, both, lock=self.reading(reader)), sentences)
+        reader, texts = self.encoder(encoder), [text for pair in sentences for text in pair]
+        return errors_of_sentences(
+            *held_out, self.embeddings.texts(reader, texts, lock=self.reading(reader)), sentences
+        )
 
     def _held_out(self, encoder: str, model: str) -> Path | None:
         """The encoder's file of held-out embeddings; None for pictures of another world."""
@@ -325,7 +327,7 @@ class Services:
         worlds = {info.id: info.world for info in self.models()}
         return worlds[model] if worlds.get(model) and self.revision(model) == revision else ""
 
-    def readers_here(self, role: Role) -> tuple[str, ...]:
+    def installed_readers(self, role: Role) -> tuple[str, ...]:
         """Named readers on this machine, which need no download."""
         return tuple(info.id for info in self.tools(role) if not self.reader_facts(role, info.id).download_gb)
 
@@ -359,7 +361,7 @@ class Services:
         """Words of ``prompt`` unknown to the calibration world; empty for other models."""
         return unknown_words(prompt, self.model_info(model)) if self.pictures_world(model) else ()
 
-    shown = staticmethod(shown_share)
+    share_shown = staticmethod(shown_share)
     true_rate = staticmethod(true_rate)
 
     def tidy(self) -> Sequence[str]:
@@ -450,17 +452,21 @@ class Services:
             return CalibrationRenderer()
         name, info = info.id, self._sources.pinned(info)
         settings, unchanged = self.settings, partial(check_version, name, version, partial(self.revision, name))
-        how: dict[str, Any] = {"compiled": settings.compile_models, "forming": settings.forming, "unchanged": unchanged}
-        where: dict[str, Any] = {
+        drawing_options: dict[str, Any] = {
+            "compiled": settings.compile_models,
+            "forming": settings.forming,
+            "unchanged": unchanged,
+        }
+        loading_options: dict[str, Any] = {
             "device": self._device,
             "offline": settings.offline,
             "loras": self._sources.loras(info),
         }
-        model = DiffusersTextToImage(info, str(info.options["path"]), **where, **how)
+        model = DiffusersTextToImage(info, str(info.options["path"]), **loading_options, **drawing_options)
         if not self.borrows_gpu or info.embedded:
             return model
-        there = partial(build_elsewhere, self.settings, "text_to_image", name)
-        return ZeroGpuTextToImage(name, there, model, info, partial(fetch_pipeline, info))
+        build_remote = partial(build_elsewhere, self.settings, "text_to_image", name)
+        return ZeroGpuTextToImage(name, build_remote, model, info, partial(fetch_pipeline, info))
 
 
 _services_of = lru_cache(maxsize=1)(Services)
@@ -485,9 +491,9 @@ def worker_model(settings: Settings, threads: int, row: ImageRow) -> TextToImage
     """
     cpu_threads(threads)
     services = Services(settings)
-    if (here := services.revision(row.model)) != row.revision:
+    if (local_revision := services.revision(row.model)) != row.revision:
         raise ModelUnavailable(
-            f"a worker has {row.model} at {here or 'no revision'}, and the run wants "
+            f"a worker has {row.model} at {local_revision or 'no revision'}, and the run wants "
             f"{row.revision or 'no revision'}: all machines need the same weights and program"
         )
     return services.text_to_image(row.model)

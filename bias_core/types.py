@@ -177,7 +177,7 @@ class Estimate:
         null = None if self.null_value is None else factor * self.null_value + offset
         return replace(self, value=value, low=low, high=high, null_value=null)
 
-    def of_null(self, null_value: float | None) -> Estimate:
+    def replace_null_value(self, null_value: float | None) -> Estimate:
         """Copy with another null value, of which no test was made: it has no p-value."""
         return self if null_value == self.null_value else replace(self, null_value=null_value, p_value=math.nan)
 
@@ -198,7 +198,7 @@ class ReaderErrors:
     n_negative: int
 
     @property
-    def of_absence(self) -> ReaderErrors:
+    def complement(self) -> ReaderErrors:
         """Error rates for the absence of the attribute."""
         return ReaderErrors(
             sensitivity=self.specificity,

@@ -1,7 +1,7 @@
 """Values from people and programs: settings, declared once, and checks of types and texts.
 
 A setting's type, range, default, label and sentence stand at its field only. Command line, API, forms,
-addresses and files of settings offer what is made from these declarations (:func:`settings_of`).
+addresses and files of settings offer what is made from these declarations (:func:`declared_settings`).
 """
 
 from __future__ import annotations
@@ -119,12 +119,12 @@ def with_whole_numbers(run: Callable[..., Any], arguments: Mapping[str, object])
     """Return the arguments, with 8.0 as 8 where ``run`` declares a whole number: JSON has one kind of number."""
     declared = signature(run, eval_str=True).parameters
 
-    def as_declared(name: str, value: object) -> object:
+    def convert_value(name: str, value: object) -> object:
         exact = isinstance(value, float) and value.is_integer() and abs(value) < _EXACT
         kinds = (declared[name].annotation, *get_args(declared[name].annotation)) if name in declared else ()
         return int(value) if exact and int in kinds else value  # type: ignore[call-overload]
 
-    return {name: as_declared(name, value) for name, value in arguments.items()}
+    return {name: convert_value(name, value) for name, value in arguments.items()}
 
 
 def check_texts(name: str, value: object, depth: int = 0, *, longest: int = MAX_TEXT) -> None:
@@ -144,27 +144,27 @@ def check_texts(name: str, value: object, depth: int = 0, *, longest: int = MAX_
             check_texts(name, part, depth + 1, longest=longest)
 
 
-def as_text(value: Any) -> str:
+def text_from_value(value: Any) -> str:
     """Return a form's value as text, "" for an empty field."""
     return "" if value is None else str(value).strip()
 
 
-def as_number(value: Any, what: str) -> float:
+def parse_number(value: Any, label: str) -> float:
     """Return a finite number; InvalidInput quotes other values."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError) as error:  # a whole number of 400 digits is no float
-        raise InvalidInput(f"the {what} must be a number, got {value!r:.80}") from error
+        raise InvalidInput(f"the {label} must be a number, got {value!r:.80}") from error
     if not math.isfinite(number):
-        raise InvalidInput(f"the {what} must be a number, got {value!r}")
+        raise InvalidInput(f"the {label} must be a number, got {value!r}")
     return number
 
 
-def as_whole(value: Any, what: str) -> int:
+def parse_whole_number(value: Any, label: str) -> int:
     """Return a whole number; InvalidInput quotes other values."""
-    number = as_number(value, what)
+    number = parse_number(value, label)
     if number != int(number):
-        raise InvalidInput(f"the {what} must be a whole number, got {value!r}")
+        raise InvalidInput(f"the {label} must be a whole number, got {value!r}")
     return int(number)
 
 
@@ -305,7 +305,7 @@ class Setting:
         result = self.read(value)
         return result / 100 if self.percent and result is not None else result
 
-    def shown(self, value: Any) -> Any:
+    def format_value(self, value: Any) -> Any:
         """Write a value as forms and addresses show it."""
         if isinstance(value, tuple):
             return ", ".join(str(part).replace(",", _COMMA) for part in value)
@@ -359,9 +359,9 @@ class Setting:
         return refusal(f"“{self.label}”", value, words + left_out, error)
 
 
-def setting(default: Any, label: str, sentence: str, **more: Any) -> Any:
+def setting(default: Any, label: str, sentence: str, **kwargs: Any) -> Any:
     """Declare a field of a :func:`settings_class`; ``sentence`` has no full stop, as range and default follow."""
-    info = Setting(label=label, sentence=sentence, **more)
+    info = Setting(label=label, sentence=sentence, **kwargs)
     checks = {name: end for name in ("ge", "gt", "le", "lt") if (end := getattr(info, name)) is not None}
     checks |= {"pattern": info.pattern} if info.pattern else {}
     metadata = {_INFO: info, **checks}
@@ -418,13 +418,13 @@ class Options:
 def option_values(options: Any) -> dict[str, Any]:
     """Return options by name, checked or as given; InvalidInput if they have no names."""
     if isinstance(options, Options):
-        return {name: getattr(options, name) for name in settings_of(type(options))}
+        return {name: getattr(options, name) for name in declared_settings(type(options))}
     if not isinstance(options, Mapping):
         raise InvalidInput(f"options must be names with their values; got {quoted(options)}")
     return dict(options)
 
 
-def settings_of(kind: type) -> Mapping[str, Setting]:
+def declared_settings(kind: type) -> Mapping[str, Setting]:
     """Return the settings of a :func:`settings_class` by name, in order."""
     return _declared(kind)
 
@@ -452,7 +452,7 @@ def changed_settings(settings: Any) -> dict[str, Any]:
     """Return the values that differ from their defaults."""
     return {
         name: value
-        for name, declared in settings_of(type(settings)).items()
+        for name, declared in declared_settings(type(settings)).items()
         if (value := getattr(settings, name)) != declared.default
     }
 
@@ -463,13 +463,13 @@ def given_settings(settings: Any) -> frozenset[str]:
     >>> sorted(given_settings(Options()))
     []
     """
-    names, given = set(settings_of(type(settings))), getattr(settings, "_given", frozenset[str]())
+    names, given = set(declared_settings(type(settings))), getattr(settings, "_given", frozenset[str]())
     return frozenset(changed_settings(settings)) | (frozenset() if given >= names else given)
 
 
 def _sentence(kind: type, error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
-    name, value, declared = str(first["loc"][0]), first["input"], settings_of(kind)
+    name, value, declared = str(first["loc"][0]), first["input"], declared_settings(kind)
     if name not in declared:
         return f"there is no setting {quoted(name)}; there are {', '.join(declared) or 'none'}"
     check_texts(f"“{declared[name].label}”", value)

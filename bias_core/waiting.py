@@ -104,8 +104,8 @@ def stoppable(
             tokens = _cancelled.set(cancelled), _clock.set(clock)
             try:
                 step = next(steps)
-            except StopIteration as end:
-                return cast("R", end.value)
+            except StopIteration as stop_iteration:
+                return cast("R", stop_iteration.value)
             finally:
                 _cancelled.reset(tokens[0])
                 _clock.reset(tokens[1])
@@ -115,13 +115,13 @@ def stoppable(
             close()
 
 
-def one_at_a_time(work: Callable[[Callable[[T], None]], None]) -> Iterator[T]:
+def iterate_in_thread(work: Callable[[Callable[[T], None]], None]) -> Iterator[T]:
     """Yield the values that ``work`` passes to its argument; it runs in a thread and waits for the consumer.
 
     Errors of ``work`` are raised here. If the consumer leaves early, ``work`` gets :class:`Cancelled` from
     its pending call, and ends before the consumer goes on.
 
-    >>> list(one_at_a_time(lambda hand: [hand(i) for i in range(3)] and None))
+    >>> list(iterate_in_thread(lambda hand: [hand(i) for i in range(3)] and None))
     [0, 1, 2]
     """
     handed: SimpleQueue[Any] = SimpleQueue()
@@ -146,14 +146,14 @@ def one_at_a_time(work: Callable[[Callable[[T], None]], None]) -> Iterator[T]:
         future.result()
 
 
-def _check_wait(what: str, begun: float, limit: float = float("inf")) -> None:
+def _check_wait(subject: str, begun: float, limit: float = float("inf")) -> None:
     """Raise Cancelled after a stop, and ModelUnavailable once a wait took too long."""
     waited = time.monotonic() - begun
     if waited > _GRACE_SECONDS and _cancelled.get()():
-        raise Cancelled(f"stopped while waiting for {what}; what was finished is kept")
+        raise Cancelled(f"stopped while waiting for {subject}; what was finished is kept")
     if waited > limit:
         raise ModelUnavailable(
-            f"{what} took longer than {limit:.0f} s and was given up; check the network and the disk, then try again"
+            f"{subject} took longer than {limit:.0f} s and was given up; check the network and the disk, then try again"
         )
 
 
@@ -223,7 +223,7 @@ class FairLock:
         if owner in self._line and now >= ends:
             self._line[owner] = self._line.pop(owner)  # its turn is over: to the end of the line
         is_on = now < ends and (owner in self._line or now < self._released + _BETWEEN_SECONDS)
-        served = [other for other, (_, kind) in self._line.items() if not (kind and is_on and other != owner)]
+        served = [ticket for ticket, (_, kind) in self._line.items() if not (kind and is_on and ticket != owner)]
         return not self._held and served[:1] == [me]
 
 

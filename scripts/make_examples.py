@@ -31,7 +31,7 @@ from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.study.design import find_design
 from bias_core.study.run import complete, run_study
-from bias_core.study.saved import FOLDER, INDEX, Example, list_examples, pictures_of, to_text
+from bias_core.study.saved import FOLDER, INDEX, Example, list_examples, list_picture_files, to_text
 from bias_core.study.types import Results, StudyFigure, StudySettings
 from bias_core.world.scene import balanced_scene, draw_scene
 
@@ -193,7 +193,7 @@ def write_example(example: Example, report: StudyReport, folder: Path = FOLDER, 
     notes = tuple(filter(None, (_ABOUT, note))) + report.results.notes
     small = replace(small, results=replace(small.results, notes=notes))
     write_atomically(folder / f"{example.name}.json", to_text(small, folder).encode())
-    for old in set(copies.glob("*.png")) - set(pictures_of(small)):  # of an earlier version
+    for old in set(copies.glob("*.png")) - set(list_picture_files(small)):  # of an earlier version
         old.unlink()
     others = [other for other in list_examples(folder=folder) if other.name != example.name]
     names = [made.example.name for made in EXAMPLES]

@@ -481,14 +481,16 @@ def test_impossible_settings_are_refused_before_anything_is_drawn(command, data)
 
 
 def test_models_without_conditions_come_once_beside_others(services):
-    from bias_core.app.cli.study import _one_each
+    from bias_core.app.cli.study import _split_request
 
     usual = settle(find_design("t2iat-tests"), StudySettings())
-    chosen = _one_each(usual, ["some/model", "calibration-renderer"], ["fair", "extreme"], services)
+    chosen = _split_request(usual, ["some/model", "calibration-renderer"], ["fair", "extreme"], services)
     assert [(one.settings.model, one.settings.condition) for one in chosen] == [
         ("some/model", ""),
         ("calibration-renderer", "fair"),
         ("calibration-renderer", "extreme"),
     ]
-    alone = [one.settings for one in _one_each(usual.with_settings(scale=0.5), ["some/model"], ["published"], services)]
+    alone = [
+        one.settings for one in _split_request(usual.with_settings(scale=0.5), ["some/model"], ["published"], services)
+    ]
     assert [(s.model, s.condition, s.scale) for s in alone] == [("some/model", "published", 0.5)]

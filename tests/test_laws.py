@@ -23,7 +23,7 @@ from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import study_classes
 from bias_core.study.types import Arm, StudySettings
 from bias_core.ui.templates import without_variables
-from bias_core.values import settings_of
+from bias_core.values import declared_settings
 from tests.every import every
 from training.__main__ import app as training
 from validation.__main__ import app as validation
@@ -374,7 +374,7 @@ def yaml_texts(value):
 
 def test_no_sentence_names_a_work_by_its_key_or_a_setting_by_its_name_in_code():
     kinds = [StudySettings, Arm, *(study.options for study in study_classes().values())]
-    names = {name for kind in kinds for name in settings_of(kind) if "_" in name}
+    names = {name for kind in kinds for name in declared_settings(kind) if "_" in name}
     unsayable = re.compile(rf"\b({'|'.join([*load_references(), *sorted(names)])})\b(?!\()")
     # A measure names its own arguments, and its card and a planted rate the key of their source: `with_works` shows it.
     here = {path: strings(path) for path in FILES if room(path) not in ("measures", "world")}

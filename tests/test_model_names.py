@@ -253,7 +253,7 @@ LARGE = ModelInfo(id="org/flux", name="F", family="flux", download_gb=34, memory
 
 
 def judged(info, machine, *, here=False, offline=False, free_disk=500 * GB):
-    return model_fit(info, machine, here=here, offline=offline, free_disk=free_disk)
+    return model_fit(info, machine, is_local=here, offline=offline, free_disk=free_disk)
 
 
 def test_a_model_says_what_it_downloads_how_to_get_in_and_whether_it_is_slow_or_too_large_here():
@@ -272,7 +272,7 @@ def test_a_model_says_what_it_downloads_how_to_get_in_and_whether_it_is_slow_or_
     assert not fit.works
     assert "about 20 GB of memory, and this machine has 16 GB" in fit.says
     # 36 x 2.2 = 79 GB, and BIAS_DEVICE=cpu leaves the GPU alone.
-    assert not model_fit(LARGE, WORKSTATION, here=True, offline=False, free_disk=0, on_cpu=True).works
+    assert not model_fit(LARGE, WORKSTATION, is_local=True, offline=False, free_disk=0, on_cpu=True).works
     # No room on the disk and no network are said first.
     fit = judged(SDXL, WORKSTATION, free_disk=5 * GB)
     assert not fit.works
@@ -290,7 +290,7 @@ def test_services_know_what_is_here_and_ask_for_the_size_of_strangers_once(tmp_p
     monkeypatch.setattr("bias_core.models.model_sources.is_cached", lambda repo, *_: repo == "org/cached")
     services = Services(Settings(data_dir=tmp_path))
     assert services.model_fit("calibration-renderer").short == ""
-    assert services.model_fit("org/cached").here
+    assert services.model_fit("org/cached").is_local
     for _ in range(2):
         assert services.model_fit("org/strange").short.startswith("downloads 3.1 GB")
     assert asked == [("org/strange", "")]
@@ -320,7 +320,7 @@ def test_the_cache_and_its_disk_are_found(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _fresh(tmp_path, monkeypatch) -> None:
-    machine.this_machine.cache_clear()
+    machine.get_machine.cache_clear()
     monkeypatch.setattr(machine, "_CGROUP", tmp_path / "cgroup")
     monkeypatch.delenv("SPACES_ZERO_GPU", raising=False)
 
@@ -335,30 +335,30 @@ def _tool(folder, script: str, monkeypatch) -> None:
 
 def test_the_largest_gpu_counts(tmp_path, monkeypatch):
     _tool(tmp_path / "bin", "echo '8192, Small'; echo '81920, NVIDIA H100'", monkeypatch)
-    found = machine.this_machine()
+    found = machine.get_machine()
     assert (found.gpu, found.gpu_memory) == ("NVIDIA H100", 81920 << 20)
 
 
 @pytest.mark.parametrize("script", ["exit 9", "echo No devices were found", "echo '[N/A], Odd'"])
 def test_a_driver_without_a_gpu_is_no_gpu(tmp_path, monkeypatch, script: str):
     _tool(tmp_path / "bin", script, monkeypatch)
-    assert machine.this_machine().gpu_memory == 0
+    assert machine.get_machine().gpu_memory == 0
 
 
 def test_a_container_has_what_it_was_given(tmp_path):
-    real = machine.this_machine().memory
+    real = machine.get_machine().memory
     assert real > 10**8
-    machine.this_machine.cache_clear()
+    machine.get_machine.cache_clear()
     (tmp_path / "cgroup").mkdir()
     (tmp_path / "cgroup" / "memory.max").write_text("max\n")
-    assert machine.this_machine().memory == real
-    machine.this_machine.cache_clear()
+    assert machine.get_machine().memory == real
+    machine.get_machine.cache_clear()
     (tmp_path / "cgroup" / "memory.max").write_text("100000000\n")
     (tmp_path / "cgroup" / "memory.current").write_text("30000000\n")
-    assert machine.this_machine().memory == 100_000_000
+    assert machine.get_machine().memory == 100_000_000
     assert machine.free_memory() == 70_000_000
 
 
 def test_zero_gpu_is_known_by_its_variable(monkeypatch):
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
-    assert machine.this_machine().gpu_memory == machine.ZERO_GPU_BYTES
+    assert machine.get_machine().gpu_memory == machine.ZERO_GPU_BYTES

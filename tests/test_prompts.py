@@ -10,10 +10,10 @@ from bias_core.world.wordings import (
     concepts,
     language_choices,
     language_names,
+    list_wordings,
     planted_languages,
     rival_concepts,
     wordings_by_prompt,
-    wordings_of,
 )
 from tests.every import every
 
@@ -85,7 +85,7 @@ ALL = tuple(language_names())
 
 
 def prompts(concept, *languages, template=PHOTO):
-    return [one.prompt for one in wordings_of(languages, template, concept)]
+    return [one.prompt for one in list_wordings(languages, template, concept)]
 
 
 def test_seven_languages_say_doctor():
@@ -97,7 +97,7 @@ def test_seven_languages_say_doctor():
 
 def test_forms_are_marked_and_agree():
     given = ("de", "de:feminine", "de:neutral", "de:paired", "ar:feminine", "zh:feminine", "en:feminine")
-    by_name = {one.name: one.prompt for one in wordings_of(given, "a portrait of a {}", "nurse")}
+    by_name = {one.name: one.prompt for one in list_wordings(given, "a portrait of a {}", "nurse")}
     assert by_name == {
         "English": "a portrait of a nurse",
         "German (generic masculine)": "ein Porträt von einem Krankenpfleger",
@@ -111,7 +111,7 @@ def test_forms_are_marked_and_agree():
 
 
 def test_a_person_has_one_form_and_is_no_generic_masculine():
-    assert [one.form for one in wordings_of(("de", "fr", "es"), PHOTO, "person")] == ["word"] * 4
+    assert [one.form for one in list_wordings(("de", "fr", "es"), PHOTO, "person")] == ["word"] * 4
     assert prompts("Person", "de")[1] == "ein Foto von einer Person"
 
 
@@ -122,7 +122,7 @@ def test_no_prompt_means_two_things_and_all_english_ones_are_known_to_the_world(
         for concept in concepts():
             for _, choice in language_choices():
                 try:
-                    english, other = wordings_of((choice,), template, concept)
+                    english, other = list_wordings((choice,), template, concept)
                 except InvalidInput:
                     continue
                 worded.add(choice)
@@ -148,7 +148,7 @@ def test_no_prompt_means_two_things_and_all_english_ones_are_known_to_the_world(
 ])  # fmt: skip
 def test_what_has_no_certain_wording_is_said(languages, template, concept, says):
     with pytest.raises(InvalidInput, match=says):
-        wordings_of(languages, template, concept)
+        list_wordings(languages, template, concept)
 
 
 def test_people_are_told_from_things_and_occupations_from_each_other():

@@ -19,7 +19,7 @@ from bias_core.measures.arrays import (
     unit_vector,
 )
 from bias_core.study.types import Arm, StudySettings
-from bias_core.values import check_arguments, check_texts, check_value, settings_of
+from bias_core.values import check_arguments, check_texts, check_value, declared_settings
 from tests.every import every
 
 WRONG = {
@@ -41,7 +41,7 @@ def test_what_is_not_of_its_type_is_refused_by_name():
 
 def test_every_field_of_the_settings_is_looked_at():
     for settings in (explore_settings(concept="doctor"), StudySettings()):
-        for name, one in settings_of(StudySettings).items():
+        for name, one in declared_settings(StudySettings).items():
             with pytest.raises(InvalidInput, match=re.escape(one.label)):
                 replace(settings, **{name: "a\x00"})
     with pytest.raises(InvalidInput, match="“Number of denoising steps” must be a whole number"):

@@ -7,8 +7,8 @@ from random import Random
 from bias_core.world.grammar import (
     Request,
     book,
+    find_look,
     lexicon_looks,
-    look_of,
     parse,
     phrases,
     plain_words,
@@ -56,7 +56,7 @@ def noun_phrases() -> Mapping[str, str]:
 def _names_of_looks() -> Mapping[LookKey, Sequence[str]]:
     names: dict[LookKey, list[str]] = {}
     for phrase, noun in noun_phrases().items():
-        look = look_of(phrase)
+        look = find_look(phrase)
         names.setdefault((look.setting, look.clothing, look.prop), []).append(noun)
     return names
 
@@ -99,7 +99,7 @@ def caption(scene: Scene) -> str:
     """Everything that ``scene`` shows, in one sentence: people from left to right, things, place and light.
 
     >>> from bias_core.world.scene import Person, Scene
-    >>> caption(Scene(people=(Person(look=look_of("nurse"), glasses=True),)))
+    >>> caption(Scene(people=(Person(look=find_look("nurse"), glasses=True),)))
     'a young light-skinned woman with glasses in scrubs holding a syringe in a hospital'
     """
     if scene.people:

@@ -26,11 +26,11 @@ from bias_core.measures.relative_association import (
     text_relative_lean,
 )
 from bias_core.measures.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
-from bias_core.papers.t2iat.study_tests import SIDES, TestOptions, chosen_tests, edits_of, run_test, words_of
+from bias_core.papers.t2iat.study_tests import SIDES, TestOptions, chosen_tests, get_words, list_edits, run_test
 from bias_core.study.arm_comparison import two_shares
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import Design, Shot, StudySettings, options_in
+from bias_core.study.types import Design, Shot, StudySettings, get_options
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class
 from bias_core.world.planted import planted_lines
@@ -305,7 +305,7 @@ class ValidityMeasures(Study):
 
         Under the own null the plain pictures come from the prompts in words of A and of B, to be mixed.
         """
-        n, n_attribute = self.design.images_per_prompt, options_in(settings, MeasureOptions).attribute_images
+        n, n_attribute = self.design.images_per_prompt, get_options(settings, MeasureOptions).attribute_images
 
         def of_cell(group: str, _chance: Random) -> Iterator[Shot]:
             for concept in self.design.data["concepts"]:
@@ -360,15 +360,15 @@ class ValidityAssociations(Study):
         replacement: a word drawn twice makes two prompts, each with its own pictures.
         """
         whole = replace(settings, scale=1.0)  # the scale thins the repetitions out, not the test
-        n_stimuli = options_in(settings, RepeatedTestOptions).n_stimuli
+        n_stimuli = get_options(settings, RepeatedTestOptions).n_stimuli
 
         def of_cell(_group: str, chance: Random) -> Iterator[Shot]:
             for test in chosen_tests(self.design, settings):
                 for side in SIDES:
-                    words = chance.choices(words_of(self.design, test[side]), k=n_stimuli)
+                    words = chance.choices(get_words(self.design, test[side]), k=n_stimuli)
                     for place, word in enumerate(words):
                         facts = {"test": test["key"], "side": side, "word": word, "stimulus": f"{place} {word}"}
-                        for kind, prompt, n in edits_of(self.design, whole, test, side, word):
+                        for kind, prompt, n in list_edits(self.design, whole, test, side, word):
                             yield Shot(prompt=prompt, n=n, group="", facts={**facts, "set": kind})
 
         return repeated(settings, of_cell)

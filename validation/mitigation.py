@@ -12,7 +12,7 @@ from bias_core.measures.stereotype import asked_kept_estimate, prevalence_estima
 from bias_core.prompts import fill_template, guided_prompt
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import Shot, StudySettings, options_in
+from bias_core.study.types import Shot, StudySettings, get_options
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class
 from bias_core.world.planted import planted_lines
@@ -54,7 +54,7 @@ class ValidityMitigation(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Per repetition and condition: the baseline, the mitigated pictures, and pictures of prompts with words."""
-        options, n = options_in(settings, MitigationOptions), self.design.images_per_prompt
+        options, n = get_options(settings, MitigationOptions), self.design.images_per_prompt
         masculine, feminine = (fill_template(options.template, name) for name in (options.masculine, options.feminine))
 
         def of_cell(group: str, chance: Random) -> Iterator[Shot]:
@@ -75,7 +75,7 @@ class ValidityMitigation(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Remaining bias, and share of prompts followed, in every repetition."""
-        frame, options = data.frame.reset_index(drop=True), options_in(settings, MitigationOptions)
+        frame, options = data.frame.reset_index(drop=True), get_options(settings, MitigationOptions)
         rows = yield from data.embed(frame)
         prompts = [guided_prompt(options.template, options.masculine, word) for word in WORDS]
         sentences = data.texts(["a photo of a man", "a photo of a woman", *prompts])

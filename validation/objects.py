@@ -18,7 +18,7 @@ from bias_core.study.classifiers import Reader
 from bias_core.study.study import Measuring, Study, encoders_and_judge
 from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import Design, Shot, StudySettings, options_in
+from bias_core.study.types import Design, Shot, StudySettings, get_options
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class
 from validation.record import recorder
@@ -53,7 +53,7 @@ class RepeatedObjectOptions(RepetitionOptions, captions.CaptioningOptions):
 
 def reader_ready(settings: StudySettings, services: StudyServices) -> None:
     """Load the captioner, if one is chosen."""
-    if options_in(settings, RepeatedObjectOptions).captioner != RECORD:
+    if get_options(settings, RepeatedObjectOptions).captioner != RECORD:
         captions.captioner_ready(settings, services)
 
 
@@ -83,7 +83,7 @@ def base_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
     In the first step nothing is planted: the other pictures then have other seeds, like two draws of one model.
     """
-    options = options_in(settings, BaseOptions)
+    options = get_options(settings, BaseOptions)
     scenes = _scenes(design, options.scenes)
     people = [fill_template(options.template, str(name)) for name in options.occupations]
     first, middle, _ = ladder(settings)
@@ -186,7 +186,7 @@ class ValidityObjects(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Per repetition and condition: scenes with a trigger word, and occupations all biased to men."""
-        options = options_in(settings, RepeatedObjectOptions)
+        options = get_options(settings, RepeatedObjectOptions)
         prompts = [fill_template(options.template, str(name)) for name in options.occupations]
         first, *_, last = ladder(settings)
         scenes = [p for prompts in self.design.data["task_oriented"]["triggers"].values() for p in prompts]
@@ -208,7 +208,7 @@ class ValidityObjects(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """B_D and its companions, H_J and M_G in every repetition; B_D only if defined."""
-        options = options_in(settings, RepeatedObjectOptions)
+        options = get_options(settings, RepeatedObjectOptions)
         exact = options.captioner == RECORD
         reading = yield from captions.read_pictures(settings, data, recorder(data.services) if exact else None)
         first, *_, last = ladder(settings)
@@ -232,7 +232,7 @@ class ValidityObjects(Study):
         """Return the encoder, and the captioner if one is chosen."""
         return (
             encoders_and_judge(settings)
-            if options_in(settings, RepeatedObjectOptions).captioner == RECORD
+            if get_options(settings, RepeatedObjectOptions).captioner == RECORD
             else captions.captioning_readers(settings)
         )
 

@@ -14,7 +14,7 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.paired_stereotype import OrderEffect, order_effect, stereotype_gap
 from bias_core.papers.pst import labelling
 from bias_core.papers.pst.labelling import PairOptions
-from bias_core.papers.pst.report import in_setting, labelled_by
+from bias_core.papers.pst.report import build_labelling_notes, select_setting
 from bias_core.papers.pst.study import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
 from bias_core.papers.pst.study_swapped import SIGNS, differences_by_seed, pictures_of_pairs, shots_of_pair
 from bias_core.prompts import fill_template
@@ -24,7 +24,7 @@ from bias_core.study.label_tasks import SINGLE
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import Claim, Design, Shot, StudySettings, options_in
+from bias_core.study.types import Claim, Design, Shot, StudySettings, get_options
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class
 from bias_core.world.planted import planted_lines
@@ -65,7 +65,7 @@ class RepeatedPairOptions(RepetitionOptions, PairOptions):
 
 def _chosen(design: Design, settings: StudySettings) -> Design:
     """Return the design with only the occupations of the options."""
-    options = options_in(settings, RepeatedPairOptions)
+    options = get_options(settings, RepeatedPairOptions)
     few = {"masculine": options.masculine, "feminine": options.feminine}
     return replace(design, data={**design.data, "occupations": {**design.data["occupations"], **few}})
 
@@ -73,7 +73,7 @@ def _chosen(design: Design, settings: StudySettings) -> Design:
 def measure_pairs(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """STS of pairs, of single people, and their gap, in every repetition."""
     identities = occupation_identities(_chosen(design, settings))
-    people = yield from labelling.label_people(labelling.people_of(data.frame, identities), design, settings, data)
+    people = yield from labelling.label_people(labelling.list_people(data.frame, identities), design, settings, data)
     people = people.merge(data.frame[["image_id", "group", "repetition"]], on="image_id", validate="many_to_one")
     lines = tuple(planted_lines())
     # by condition, of pairs and of single people: the mean share that conforms minus the share that does not
@@ -92,7 +92,7 @@ def measure_pairs(design: Design, settings: StudySettings, data: StudyData) -> M
             yield from _scores(part, repetition, condition, planted, settings)
 
     measurements = yield from in_each_repetition(data, work)
-    notes = *labelled_by(people, settings, len(people)), TEXTS.note("planted scores")
+    notes = *build_labelling_notes(people, settings, len(people)), TEXTS.note("planted scores")
     return results_of(pd.DataFrame(measurements), settings, notes=notes)
 
 
@@ -104,7 +104,10 @@ def _scores(
     for who, column in LABELS.items():
         with_labels = people.assign(perceived_gender=people[column])
         scores = stereotype_gap(
-            in_setting(with_labels), in_setting(with_labels, SINGLE), confidence=settings.confidence, rng=repetition
+            select_setting(with_labels),
+            select_setting(with_labels, SINGLE),
+            confidence=settings.confidence,
+            rng=repetition,
         )
         where: dict[str, Any] = {"condition": condition, "repetition": repetition, "planted": "gender"}
         for measure, place, estimate, target in (
@@ -172,7 +175,7 @@ class ValidityPeople(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """A pool of pictures of every pair in both orders, with and without the planted bias."""
-        options = options_in(settings, TogetherOptions)
+        options = get_options(settings, TogetherOptions)
         labelling.check_labelling(settings)
         if settings.images:
             raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
@@ -200,7 +203,7 @@ class ValidityPeople(Study):
         """Effects of roles and places in every repetition; a group is named after its planted effect."""
         groups = self.design.data["groups"]
         stereotypes = {name: looks for who in groups.values() for name, looks in zip(who, GENDERS, strict=True)}
-        everyone = labelling.people_of(data.frame, pd.DataFrame({"stereotyped_gender": stereotypes}))
+        everyone = labelling.list_people(data.frame, pd.DataFrame({"stereotyped_gender": stereotypes}))
         people = yield from labelling.label_people(everyone, self.design, settings, data)
         if people["truth"].isna().any():
             raise InvalidInput("this study needs the ground truth: choose calibration-renderer")
@@ -262,7 +265,7 @@ class ValidityPairs(Study):
             drawn = chance.choices(
                 [*pairs, *(pair[::-1] for pair in pairs)], k=len(pairs) * self.design.images_per_prompt
             )
-            alone = chance.choices(names, k=len(names) * options_in(settings, RepeatedPairOptions).single_images)
+            alone = chance.choices(names, k=len(names) * get_options(settings, RepeatedPairOptions).single_images)
             shots = [ordered_shot(self.design, pair) for pair in drawn] + [
                 alone_shot(self.design, name) for name in alone
             ]

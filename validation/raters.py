@@ -18,7 +18,7 @@ from bias_core.measures.object_bias import missing_things
 from bias_core.measures.paired_stereotype import LOOKS
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import Shot, StudySettings, options_in
+from bias_core.study.types import Shot, StudySettings, get_options
 from bias_core.types import ReaderErrors
 from bias_core.values import setting, settings_class
 from validation.repetitions import POOL, PoolOptions, in_each_repetition, pool_of, pool_size, pools
@@ -108,7 +108,7 @@ class _Agreements:
         for name, ratings, raters in kinds:
             estimate = agreement_estimate(ratings, coefficient=name, confidence=self.confidence, rng=chance)
             target = true_agreement(self._shares, raters, marginals="each" if name == "cohen_kappa" else "one")
-            yield measured(name, estimate.of_null(0.0), target=target, planted=_WHO, **where)
+            yield measured(name, estimate.replace_null_value(0.0), target=target, planted=_WHO, **where)
         yield self._mistaken(looks, where, chance)
 
     @property
@@ -152,7 +152,7 @@ class ValidityRaters(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """A pool of people with four looks."""
-        options = options_in(settings, RaterOptions)
+        options = get_options(settings, RaterOptions)
         if settings.images:
             raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
         if tuple(options.conditions) != CONDITIONS:
@@ -176,7 +176,7 @@ class ValidityRaters(Study):
         n, confidence = self.design.images_per_prompt, settings.confidence
         agreements = [
             _Agreements(shown=shown[frame[POOL] == k], n=n, confidence=confidence)
-            for k in range(options_in(settings, RaterOptions).seeds)
+            for k in range(get_options(settings, RaterOptions).seeds)
         ]
 
         def work(repetition: int) -> Iterator[dict[str, Any]]:

@@ -27,7 +27,7 @@ from bias_core.study.types import (
     StudySettings,
     columns,
     finding,
-    options_in,
+    get_options,
 )
 from bias_core.types import Estimate, PlantedLine
 from bias_core.values import setting, settings_class
@@ -54,7 +54,7 @@ class RateOptions(RepetitionOptions):
 
 def _concepts(design: Design, settings: StudySettings) -> Sequence[Sequence[str]]:
     concepts: Sequence[Sequence[str]] = design.data["concepts"]
-    every = int(options_in(settings, RateOptions).every)
+    every = int(get_options(settings, RateOptions).every)
     if not concepts or every < 1:
         raise InvalidInput(
             f"{design.name} needs the prompts of the calibration world's concepts, and at least every 1st; "
@@ -242,7 +242,7 @@ class ValidityRates(Study):
         readings, measurements = zip(*(one for part in parts for one in part), strict=True)
         rates = pd.DataFrame(readings)
         order = _orders(rates)
-        counted = false_verdicts(options_in(settings, RateOptions).n_draws)
+        counted = false_verdicts(get_options(settings, RateOptions).n_draws)
         verdicts = list(verdicts_of(pd.DataFrame([one for some in measurements for one in some]), settings.confidence))
         verdicts += counted.verdicts
         return Results(

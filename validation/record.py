@@ -9,7 +9,7 @@ from bias_core.errors import InvalidInput
 from bias_core.store.images import RECORD_KEY
 from bias_core.study.study_services import StudyServices
 from bias_core.types import ImageRow
-from bias_core.world.models import MODEL, scene_of
+from bias_core.world.models import MODEL, get_scene
 from training import captions
 
 
@@ -26,7 +26,7 @@ class RecordCaptioner:
 
     def caption(self, images: Sequence[Image.Image]) -> list[str]:
         """Name everything drawn, in one sentence per picture; InvalidInput for a picture without ground truth."""
-        return [captions.caption(scene_of(self._row(image))) for image in images]
+        return [captions.caption(get_scene(self._row(image))) for image in images]
 
     def _row(self, image: Image.Image) -> ImageRow:
         if RECORD_KEY not in image.info:

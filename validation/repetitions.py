@@ -13,7 +13,7 @@ import numpy as np
 from bias_core.errors import InvalidInput
 from bias_core.study.image_rows import scaled
 from bias_core.study.study_data import Steps, StudyData
-from bias_core.study.types import Design, Shot, StudySettings, options_in
+from bias_core.study.types import Design, Shot, StudySettings, get_options
 from bias_core.types import PlantedLine
 from bias_core.values import Options, setting, settings_class
 from bias_core.world.planted import planted_lines
@@ -61,21 +61,21 @@ class PoolOptions(RepetitionOptions):
 
 def pool_size(design: Design, settings: StudySettings) -> int:
     """Pictures of each cell's pool."""
-    return scaled(options_in(settings, PoolOptions).pool, settings.scale, least=design.images_per_prompt)
+    return scaled(get_options(settings, PoolOptions).pool, settings.scale, minimum=design.images_per_prompt)
 
 
 def pools(settings: StudySettings, shots: Sequence[Shot]) -> list[Shot]:
     """Shots of a pool on every seed of the run, all with different pictures; the fact ``pool`` counts them."""
     return [
         replace(shot, first_seed=_hashed("pool", settings.seed + k) + shot.first_seed, facts={**shot.facts, POOL: k})
-        for k in range(options_in(settings, PoolOptions).seeds)
+        for k in range(get_options(settings, PoolOptions).seeds)
         for shot in shots
     ]
 
 
 def pool_of(settings: StudySettings, repetition: int) -> int:
     """Index, among the seeds of the run, of a repetition's seed."""
-    return repetition % int(options_in(settings, PoolOptions).seeds)
+    return repetition % int(get_options(settings, PoolOptions).seeds)
 
 
 def places_in_pool(design: Design, settings: StudySettings, groups: Sequence[str]) -> list[dict[str, np.ndarray]]:
@@ -89,7 +89,7 @@ def places_in_pool(design: Design, settings: StudySettings, groups: Sequence[str
 
 def n_repetitions(settings: StudySettings) -> int:
     """Number of repetitions of a run with these settings."""
-    return scaled(options_in(settings, PoolOptions).repetitions, settings.scale, least=FEWEST_REPETITIONS)
+    return scaled(get_options(settings, PoolOptions).repetitions, settings.scale, minimum=FEWEST_REPETITIONS)
 
 
 def in_each_repetition(data: StudyData, work: Callable[[int], Iterable[T]]) -> Steps[list[T]]:
@@ -99,7 +99,7 @@ def in_each_repetition(data: StudyData, work: Callable[[int], Iterable[T]]) -> S
     """
     n = n_repetitions(data.settings)
     fewest = min(n, FEWEST_REPETITIONS)
-    parts = yield from data.map_until_stopped("repetitions", range(n), lambda k, _: list(work(k)), fewest=fewest)
+    parts = yield from data.map_until_stopped("repetitions", range(n), lambda k, _: list(work(k)), min_results=fewest)
     return [one for part in parts for one in part]
 
 
@@ -153,7 +153,7 @@ def ladder(settings: StudySettings) -> list[str]:
     """Conditions of a run, in rising order; InvalidInput for fewer than two, unknown ones, or imported pictures."""
     if settings.images:
         raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
-    conditions = [str(condition) for condition in options_in(settings, PoolOptions).conditions]
+    conditions = [str(condition) for condition in get_options(settings, PoolOptions).conditions]
     if len(conditions) < 2 or conditions != [condition for condition in LADDER if condition in conditions]:
         raise InvalidInput(f"conditions are two or more of {', '.join(LADDER)} in this order; got {conditions}")
     return conditions

@@ -26,7 +26,7 @@ from bias_core.study.image_rows import scaled
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, options_in
+from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, get_options
 from bias_core.types import Attribute, Estimate
 from bias_core.values import Options, setting, settings_class
 from validation.repetitions import LADDER, POOL, SEEDS, in_each_repetition, ladder, pool_of, pools
@@ -62,7 +62,7 @@ class StepOptions(Options):
 
 def _gains(base: np.ndarray, own: np.ndarray, settings: StudySettings) -> list[PredictedGain]:
     """Gain of every repetition, each on its own part of the seeds; margins ``(n_seeds, n_steps)``."""
-    parts = np.array_split(np.arange(len(own)), options_in(settings, StepOptions).repetitions)
+    parts = np.array_split(np.arange(len(own)), get_options(settings, StepOptions).repetitions)
     return [predicted_gain(base[part], own[part], confidence=settings.confidence) for part in parts]
 
 
@@ -94,7 +94,7 @@ def _traced(
     for picture in data.stored(part):
         data.check()
         trace = trace_row(data, model, picture.row, attributes, on_step, predicted_steps=())
-        row = replace(picture.row, prompt=options_in(data.settings, StepOptions).base_prompt)
+        row = replace(picture.row, prompt=get_options(data.settings, StepOptions).base_prompt)
         own.append(trace.rows @ direction)
         base.append(trace_row(data, model, row, (), on_step, predicted_steps=()).rows @ direction)
         spi.append(trace.spi)
@@ -148,7 +148,7 @@ class CauseRepetitionOptions(Options):
 def cause_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Pools of pictures for each seed of the run and every way of drawing, all on the same seeds."""
     n, data = (
-        scaled(options_in(settings, CauseRepetitionOptions).pool, settings.scale, least=_FEWEST_SEEDS),
+        scaled(get_options(settings, CauseRepetitionOptions).pool, settings.scale, minimum=_FEWEST_SEEDS),
         design.data,
     )
     weights = {tuple(pair): None for adapter in data["adapters"].values() for pair in adapter.values()}
@@ -302,9 +302,9 @@ class ValiditySteps(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Pictures of every concept under every condition, all on the same seeds, which the repetitions divide."""
-        options = options_in(settings, StepOptions)
+        options = get_options(settings, StepOptions)
         n_each = math.ceil(options.repetitions / options.seeds)
-        n = n_each * scaled(self.design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
+        n = n_each * scaled(self.design.images_per_prompt, settings.scale, minimum=_FEWEST_SEEDS)
         shots = [
             Shot(prompt=case["prompt"], n=n, group=condition, condition=condition, facts={"concept": case["concept"]})
             for condition in ladder(settings)
@@ -346,7 +346,7 @@ class ValiditySteps(Study):
                 ]
                 if not here["planted"] or condition not in between:
                     lines += [_line(here, whole, ladder(settings), k) for k, whole in enumerate(wholes)]
-                each = np.concatenate([gain.each.mean(axis=1) for gain in gains])
+                each = np.concatenate([gain.seed_gains.mean(axis=1) for gain in gains])
                 of_seeds = {"gain": each, "SPI": spi[:, :, i].mean(axis=1), "finished": gained[:, i]}
                 seeds.append(pd.DataFrame({**here, "seed": [one.row.seed for one in data.stored(part)], **of_seeds}))
         table = pd.concat(seeds, ignore_index=True)

@@ -12,7 +12,7 @@ from bias_core.store.export import csv_bytes
 from bias_core.study.design import design_files
 from bias_core.study.documents import to_markdown
 from bias_core.study.figures import to_bytes
-from bias_core.study.headlines import AS_PUBLISHED, HEADLINE, seeds_of
+from bias_core.study.headlines import AS_PUBLISHED, HEADLINE, format_seeds
 from bias_core.study.report_text import MOST_ROWS, markdown_table
 from bias_core.study.saved import to_text
 from bias_core.study.shipped import NOT_HERE, SHIPPED, TITLES, load_shipped
@@ -92,7 +92,7 @@ def _page(reports: Sequence[StudyReport], others: Sequence[str]) -> str:
     """Page with the verdicts of all studies, their rule, and links to details."""
     verdicts = pd.DataFrame(
         [
-            line | {"drawn": seeds_of(report, line["what is planted"]) or "–"}
+            line | {"drawn": format_seeds(report, line["what is planted"]) or "–"}
             for report in reports
             for line in report.results.frame("verdicts").to_dict("records")
         ]
@@ -154,6 +154,6 @@ def _instead(names: Mapping[str, str], label: str) -> str:
 
 def _study_line(report: StudyReport) -> str:
     design = report.design
-    facts = f"{report.n_images:,} pictures {seeds_of(report, '')}."
+    facts = f"{report.n_images:,} pictures {format_seeds(report, '')}."
     more = f"[Tables, figures and targets]({design.name}/report.md)"
     return f"- **{design.title}.** {design.summary} {facts} {more}"

@@ -18,7 +18,7 @@ from bias_core.study.headlines import CONTRAST, NATURAL, ONE, RANDOM, TWO
 from bias_core.study.image_rows import scaled
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import Finding, Results, Shot, StudySettings, finding, intervals, mark, options_in
+from bias_core.study.types import Finding, Results, Shot, StudySettings, finding, get_options, intervals, mark
 from bias_core.types import Estimate
 from bias_core.values import Options, setting, settings_class
 from validation.repetitions import LADDER, POOL, SEEDS, pool_of, pools
@@ -215,7 +215,7 @@ class ValidityTexts(Study):
         if settings.images:
             raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
         n = scaled(
-            self.design.images_per_prompt, settings.scale, least=4 * options_in(settings, ClusterOptions).pictures
+            self.design.images_per_prompt, settings.scale, minimum=4 * get_options(settings, ClusterOptions).pictures
         )
         return pools(
             settings,
@@ -229,7 +229,7 @@ class ValidityTexts(Study):
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Search texts for clusters of every kind, in which it is known what they share."""
         rows = yield from data.embed(data.frame)
-        options, attributes = options_in(settings, ClusterOptions), self.design.data["attributes"]
+        options, attributes = get_options(settings, ClusterOptions), self.design.data["attributes"]
         truths = pd.DataFrame(data.truths(data.frame))
         shows = {
             name: truths[one["attribute"]].isin(np.atleast_1d(one["value"]).tolist()).to_numpy()

@@ -71,7 +71,7 @@ class FirstPage:
         async with self._making:
             if key not in self._pages:
                 await self._app(_from_nowhere(scope, path, has_all), receive, _into(messages))
-                page = await anyio.to_thread.run_sync(_page_of, messages)
+                page = await anyio.to_thread.run_sync(_find_page, messages)
                 if page is not None:
                     self._pages[key] = page
         if key not in self._pages:  # an error, or no page: sent unchanged
@@ -94,8 +94,8 @@ class FirstPage:
                 compressed = await anyio.to_thread.run_sync(gzip.compress, origin.join(parts), 6)
                 self._compressed.put((key, origin, tags), compressed)
             if compressed is not None:
-                return _in_pieces([compressed], b"", headers | {"content-encoding": "gzip"})
-        return _in_pieces(parts, origin, headers)
+                return _stream_pieces([compressed], b"", headers | {"content-encoding": "gzip"})
+        return _stream_pieces(parts, origin, headers)
 
     async def _preview(self, scope: Scope, origin: bytes) -> bytes:
         """The tags of the shared result that a link leads to; empty for other links."""
@@ -106,7 +106,7 @@ class FirstPage:
         return (await anyio.to_thread.run_sync(self._tags, run_ids[0], address)).encode()
 
 
-def _in_pieces(parts: list[bytes], between: bytes, headers: dict[str, str]) -> Response:
+def _stream_pieces(parts: list[bytes], between: bytes, headers: dict[str, str]) -> Response:
     """Pieces of an answer as fast as they are read, so an unread one takes no memory."""
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -144,7 +144,7 @@ def _into(messages: list[Message]) -> Send:
     return keep
 
 
-def _page_of(messages: list[Message]) -> _Page | None:
+def _find_page(messages: list[Message]) -> _Page | None:
     """The page in an answer, with the scripts for a quick start; None if it has no page."""
     if messages[0]["status"] != 200:
         return None
@@ -185,8 +185,8 @@ class ErrorAsSentence:
         except (*WRONG, FnIndexInferError, httpx.InvalidURL) as error:
             if has_begun or scope["type"] != "http" or scope["path"].startswith(_OWN):
                 raise
-            asked, why = ascii(scope["path"]), ascii(f"{type(error).__name__}: {error}")
-            _log.warning("%s %.100s was not answered: %.200s", scope["method"], asked, why)
+            path, reason = ascii(scope["path"]), ascii(f"{type(error).__name__}: {error}")
+            _log.warning("%s %.100s was not answered: %.200s", scope["method"], path, reason)
             content = {"error": _NOT_ANSWERED, "detail": _NOT_ANSWERED}
             await JSONResponse(content, status_code=400)(scope, receive, send)
 

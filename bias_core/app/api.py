@@ -24,14 +24,14 @@ from bias_core.explore.options import (
     EXPLORE_SETTINGS,
     KIND,
     SUGGEST_SETTINGS,
+    build_concept_settings,
+    choose_design,
     compare_settings,
-    design_of,
-    exploration_of,
     explore_settings,
     offered_settings,
     usual_suggest_settings,
 )
-from bias_core.explore.study import pack_of
+from bias_core.explore.study import prepare_pack
 from bias_core.explore.suggest import (
     DESIGN as SUGGEST,
     suggest_attributes as run_suggestions,
@@ -46,7 +46,7 @@ from bias_core.store.imports import ImportedImages
 from bias_core.store.reader import ADDRESS
 from bias_core.store.uploads import HeldUploads, UploadStore
 from bias_core.study.attributes import load_attribute_sets
-from bias_core.study.corrected import corrected, correction_of
+from bias_core.study.corrected import build_correction, corrected
 from bias_core.study.design import find_design, list_designs
 from bias_core.study.export import FORMS, to_export, to_form
 from bias_core.study.label_tasks import N_LABELS, Looks
@@ -68,10 +68,17 @@ from bias_core.study.programs import (
 from bias_core.study.run import run
 from bias_core.study.saved import open_report
 from bias_core.study.types import Arm, Design, StudyReport, StudySettings, check_several, parse_arms
-from bias_core.ui.messages import sentence_of
-from bias_core.ui.study.shown_report import by_name
-from bias_core.ui.visitor import RUN, address_of, run_for_api, token_of
-from bias_core.values import Setting, changed_settings, check_arguments, name_and_value, settings_of, with_whole_numbers
+from bias_core.ui.messages import format_error
+from bias_core.ui.study.shown_report import hide_upload_paths
+from bias_core.ui.visitor import RUN, find_network_address, read_request_token, run_for_api
+from bias_core.values import (
+    Setting,
+    changed_settings,
+    check_arguments,
+    declared_settings,
+    name_and_value,
+    with_whole_numbers,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -98,7 +105,7 @@ def tool(run: Callable[P, T]) -> Callable[P, T]:
             bound.apply_defaults()
             return run(**bound.arguments)  # type: ignore[call-arg]
         except BiasCoreError as error:
-            raise gr.Error(sentence_of(error), print_exception=False) from error
+            raise gr.Error(format_error(error), print_exception=False) from error
 
     # Gradio reads only the first line of a parameter's description.
     text = re.sub(r"\n {8,}(?=\S)", " ", cleandoc(run.__doc__ or ""))
@@ -116,16 +123,18 @@ def with_settings(declared: Mapping[str, Setting], **uploads: str) -> Callable[[
     """
 
     def decorate(run: Callable[..., T]) -> Callable[..., T]:
-        own = [one for one in signature(run).parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
-        texts = [name for name, one in declared.items() if one.annotation == tuple[str, ...]]
+        own_parameters = [
+            parameter for parameter in signature(run).parameters.values() if parameter.kind is not Parameter.VAR_KEYWORD
+        ]
+        texts = [name for name, option in declared.items() if option.annotation == tuple[str, ...]]
         made = [
             Parameter(
-                one.name,
+                option.name,
                 Parameter.POSITIONAL_OR_KEYWORD,
-                default=None if one.kind in (object, tuple) else one.default,
-                annotation=list[str] | None if one.name in texts else _LISTS.get(one.name, one.annotation),
+                default=None if option.kind in (object, tuple) else option.default,
+                annotation=list[str] | None if option.name in texts else _LISTS.get(option.name, option.annotation),
             )
-            for one in declared.values()
+            for option in declared.values()
         ]
         files = list[dict[str, Any]] | None
         made += [Parameter(x, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=files) for x in uploads]
@@ -135,7 +144,7 @@ def with_settings(declared: Mapping[str, Setting], **uploads: str) -> Callable[[
             return run(*args, **given | {name: tuple(given[name] or ()) for name in texts if name in given})
 
         returns = run.__annotations__["return"]
-        with_lists.__signature__ = Signature([*own, *made], return_annotation=returns)  # type: ignore[attr-defined]
+        with_lists.__signature__ = Signature([*own_parameters, *made], return_annotation=returns)  # type: ignore[attr-defined]
         del with_lists.__annotations__["given"]
         with_lists.__annotations__ |= {parameter.name: parameter.annotation for parameter in made}
         sentences = {option.name: _sentence(option) for option in declared.values()} | uploads
@@ -146,22 +155,22 @@ def with_settings(declared: Mapping[str, Setting], **uploads: str) -> Callable[[
     return decorate
 
 
-def _sentence(one: Setting) -> str:
+def _sentence(setting: Setting) -> str:
     """A setting's description for programs: label, sentence and range."""
-    text = one.sentence if one.sentence.startswith(one.label) else f"{one.label}. {one.sentence}"
-    reach = replace(one, percent=False).range_words
+    text = setting.sentence if setting.sentence.startswith(setting.label) else f"{setting.label}. {setting.sentence}"
+    reach = replace(setting, percent=False).range_words
     text = text.replace("`models`", "list_models").replace("`pictures`", "look_at_pictures")
     return text + (f". Range: {reach}" if reach else "")
 
 
 _OF_A_STUDY = {
-    name: replace(one, default=0.05) if name == "scale" else one  # a small default size for programs
-    for name, one in settings_of(StudySettings).items()
-    if not one.local
+    name: replace(option, default=0.05) if name == "scale" else option  # a small default size for programs
+    for name, option in declared_settings(StudySettings).items()
+    if not option.local
 }
 
 
-_OF_PICTURES = {name: settings_of(StudySettings)[name] for name in ("prompts_from", "copies")}
+_OF_PICTURES = {name: declared_settings(StudySettings)[name] for name in ("prompts_from", "copies")}
 
 
 def _read_arms(texts: list[str]) -> tuple[Arm, ...]:
@@ -175,7 +184,7 @@ def _read_arms(texts: list[str]) -> tuple[Arm, ...]:
 def _uploaded(file: object, uploads: UploadStore, held: HeldUploads) -> str:
     """Path of a file that this program uploaded; InvalidInput for anything else."""
     path = str(file.get("path")) if isinstance(file, Mapping) else ""
-    owner = f"programs {address_of(LocalContext.request.get(None))}"
+    owner = f"programs {find_network_address(LocalContext.request.get(None))}"
     with suppress(InvalidInput):
         return str(uploads.hold(path, owner, held))
     raise InvalidInput(
@@ -183,17 +192,17 @@ def _uploaded(file: object, uploads: UploadStore, held: HeldUploads) -> str:
     )
 
 
-def _of_pack(
+def _read_prompt_pack(
     packs: list[Any], concept: str, settings: StudySettings, uploads: UploadStore
 ) -> tuple[Design, StudySettings]:
     """Design and settings for an uploaded file of prompts; InvalidInput with a concept or several files."""
     if concept.strip() or len(packs) != 1:
         raise InvalidInput(f'prompts need exactly one file and concept ""; got {len(packs)} and {quoted(concept)}')
     held = HeldUploads()  # held until the file is read
-    return pack_of(_uploaded(packs[0], uploads, held), settings)
+    return prepare_pack(_uploaded(packs[0], uploads, held), settings)
 
 
-def _zip_of(report: StudyReport) -> bytes:
+def _zip_report(report: StudyReport) -> bytes:
     """Return the zip of a report with its pictures; InvalidInput if they are too many for one answer."""
     n_bytes = sum(image.path.stat().st_size for image in report.stored.values())
     if n_bytes > _MOST_ZIPPED:
@@ -224,7 +233,7 @@ class Tools:
         return report_answer(report, self.services, detail)
 
     def _for_caller(self) -> Services:
-        token = token_of(LocalContext.request.get(None))
+        token = read_request_token(LocalContext.request.get(None))
         return self.services.for_visitor(token) if token else self.services
 
     @tool
@@ -244,9 +253,9 @@ class Tools:
         """
         if packs := given.pop("prompts"):
             settings = explore_settings(attributes=[SUGGESTED] if attributes is None else attributes, **given)
-            return self._report(detail, *_of_pack(packs, concept, settings, self.services.uploads))
-        settings = exploration_of(split_concepts(concept), attributes, **given)
-        return self._report(detail, design_of(settings), settings)
+            return self._report(detail, *_read_prompt_pack(packs, concept, settings, self.services.uploads))
+        settings = build_concept_settings(split_concepts(concept), attributes, **given)
+        return self._report(detail, choose_design(settings), settings)
 
     @tool
     @with_settings(_OF_A_STUDY, pictures="Uploaded zips of pictures with their prompts; each is one more arm")
@@ -284,7 +293,7 @@ class Tools:
         if len(pictures := given.pop("pictures") or []) != 1:
             raise InvalidInput(f"give one zip of pictures, got {len(pictures)}")
         held = HeldUploads()  # held until the file is read
-        ADDRESS.set(address_of(LocalContext.request.get(None)))
+        ADDRESS.set(find_network_address(LocalContext.request.get(None)))
         path = Path(_uploaded(pictures[0], self.services.uploads, held))
         return look_answer(ImportedImages(path, **given).look(), detail)
 
@@ -354,9 +363,9 @@ class Tools:
                 "every_eval_ever": a zip of records as base64; "zip": pictures, tables, figures and
                 all of these, as base64.
         """
-        report = by_name(self._corrected(run_id))
+        report = hide_upload_paths(self._corrected(run_id))
         if form == "zip":
-            return b64encode(_zip_of(report)).decode()
+            return b64encode(_zip_report(report)).decode()
         content = to_form(report, form)
         return content.decode() if FORMS[form].is_text else b64encode(content).decode()
 
@@ -406,7 +415,7 @@ class Tools:
         report = self._saved(run_id)
         if (answers := self.services.run_answers(run_id)) is None:
             raise InvalidInput(f"the run {run_id} has no labelling task: make one with label_run")
-        return correction_answer(correction_of(report, answers), detail)
+        return correction_answer(build_correction(report, answers), detail)
 
     def _saved(self, run_id: str) -> StudyReport:
         manifest = self.services.manifests.find(run_id)
@@ -458,9 +467,9 @@ def add_tools(services: Services) -> None:
         _offer(look)
 
 
-def _offer(run: Callable[..., Any], **how: Any) -> None:
+def _offer(run: Callable[..., Any], **kwargs: Any) -> None:
     """Register an endpoint with parameter descriptions in ``/gradio_api/info``, used for a Space's ``agents.md``."""
-    gr.api(run, api_name=run.__name__, **how)
+    gr.api(run, api_name=run.__name__, **kwargs)
     endpoint = next(reversed(get_blocks_context().fns.values()))
     _, sentences, _ = get_function_description(run)
     for component, name in zip(endpoint.inputs, signature(run).parameters, strict=True):

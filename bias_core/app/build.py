@@ -17,38 +17,38 @@ from bias_core.errors import InvalidInput
 from bias_core.labels.tab import LabelTab, offers_login
 from bias_core.measures.cards import glossary
 from bias_core.services import Services
-from bias_core.study.design import design_files, layout_in
+from bias_core.study.design import design_files, read_page_layout
 from bias_core.study.history import NOT_SHARED, SHARED, list_runs, open_run, study_of_run
 from bias_core.study.saved import SavedReport, is_example
 from bias_core.study.types import Arm, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.calibration.tab import CalibrationTab
-from bias_core.ui.links import LINK_NAMES, OPTION, RUN, Link, notice_html, query_of, read_link
-from bias_core.ui.places import Places, groups_of
+from bias_core.ui.links import LINK_NAMES, OPTION, RUN, Link, get_query, notice_html, read_link
+from bias_core.ui.places import Places, group_tabs
 from bias_core.ui.runs.tab import RunsTab, open_linked, open_public
 from bias_core.ui.study.paper import PAPER_TESTS, Paper, plain_paper
 from bias_core.ui.study.papers_tab import PapersTab
 from bias_core.ui.study.study_tab import QUIET, REPLICATE_TIPS, StudyTab, Updates
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, build_visitor, steps_in_words, then_run
-from bias_core.values import settings_of
+from bias_core.values import declared_settings
 
 _USED_JS = "(visitor, used) => [visitor, [...window.usedForms].join(' ')]"
 _AT_WORK, _EXAMPLE, _LINKED, _NOTHING = "at work", "example", "linked", "nothing"
 """Contents of a tab when the page is opened, in place of the id of its last run."""
 _MOST_LOOKED_AT = 50  # newest runs compared with an address
-_SETTINGS = {name: option for name, option in settings_of(StudySettings).items() if option.may_be_linked}
+_SETTINGS = {name: option for name, option in declared_settings(StudySettings).items() if option.may_be_linked}
 
 
 class ComingBack:
     """Restores runs once the page's visitor is known; ``others`` are the tabs of studies."""
 
-    def __init__(self, services: Services, runs: RunsTab, others: list[StudyTab]) -> None:
+    def __init__(self, services: Services, runs: RunsTab, tabs: list[StudyTab]) -> None:
         self._services, self._runs = services, runs
-        self._tabs: dict[str, StudyTab] = {key: tab for tab in (*others, runs) for key in tab.keys}
-        self._papers = next((tab for tab in others if isinstance(tab, PapersTab)), None)
-        self._first = others[0].key  # the tab that a new page shows
-        self._kept = [tab for tab in (*others, runs) if tab is not self._papers]  # each keeps its last run at its start
+        self._tabs: dict[str, StudyTab] = {key: tab for tab in (*tabs, runs) for key in tab.keys}
+        self._papers = next((tab for tab in tabs if isinstance(tab, PapersTab)), None)
+        self._first = tabs[0].key  # the tab that a new page shows
+        self._kept = [tab for tab in (*tabs, runs) if tab is not self._papers]  # each keeps its last run at its start
 
     def wire(self, arrived: Any, visitor: Any, notice: Any, places: Places) -> None:
         """Wire the list of runs, each tab's last run, and the ``notice`` of a running one."""
@@ -66,7 +66,7 @@ class ComingBack:
             for event in (run.change, ran.then):  # the form of a run at work is known at once
                 self._wire_fill(event, tab, tab.key)
             looked_at = tab.parts["looked_at"].select
-            looked_at(self._look_at(tab.key), [visitor, tab.parts["report"]], tab.outputs(), **messages.EACH)
+            looked_at(self._build_look_handler(tab.key), [visitor, tab.parts["report"]], tab.outputs(), **messages.EACH)
         if self._papers is not None:
             self._wire_papers(self._papers, known, notice, places)
 
@@ -117,20 +117,20 @@ class ComingBack:
         if before:
             papers.keep(visitor, values, report)
         shown: Updates = {}
-        is_of_another = papers.key_of_study(values["study"]) != asked
+        is_of_another = papers.get_study_key(values["study"]) != asked
         if is_of_another or is_linked:
             shown = papers.show_paper(asked, visitor, remembered, link if is_linked else Link(), values["images"])
-        if report is None or papers.key_of(report.design) != asked:
+        if report is None or papers.get_design_key(report.design) != asked:
             if before != asked or is_of_another:
                 shown |= papers.show_empty()
-            shown |= self._result_of(papers, asked, visitor, link)
+            shown |= self._find_result(papers, asked, visitor, link)
         if (at_work := self._services.run_queue.find(visitor.key)) is not None:  # its progress and its Stop stay
-            for part in papers.at_work_outputs():
+            for part in papers.running_outputs():
                 shown.pop(part, None)
             shown |= {} if at_work.place == asked else {papers.drawing.html: ""}
         return shown or {papers.parts["status"]: gr.skip()}
 
-    def _result_of(self, papers: PapersTab, key: str, visitor: Visitor, link: Link) -> Updates:
+    def _find_result(self, papers: PapersTab, key: str, visitor: Visitor, link: Link) -> Updates:
         """The result that a paper shows when it is chosen: the last one there, the address's, or an example."""
         shown, link = Updates(), link if link.tab == key else Link()
         with messages.user_errors():
@@ -152,7 +152,7 @@ class ComingBack:
         if papers is None or at_work is None or at_work.place not in papers.keys or visitor.follows:
             return
         yield from papers.following(visitor, steps_in_words(at_work), at_work.place, messages.GOES_ON)
-        yield {self.notice: self._at_work("")}
+        yield {self.notice: self._build_run_note("")}
 
     def on_arrived(self, visitor: Visitor, request: gr.Request | None = None) -> list[Any]:
         """The current list; for each tab the id of its last run, or that one is running."""
@@ -173,8 +173,8 @@ class ComingBack:
             else:  # the address's settings were not run yet: only the form is filled
                 last[link.tab] = _NOTHING
             listed = self._runs.on_list(visitor)
-            return [self._at_work(hidden), listed, *(last.get(tab.key, "") for tab in self._kept)]
-        return [self._at_work(""), self._runs.on_list(visitor), *[""] * len(self._kept)]
+            return [self._build_run_note(hidden), listed, *(last.get(tab.key, "") for tab in self._kept)]
+        return [self._build_run_note(""), self._runs.on_list(visitor), *[""] * len(self._kept)]
 
     def _note_unfilled(self, visitor: Visitor, place: str) -> None:
         """Let :meth:`on_fill` show the settings of the run at work, unless it still waits."""
@@ -182,7 +182,7 @@ class ComingBack:
         if running:
             visitor.unfilled[place] = study_of_run(self._services, visitor.key, running[0])
 
-    def _at_work(self, place: str) -> Any:
+    def _build_run_note(self, place: str) -> Any:
         """A note on the run in progress in a tab; hidden without one."""
         return gr.update(value=render("at_work", title=place.title()) if place else "", visible=bool(place))
 
@@ -195,7 +195,7 @@ class ComingBack:
         at_work = self._services.run_queue.find(visitor.key)
         if run_id == _AT_WORK and at_work is not None:
             yield from tab.following(visitor, steps_in_words(at_work), key, messages.GOES_ON)
-            yield {self.notice: self._at_work("")}
+            yield {self.notice: self._build_run_note("")}
             return
         shown: Updates = {tab.parts["header"]: ""}
         with messages.user_errors():  # the list of runs explains why a run cannot be opened
@@ -217,7 +217,7 @@ class ComingBack:
         """Show the result that the address names, or why it cannot be shown; an example leaves the form alone."""
         with messages.user_errors() as problem:
             saved, banner = open_linked(self._services, visitor, link.run)
-            if self._runs.home_of(saved.report.design) != link.tab:
+            if self._runs.find_tab_key(saved.report.design) != link.tab:
                 raise InvalidInput(NOT_SHARED)
             if not is_example(saved.report):
                 return tab.show_saved(saved, banner, with_form=with_form)
@@ -238,9 +238,9 @@ class ComingBack:
 
     def on_crash(self, key: str) -> Updates:
         """Show that the run followed in a tab met an unexpected error."""
-        return {**self._tabs[key].on_crash(), self.notice: self._at_work("")}
+        return {**self._tabs[key].on_crash(), self.notice: self._build_run_note("")}
 
-    def _look_at(self, key: str) -> Callable[..., Updates]:
+    def _build_look_handler(self, key: str) -> Callable[..., Updates]:
         """:meth:`on_look` of a tab; a partial would have no types for Gradio, and so get no request."""
 
         def on_look(
@@ -272,7 +272,7 @@ class ComingBack:
         return is_here or bool(is_linked) or key in self._last_runs(visitor)
 
     def _link(self, request: gr.Request | None) -> Link:
-        query = query_of(request)
+        query = get_query(request)
         if run_id := query.get(RUN, ""):
             with messages.user_errors():  # :meth:`on_link` says why
                 return Link(tab=self._home_of_linked(run_id, query), run=run_id)
@@ -284,7 +284,7 @@ class ComingBack:
         Raises InvalidInput if the result is not shared and the address names no tab.
         """
         with messages.user_errors() as problem:
-            return self._runs.home_of(open_public(self._services, run_id)[0].report.design)
+            return self._runs.find_tab_key(open_public(self._services, run_id)[0].report.design)
         if (tab := query.get("tab", "")) in self._tabs:
             return tab
         raise InvalidInput(problem.message)
@@ -299,7 +299,7 @@ class ComingBack:
 
     def on_link(self, places: Places, notice: Any, request: gr.Request) -> Updates:
         """Open the address's tab, and note its unknown parts."""
-        query, problem = query_of(request), ""
+        query, problem = get_query(request), ""
         if run_id := query.get(RUN, ""):
             with messages.user_errors() as refused:
                 return {**places.open(self._home_of_linked(run_id, query)), notice: gr.update(visible=False)}
@@ -316,7 +316,7 @@ class ComingBack:
         run = self._services.manifests.find(run_id) if run_id else None
         if run is None:
             return False
-        has = {option.key: option.shown(run.settings.get(name)) for name, option in _SETTINGS.items()}
+        has = {option.key: option.format_value(run.settings.get(name)) for name, option in _SETTINGS.items()}
         options, values = run.settings.get("options", {}), dict(link.values)
         has |= {"study": run.study, "concept": options.get("concept")}
         has["arms"] = tuple(Arm(**arm) for arm in run.settings.get("arms", ()))
@@ -333,7 +333,7 @@ class ComingBack:
             with messages.user_errors():
                 design, _ = study_of_run(self._services, visitor.key, line.run_id)
                 tab = next((tab for tab in self._tabs.values() if tab.claims(design)), self._runs)
-                last.setdefault(tab.key_of(design), line.run_id)
+                last.setdefault(tab.get_design_key(design), line.run_id)
         return last
 
 
@@ -344,15 +344,20 @@ PACKAGE = Path(bias_core.__file__).parent
 def find_tabs() -> tuple[Any, ...]:
     """Classes of tabs and papers in order: from files ``tab.py``, or a plain paper for a study without one."""
     modules = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("tab.py")]
-    classes = [one for name in modules for one in vars(import_module(name)).values() if _is_tab(one, name)]
+    classes = [member for name in modules for member in vars(import_module(name)).values() if _is_tab(member, name)]
     folders = sorted({path.parent.parent for path in design_files().values()})
-    plain = (folder for folder in folders if not (folder / "tab.py").exists() and not layout_in(folder).tab)
+    plain = (folder for folder in folders if not (folder / "tab.py").exists() and not read_page_layout(folder).tab)
     classes += map(plain_paper, plain)
     return tuple(sorted(classes, key=lambda tab: (tab.place, tab.key)))
 
 
-def _is_tab(one: object, module: str) -> bool:
-    return isinstance(one, type) and one.__module__ == module and hasattr(one, "group") and hasattr(one, "place")
+def _is_tab(member: object, module: str) -> bool:
+    return (
+        isinstance(member, type)
+        and member.__module__ == module
+        and hasattr(member, "group")
+        and hasattr(member, "place")
+    )
 
 
 TABS = find_tabs()
@@ -391,8 +396,8 @@ def build_app(services: Services) -> MendedBlocks:
         coming_back = ComingBack(services, runs, studies)
         coming_back.wire(arrived, visitor, at_work, places)
         coming_back.wire_history(page, visitor)
-        others = [tab.first_example for tab in (*studies, built[CalibrationTab.key]) if tab is not papers]
-        demo.first_examples = [others[0], *papers.first_examples(), *others[1:]]
+        tab_examples = [tab.first_example for tab in (*studies, built[CalibrationTab.key]) if tab is not papers]
+        demo.first_examples = [tab_examples[0], *papers.first_examples(), *tab_examples[1:]]
         for tab in studies:
             tab.wire_gpu_time(arrived)
         read = demo.load(coming_back.link_reader(places, notice), None, [*places.outputs(), notice], **QUIET)
@@ -411,7 +416,7 @@ def _build_header() -> Any:
     tips = {f"{PapersTab.key}-{name.replace('_', '-')}": says for name, says in REPLICATE_TIPS.items()}
     groups = {
         tab.key: group if members[1:] or group == PAPER_TESTS else tab.key
-        for group, members in groups_of(TABS).items()
+        for group, members in group_tabs(TABS).items()
         for tab in members
     }
     facts = {"groups": groups, "tips": tips, "linkNames": LINK_NAMES, "optionPrefix": OPTION}

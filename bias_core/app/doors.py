@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bias_core.errors import quoted
 from bias_core.settings import Settings
 from bias_core.study.saved import Newest
-from bias_core.ui.visitor import BROWSER, SECURE_BROWSER, browser_of, own_cookie
+from bias_core.ui.visitor import BROWSER, SECURE_BROWSER, identify_browser, own_cookie
 
 API = "/gradio_api"
 MCP = f"{API}/mcp"
@@ -35,8 +35,8 @@ def speaks_for_another_site(scope: Scope, names: frozenset[str]) -> str:
     if "cookie" not in headers and "authorization" not in headers:
         return ""
     if origins := headers.getlist("origin"):
-        others = [origin for origin in origins if not _is_own(origin, headers.get("host", ""), names)]
-        return quoted(others[0]) if others else ""
+        other_sites = [origin for origin in origins if not _is_own(origin, headers.get("host", ""), names)]
+        return quoted(other_sites[0]) if other_sites else ""
     is_own = headers.get("sec-fetch-site", "none") in ("same-origin", "none") or _opens_a_page(scope, headers)
     return "" if is_own else "another site"
 
@@ -66,8 +66,8 @@ def cors_options(hosts: frozenset[str], public: bool) -> dict[str, Any]:
     On a public server all sites, because its API is open; else this machine and ``hosts``.
     """
     names = "|".join(map(re.escape, sorted(hosts | _THIS_MACHINE)))
-    which = {"allow_origins": ["*"]} if public else {"allow_origin_regex": rf"https?://({names})(:\d+)?"}
-    return {**which, "allow_methods": ["*"], "allow_headers": ["*"], "allow_credentials": False}
+    allowed_origins = {"allow_origins": ["*"]} if public else {"allow_origin_regex": rf"https?://({names})(:\d+)?"}
+    return {**allowed_origins, "allow_methods": ["*"], "allow_headers": ["*"], "allow_credentials": False}
 
 
 class PageOwners:
@@ -86,7 +86,7 @@ class PageOwners:
             await self._app(scope, receive, send)
             return
         connection = HTTPConnection(scope)
-        if not self._is_owner(browser_of(connection), scope):
+        if not self._is_owner(identify_browser(connection), scope):
             content = {"error": _NOT_YOURS, "detail": _NOT_YOURS}  # the page shows either key
             await JSONResponse(content, status_code=403)(scope, receive, send)
             return
@@ -108,9 +108,9 @@ class PageOwners:
 def _giving_a_cookie(scope: Scope, send: Send) -> Send:
     """Sends the answer with a random session cookie."""
     is_secure = "https" in (scope["scheme"], Headers(scope=scope).get("x-forwarded-proto", "").split(",")[0].strip())
-    how = "Secure; SameSite=None; Partitioned" if is_secure else "SameSite=Lax"  # a Space stands in another site's page
+    flags = "Secure; SameSite=None; Partitioned" if is_secure else "SameSite=Lax"  # a Space is in another site's page
     name = SECURE_BROWSER if is_secure else BROWSER
-    cookie = f"{name}={secrets.token_urlsafe(24)}; Path=/; HttpOnly; {how}"
+    cookie = f"{name}={secrets.token_urlsafe(24)}; Path=/; HttpOnly; {flags}"
 
     async def giving(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -189,12 +189,12 @@ class HostCheck:
                 status_code=421,
             )
         is_looked_at = MCP in scope["path"] or not (self._public or scope.get("method", "POST") in _READING)
-        other = speaks_for_another_site(scope, self._trusted)
+        site = speaks_for_another_site(scope, self._trusted)
         if origin is not None and is_looked_at and not self._is_ours(origin):
-            other = quoted(origin)
-        if other:
+            site = quoted(origin)
+        if site:
             return PlainTextResponse(
-                f"A page of {other} may not use this server for you. Open this server's own page; its owner can add "
+                f"A page of {site} may not use this server for you. Open this server's own page; its owner can add "
                 "that site to BIAS_ALLOWED_HOSTS.",
                 status_code=403,
             )

@@ -23,7 +23,7 @@ from gradio_client.utils import is_file_obj_with_meta, traverse
 
 from bias_core.errors import InvalidInput
 from bias_core.store.uploads import UploadStore
-from bias_core.study.run_queue import network_of
+from bias_core.study.run_queue import get_client_network
 
 _log = logging.getLogger(__name__)
 WRONG = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OSError)
@@ -58,9 +58,9 @@ class MendedBlocks(gr.Blocks):
             if not _is_of_inputs(error, is_private=block_fn.api_visibility == "private"):
                 raise
             last = traceback.extract_tb(error.__traceback__)[-1]
-            why = ascii(f"{type(error).__name__}: {error}")
+            reason = ascii(f"{type(error).__name__}: {error}")
             _log.warning(
-                "Event %s was sent unreadable inputs: %.200s at %s:%s", block_fn.name, why, last.name, last.lineno
+                "Event %s was sent unreadable inputs: %.200s at %s:%s", block_fn.name, reason, last.name, last.lineno
             )
             raise gr.Error(_UNREADABLE, print_exception=False) from error
 
@@ -214,8 +214,10 @@ class _Boxes(dict[str, _Box]):
         """Delete the largest boxes of the address with most, until the total fits."""
         if self.n_bytes_of.total() > _MOST_UNREAD:
             while self.n_bytes_of.total() > 0.9 * _MOST_UNREAD:
-                ((most, _),) = self.n_bytes_of.most_common(1)
-                largest = sorted((s for s, box in self.items() if box.address == most), key=lambda s: -self[s].n_bytes)
+                ((heaviest_address, _),) = self.n_bytes_of.most_common(1)
+                largest = sorted(
+                    (s for s, box in self.items() if box.address == heaviest_address), key=lambda s: -self[s].n_bytes
+                )
                 for session in largest[: 1 + len(largest) // 10]:
                     del self[session]
 
@@ -256,7 +258,10 @@ class SteadyQueue(Queue):
 
     async def push(self, body: Any, request: Any, username: str | None) -> tuple[bool, Any, Any]:
         """Accept an event if there is room, and give its session a box."""
-        boxes, address = self.pending_messages_per_session, network_of(request.headers, (request.client or ("",))[0])
+        boxes, address = (
+            self.pending_messages_per_session,
+            get_client_network(request.headers, (request.client or ("",))[0]),
+        )
         if self._is_full(address):
             return False, "Too many requests are waiting. Try again in a minute.", "queue_full"
         body.session_hash = body.session_hash or uuid.uuid4().hex
@@ -273,9 +278,9 @@ class SteadyQueue(Queue):
             self.event_ids_to_events.clear()
             self.event_ids_to_events.update({event._id: event for event in events})  # noqa: SLF001
         boxes = self.pending_messages_per_session
-        own = [event for event in events if (box := boxes.get(event.session_hash)) and box.address == address]
-        n_bytes, n_own = (_n_bytes(some) for some in (events, own))
-        return max(len(events), 2 * len(own)) >= _MOST_EVENTS or max(n_bytes, 2 * n_own) >= _MOST_BYTES
+        own_events = [event for event in events if (box := boxes.get(event.session_hash)) and box.address == address]
+        n_bytes, n_own = (_n_bytes(event_list) for event_list in (events, own_events))
+        return max(len(events), 2 * len(own_events)) >= _MOST_EVENTS or max(n_bytes, 2 * n_own) >= _MOST_BYTES
 
     def send_message(self, event: Event, event_message: EventMessage) -> None:
         """Deliver a message to its session; events of a closed session end."""
@@ -296,5 +301,5 @@ def _n_bytes(events: Sequence[Event]) -> int:
 
 def steady_queue(demo: Any, **options: Any) -> None:
     """Give a page its queue, as ``demo.queue(**options)`` does, which also describes the whole page once more."""
-    more: dict[str, Any] = {"live_updates": True, "concurrency_count": demo.max_threads, "update_intervals": 1}
-    demo._queue = SteadyQueue(blocks=demo, max_size=_MOST_EVENTS, **more, **options)  # noqa: SLF001
+    defaults: dict[str, Any] = {"live_updates": True, "concurrency_count": demo.max_threads, "update_intervals": 1}
+    demo._queue = SteadyQueue(blocks=demo, max_size=_MOST_EVENTS, **defaults, **options)  # noqa: SLF001

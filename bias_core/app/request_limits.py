@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bias_core.app.doors import API, MCP
-from bias_core.study.run_queue import network_of
+from bias_core.study.run_queue import get_client_network
 from bias_core.ui.messages import user_errors
 from bias_core.values import check_texts
 
@@ -56,14 +56,14 @@ class RequestLimits:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        held = _Held(self._held, network_of(Headers(scope=scope), (scope.get("client") or ("",))[0]))
+        held = _Held(self._held, get_client_network(Headers(scope=scope), (scope.get("client") or ("",))[0]))
         try:
             try:
                 receive = await asyncio.wait_for(_checked(scope, receive, held), _MOST_SECONDS)
             except TimeoutError:
                 raise _Refused(408, f"The request did not arrive within {_MOST_SECONDS} seconds") from None
-        except _Refused as refused:
-            await _answer(refused, scope)(scope, receive, send)
+        except _Refused as refusal:
+            await _answer(refusal, scope)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
         finally:
@@ -119,10 +119,10 @@ async def _read(headers: Headers, receive: Receive, held: _Held) -> bytes:
     """The body, counted as it arrives; its length header is not trusted."""
     if headers.get("content-type", "").lower().startswith("multipart/"):
         raise _Refused(415, "Upload files at /gradio_api/upload; send JSON here")
-    body, more, declared = bytearray(), True, headers.get("content-length", "")
+    body, has_more, declared = bytearray(), True, headers.get("content-length", "")
     if declared.isdecimal() and int(declared[:20]) > _MOST_BYTES:
         raise _too_large()
-    while more:
+    while has_more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise _Refused(400, "The request is incomplete")
@@ -130,7 +130,7 @@ async def _read(headers: Headers, receive: Receive, held: _Held) -> bytes:
         held.add(len(message.get("body", b"")))
         if held.size > _MOST_BYTES:
             raise _too_large()
-        more = message.get("more_body", False)
+        has_more = message.get("more_body", False)
     return bytes(body)
 
 
@@ -162,8 +162,8 @@ def _weight(body: bytes) -> int:
 def _checked_body(scope: Scope, body: bytes) -> str:
     """Session name in a body, "" for none."""
     call = _json(body)
-    if scope["method"] == "POST" and MCP in scope["path"] and (why := _no_call(call)):
-        raise _Refused(400, why)
+    if scope["method"] == "POST" and MCP in scope["path"] and (reason := _no_call(call)):
+        raise _Refused(400, reason)
     page = call.get("session_hash") if isinstance(call, dict) else None
     if page is None:  # Gradio makes one itself
         return ""

@@ -85,7 +85,7 @@ def launch_options(services: Services) -> dict[str, Any]:
                 Middleware(CORSMiddleware, **cors_options(hosts, settings.public)),
                 Middleware(ErrorAsSentence),
                 Middleware(OpenPaths),
-                Middleware(Uploads, store=services.uploads, most=settings.upload_mb * 1024**2),
+                Middleware(Uploads, store=services.uploads, max_bytes=settings.upload_mb * 1024**2),
                 Middleware(RequestLimits),
                 Middleware(PageOwners),
                 Middleware(StreamEnd),
@@ -176,11 +176,11 @@ def warm_up(services: Services, examples: Iterable[Callable[[], object]]) -> thr
 
 def _work(services: Services, examples: Iterable[Callable[[], object]]) -> None:
     try:
-        first, *others = examples
+        first, *later_examples = examples
         first()  # every page opens with it
         reader.start()
         rehearse(services)
-        for example in others:
+        for example in later_examples:
             example()
     except BiasCoreError as error:
         _log.info("not ready beforehand: %s", error)
@@ -192,12 +192,12 @@ def rehearse(services: Services) -> None:
     """Explore once with these services' models, and keep nothing."""
     settings = explore_settings(n_images=_PICTURES, attribute_a="", attribute_b="")
     with TemporaryDirectory(prefix="t2i-bias-warm-up-") as folder:
-        elsewhere = keeping_in(services, Path(folder))
+        elsewhere = copy_services(services, Path(folder))
         with closing(elsewhere.embeddings), closing(elsewhere.answers):
             complete(run_study(find_design(KIND), settings, elsewhere))
 
 
-def keeping_in(services: Services, folder: Path) -> Services:
+def copy_services(services: Services, folder: Path) -> Services:
     """The same models, with stores of their own in ``folder``."""
     view = copy(services)
     view.settings = services.settings.model_copy(update={"data_dir": folder})

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bias_core.errors import UploadsFull
 from bias_core.store.uploads import UploadStore
-from bias_core.ui.visitor import address_of
+from bias_core.ui.visitor import find_network_address
 
 _UPLOAD, _PROGRESS, _FILE = "/gradio_api/upload", "/gradio_api/upload_progress", "/gradio_api/file="
 _MOST_FILES = 5  # in one request; each stays open until the last has arrived
@@ -36,8 +36,8 @@ _DONE = f"data: {json.dumps({'msg': 'done'})}\n\n"
 
 
 class _Refused(Exception):
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
         self.status = status
 
 
@@ -58,8 +58,8 @@ class _FilesAlone(GradioMultiPartParser):
 class Uploads:
     """Stores uploads of at most ``most`` bytes per request; passes on other requests."""
 
-    def __init__(self, app: ASGIApp, store: UploadStore, most: int) -> None:
-        self._app, self._store, self._most = app, store, most
+    def __init__(self, app: ASGIApp, store: UploadStore, max_bytes: int) -> None:
+        self._app, self._store, self._most = app, store, max_bytes
         self._under_way: Counter[str] = Counter()  # uploads by address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,7 +87,7 @@ class Uploads:
 
     async def _places(self, request: Request) -> list[str]:
         """Paths of a request's files; raises _Refused."""
-        address = address_of(request)
+        address = find_network_address(request)
         self._check_head(request, address)
         self._under_way[address] += 1
         try:
@@ -100,11 +100,11 @@ class Uploads:
         except TimeoutError as error:
             raise _Refused(408, "The upload took too long. Try again, or upload fewer or smaller pictures.") from error
         except OSError as error:
-            why = f"The server cannot store the upload: {error.strerror or type(error).__name__}."
-            raise _Refused(507, why) from error
+            reason = f"The server cannot store the upload: {error.strerror or type(error).__name__}."
+            raise _Refused(507, reason) from error
         except (MultiPartException, ValueError) as error:
-            why = "This is not an upload: send each file as multipart/form-data, in a field named files."
-            raise _Refused(400, why) from error
+            reason = "This is not an upload: send each file as multipart/form-data, in a field named files."
+            raise _Refused(400, reason) from error
         finally:
             self._under_way[address] -= 1
             self._under_way += Counter()  # drop addresses with a count of 0
@@ -140,9 +140,14 @@ class Uploads:
                     raise TimeoutError
                 yield piece
 
-        with TemporaryDirectory(dir=folder / "arriving") as own:
+        with TemporaryDirectory(dir=folder / "arriving") as upload_dir:
             parser = _FilesAlone(
-                request.headers, arriving(), max_files=_MOST_FILES, max_fields=0, upload_dir=own, max_file_size=math.inf
+                request.headers,
+                arriving(),
+                max_files=_MOST_FILES,
+                max_fields=0,
+                upload_dir=upload_dir,
+                max_file_size=math.inf,
             )
             try:
                 form = await parser.parse()
@@ -155,22 +160,22 @@ class Uploads:
             return await anyio.to_thread.run_sync(self._keep, files, address)
 
     def _keep(self, files: list[GradioUploadFile], address: str) -> list[str]:
-        return [str(self._store.keep(Path(file.file.name), _name_of(file), address)) for file in files]
+        return [str(self._store.keep(Path(file.file.name), _clean_file_name(file), address)) for file in files]
 
 
-def _name_of(file: GradioUploadFile) -> str:
+def _clean_file_name(file: GradioUploadFile) -> str:
     """The sender's file name without invalid characters."""
     return str(strip_invalid_filename_characters(Path(file.filename or "").name)).strip(". ") or "upload"
 
 
 async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
-    more = True
-    while more:
+    has_more = True
+    while has_more:
         message = await asyncio.wait_for(request.receive(), _SILENT_SECONDS)
         if message["type"] == "http.disconnect":
             raise _Refused(400, "The upload ended early.")
         yield message.get("body", b"")
-        more = message.get("more_body", False)
+        has_more = message.get("more_body", False)
 
 
 async def _refuse(answer: Response, request: Request, send: Send) -> None:

@@ -71,9 +71,11 @@ class Scored:
         """Return the sample of a number by its key; None for WALS, true P and undefined numbers."""
         if not isinstance(of, AttributeScore):
             if end == FIDELITY:
-                units = [f"{side}:{unit}" for side, some in zip("ab", of.units[1:], strict=True) for unit in some]
+                units = [
+                    f"{side}:{unit}" for side, side_units in zip("ab", of.units[1:], strict=True) for unit in side_units
+                ]
                 return mean_sample(units, np.concatenate(of.calls))
-            return Sample(units=of.units[0], statistic=of.mean_of, data=of, test=_association_test)
+            return Sample(units=of.units[0], statistic=of.compute_mean, data=of, test=_association_test)
         if end == "unclear":
             return mean_sample(self.units, np.isnan(of.margins))
         if end in ("wals", "true") or (of.direction is None if end == "variance" else math.isnan(of.prevalence.value)):
@@ -93,14 +95,16 @@ class Scored:
 
 
 def _variety_test(
-    first: Sample, second: Sample, one: np.ndarray, other: np.ndarray, confidence: float, seed: int
+    first: Sample, second: Sample, first_places: np.ndarray, second_places: np.ndarray, confidence: float, seed: int
 ) -> PairedTest:
     """Test one attribute's variety; the tests of all attributes are computed once per two arms."""
     (a, attribute), (b, _) = first.data, second.data
-    key = (b, one.tobytes(), other.tobytes(), confidence, seed)
+    key = (b, first_places.tobytes(), second_places.tobytes(), confidence, seed)
     if key not in a.tests:
         deltas = np.stack(list(a.directions.values()))
-        a.tests[key] = variety_difference_tests(a.rows[one], b.rows[other], deltas, confidence=confidence)
+        a.tests[key] = variety_difference_tests(
+            a.rows[first_places], b.rows[second_places], deltas, confidence=confidence
+        )
     tests: tuple[PairedTest, ...] = a.tests[key]
     return tests[list(a.directions).index(attribute)]
 
@@ -117,10 +121,10 @@ def _variance_share(scored: Scored, attribute: int, places: np.ndarray) -> np.nd
 
 
 def _association_test(
-    first: Sample, second: Sample, one: np.ndarray, other: np.ndarray, confidence: float, _seed: int
+    first: Sample, second: Sample, first_places: np.ndarray, second_places: np.ndarray, confidence: float, _seed: int
 ) -> PairedTest:
     """Test the association on the seeds that both arms share, for the concept and for either word."""
-    places = [(one, other)]
+    places = [(first_places, second_places)]
     for mine, theirs in zip(first.data.units[1:], second.data.units[1:], strict=True):
         places.append(np.intersect1d(mine, theirs, return_indices=True)[1:])
     sides = []
@@ -183,7 +187,7 @@ def compare_explorations(settings: StudySettings, arms: Sequence[ArmReport], *, 
         findings=tuple(_change(pair, several=len(pairs) > 1) for pair in pairs),
         tables=(seeds,),
         figures=drawable(_figures(arms, pairs, settings)),
-        notes=tuple(_of_two_draws([pair for pair in pairs if pair.is_two_draws])) if are_before_and_after else (),
+        notes=tuple(_note_unlike_pairs([pair for pair in pairs if pair.is_two_draws])) if are_before_and_after else (),
     )
 
 
@@ -192,7 +196,7 @@ def scored_arms(arms: Sequence[ArmReport]) -> dict[str, Scored]:
     return {arm.name: arm.results.scored for arm in arms if isinstance(arm.results.scored, Scored)}
 
 
-def _of_two_draws(pairs: Sequence[PairedArms]) -> Iterator[str]:
+def _note_unlike_pairs(pairs: Sequence[PairedArms]) -> Iterator[str]:
     """Yield one note on the arms that draw other pictures on the same seed."""
     if pairs:
         yield (
@@ -211,8 +215,10 @@ def paired_arms(arms: Sequence[ArmReport]) -> Iterator[PairedArms]:
         place = {unit: k for k, unit in enumerate(b.units)}
         shared = [(k, place[unit]) for k, unit in enumerate(a.units) if unit in place]
         if len(shared) > 1:
-            one, other = np.transpose(shared)
-            yield PairedArms(first=arms[i].name, second=arms[j].name, a=a, b=b, at_first=one, at_second=other)
+            first_places, second_places = np.transpose(shared)
+            yield PairedArms(
+                first=arms[i].name, second=arms[j].name, a=a, b=b, at_first=first_places, at_second=second_places
+            )
 
 
 def _change(pair: PairedArms, *, several: bool) -> Finding:
@@ -227,17 +233,20 @@ def _change(pair: PairedArms, *, several: bool) -> Finding:
 
 
 def _seed_frame(pair: PairedArms) -> pd.DataFrame:
-    one, other = pair.at_first, pair.at_second
+    first_places, second_places = pair.at_first, pair.at_second
     columns: dict[str, Any] = {
         "first": pair.first,
         "second": pair.second,
-        "seed": np.array(pair.a.seeds)[one],
+        "seed": np.array(pair.a.seeds)[first_places],
         "change": np.round(1 - pair.cosines, 6) + 0.0,  # rounded, or equal pictures would differ by float32 errors
     }
     for before, after in zip(pair.a.scores, pair.b.scores, strict=True):
-        words = zip(yes_or_no(before)[one], yes_or_no(after)[other], strict=True)
-        columns[before.attribute.name] = [" → ".join(both) for both in words]
-    columns |= {"first picture": np.array(pair.a.ids)[one], "second picture": np.array(pair.b.ids)[other]}
+        words = zip(yes_or_no(before)[first_places], yes_or_no(after)[second_places], strict=True)
+        columns[before.attribute.name] = [" → ".join(answers) for answers in words]
+    columns |= {
+        "first picture": np.array(pair.a.ids)[first_places],
+        "second picture": np.array(pair.b.ids)[second_places],
+    }
     return pd.DataFrame(columns).sort_values("change", ascending=False, kind="stable", ignore_index=True)
 
 

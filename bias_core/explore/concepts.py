@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.explore.extension import SUGGESTED, SeveralOptions, read_attributes, suggest_set
-from bias_core.store.reader import one_file, read_apart
+from bias_core.store.reader import limit_file, read_apart
 from bias_core.store.tables import describe_unused_columns, note_unused_columns, read_table, refuse
 from bias_core.study.attributes import (
     SEPARATOR,
@@ -23,7 +23,7 @@ from bias_core.study.attributes import (
     with_rate_of_concept,
 )
 from bias_core.types import Attribute
-from bias_core.values import as_whole
+from bias_core.values import parse_whole_number
 
 MOST_CONCEPTS = 200
 _HEAD = 2_000  # bytes
@@ -50,7 +50,11 @@ _OCCUPATIONS = (
 @cache
 def load_concept_lists() -> Mapping[str, ConceptList]:
     """Return the built-in lists by their names: those that have real-world rates."""
-    nations = [one.concept_hint for one in load_attribute_sets() if one.concept_hint.endswith(" person")]
+    nations = [
+        attribute_set.concept_hint
+        for attribute_set in load_attribute_sets()
+        if attribute_set.concept_hint.endswith(" person")
+    ]
     return {
         "occupations": ConceptList(title=f"{len(_OCCUPATIONS)} occupations", concepts=_OCCUPATIONS),
         "pst-occupations": ConceptList(
@@ -86,7 +90,7 @@ def distinct_concepts(names: Sequence[str]) -> tuple[str, ...]:
 
 def join_concepts(concepts: Sequence[str]) -> str:
     """Return the text of which :func:`split_concepts` makes these concepts."""
-    return ", ".join(f'"{one}"' if "," in one or one.startswith('"') else one for one in concepts)
+    return ", ".join(f'"{concept}"' if "," in concept or concept.startswith('"') else concept for concept in concepts)
 
 
 def read_concept_list(name: str) -> ConceptList:
@@ -118,7 +122,7 @@ def read_concepts(name: str, file: str) -> ConceptList:
     """Read a table of concepts, in a reader; ``name``: for messages."""
     names, rates, counts = dict[str, str](), dict[tuple[str, str], str](), dict[str, str]()
     unused, wrong = dict[str, None](), list[str]()
-    with one_file(name):
+    with limit_file(name):
         rows = read_table(name, Path(file).read_bytes(), needs=[["concept"]], further=_COLUMNS)
         for place, row in note_unused_columns(rows, (), {"concept", *_COLUMNS}.__contains__, unused):
             try:
@@ -142,7 +146,7 @@ def _add_row(
         raise InvalidInput("has no concept" if not concept else f"a concept cannot contain {SEPARATOR}")
     concept = names.setdefault(concept.lower(), concept)
     if number := row.get("n", ""):
-        text = f"{concept}{SEPARATOR}{as_whole(number, 'number n of pictures')}"
+        text = f"{concept}{SEPARATOR}{parse_whole_number(number, 'number n of pictures')}"
         if counts.setdefault(concept.lower(), text) != text:
             raise InvalidInput(f"gives “{concept}” another number of pictures than before")
     attribute, rate, source = (row.get(name, "") for name in ("attribute", "rate", "source"))
@@ -183,10 +187,10 @@ def attributes_by_concept(options: SeveralOptions) -> dict[str, tuple[Attribute,
     measured, given = _measured(options), read_rates(options)
     found: dict[str, tuple[Attribute, ...]] = {}
     for concept in options.concepts:
-        rates = [given.get((concept.lower(), one.name.lower())) for one in measured]
+        rates = [given.get((concept.lower(), attribute.name.lower())) for attribute in measured]
         found[concept] = tuple(
-            replace(one, reference=rate[0], reference_source=rate[1]) if rate else _own_rate(one, concept)
-            for one, rate in zip(measured, rates, strict=True)
+            replace(attribute, reference=rate[0], reference_source=rate[1]) if rate else _own_rate(attribute, concept)
+            for attribute, rate in zip(measured, rates, strict=True)
         )
     return found
 
@@ -199,8 +203,8 @@ def _own_rate(attribute: Attribute, concept: str) -> Attribute:
 
 def read_rates(options: SeveralOptions) -> dict[tuple[str, str], tuple[float, str]]:
     """Return the given rates with their sources by concept and attribute, in lower case; InvalidInput for others."""
-    measured = {one.name.lower() for one in _measured(options)}
-    concepts = {one.lower() for one in options.concepts}
+    measured = {attribute.name.lower() for attribute in _measured(options)}
+    concepts = {concept.lower() for concept in options.concepts}
     found: dict[tuple[str, str], tuple[float, str]] = {}
     for text in options.rates:
         concept, attribute, rate, source = [*(part.strip() for part in text.split(SEPARATOR, 3)), "", "", ""][:4]
@@ -221,13 +225,13 @@ def read_rates(options: SeveralOptions) -> dict[tuple[str, str], tuple[float, st
 def read_counts(options: SeveralOptions) -> dict[str, int]:
     """Return the number of pictures of each concept; InvalidInput for a wrong one."""
     counts = dict.fromkeys(options.concepts, options.n_images)
-    names = {one.lower(): one for one in options.concepts}
+    names = {concept.lower(): concept for concept in options.concepts}
     for text in options.counts:
         concept, _, number = text.rpartition(SEPARATOR)
         if concept.strip().lower() not in names:
             raise InvalidInput(f"there is a number of pictures for {quoted(concept or text)}, which is not among the "
                                "concepts; write concept|number")  # fmt: skip
-        n = as_whole(number.strip(), "number of pictures")
+        n = parse_whole_number(number.strip(), "number of pictures")
         if n < 1:
             raise InvalidInput(f"“{concept}” needs at least one picture, got {n}")
         counts[names[concept.strip().lower()]] = n
@@ -240,7 +244,7 @@ def check_concepts(options: SeveralOptions) -> None:
         raise InvalidInput(f"a run has 1 to {MOST_CONCEPTS} concepts, got {len(options.concepts):,}")
     if len(distinct_concepts(options.concepts)) < len(options.concepts):
         raise InvalidInput("each concept may stand only once, and none may be empty")
-    if wrong := next((one for one in options.concepts if SEPARATOR in one), ""):
+    if wrong := next((concept for concept in options.concepts if SEPARATOR in concept), ""):
         raise InvalidInput(f"a concept cannot contain {SEPARATOR}: {quoted(wrong)}")
     read_rates(options)
     read_counts(options)

@@ -77,7 +77,7 @@ class AssociationScore:
     rows: tuple[np.ndarray, ...] = ()
     units: tuple[tuple[str, ...], ...] = ()
 
-    def mean_of(self, places: np.ndarray) -> float:
+    def compute_mean(self, places: np.ndarray) -> float:
         """Return the mean over some of the concept's pictures."""
         return float(association(self.rows[0][places], *self.rows[1:]).mean())
 
@@ -202,9 +202,9 @@ class Exploration:
         """Pictures of a group in the order of their numbers: seed minus first seed, if they were drawn here."""
         stored, first = self.report.stored, self.settings.seed - 1
         numbers = {
-            i: one.row.seed - first
-            for i, one in stored.items()
-            if one.row.group == group and (one.blocked or group != CONCEPT) and not self.report.arms
+            i: image.row.seed - first
+            for i, image in stored.items()
+            if image.row.group == group and (image.blocked or group != CONCEPT) and not self.report.arms
         }
         if group == CONCEPT and not self._frame.empty:
             scored = zip(self._frame["image_id"], self._frame["number"], strict=True)
@@ -270,10 +270,10 @@ def image_rows(shown: Exploration) -> list[dict[str, Any]]:
     """Return one row per picture: its number, settings and results."""
     scored = _scored_values(shown.report)
     return [
-        {"number": one.number, "id": one.id, **asdict(one.row), "blocked": one.blocked}
-        | dict(zip(("width", "height"), one.size, strict=True))
-        | scored.get(one.id, {})
-        for one in (*shown.images, *shown.attribute_images)
+        {"number": image.number, "id": image.id, **asdict(image.row), "blocked": image.blocked}
+        | dict(zip(("width", "height"), image.size, strict=True))
+        | scored.get(image.id, {})
+        for image in (*shown.images, *shown.attribute_images)
     ]
 
 

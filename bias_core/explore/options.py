@@ -23,10 +23,10 @@ from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, WORD_SLOT, fill_templ
 from bias_core.store.tables import PackedPrompt, checked_prompts
 from bias_core.study.attributes import (
     SEPARATOR,
+    drop_foreign_rates,
     find_attribute,
     load_attribute_sets,
     with_rate_of_concept,
-    with_rates_of,
 )
 from bias_core.study.design import find_design
 from bias_core.study.types import AUTO, Arm, Design, StudySettings
@@ -36,10 +36,10 @@ from bias_core.values import (
     Setting,
     changed_settings,
     check_fields,
+    declared_settings,
     option_values,
     setting,
     settings_class,
-    settings_of,
 )
 
 KIND, SEVERAL = "explore", "concepts"
@@ -50,7 +50,7 @@ MODEL = "calibration-diffusion"  # default model of an exploration
 
 def _with_options(name: str, base: type[Options], added: Iterable[type[Options]]) -> type[Options]:
     """Return the options of ``base``, then those that are added, in their order."""
-    parts = [*reversed([part for part in added if settings_of(part)]), base]
+    parts = [*reversed([part for part in added if declared_settings(part)]), base]
     return settings_class(frozen=True, kw_only=True)(type(name, tuple(parts), {"__module__": __name__}))
 
 
@@ -63,7 +63,9 @@ else:
     _ADDED = [part for part in _ADDED if not issubclass(part, ConceptOptions)]
     PackOptions = _with_options("PackOptions", PromptOptions, _ADDED)
 ADDED: Mapping[str, Setting] = {
-    name: one for name, one in settings_of(ExploreOptions).items() if name not in settings_of(ConceptOptions)
+    name: setting
+    for name, setting in declared_settings(ExploreOptions).items()
+    if name not in declared_settings(ConceptOptions)
 }
 """The options that come from :mod:`bias_core.beyond`."""
 
@@ -87,7 +89,7 @@ def several_options(settings: StudySettings) -> SeveralOptions | None:
     return SeveralOptions(**values) if "concepts" in values else None
 
 
-def design_of(settings: StudySettings) -> Design:
+def choose_design(settings: StudySettings) -> Design:
     """Return the design that runs these settings: of one concept, or of several."""
     return find_design(SEVERAL if several_options(settings) else KIND)
 
@@ -114,7 +116,7 @@ def check_options(settings: StudySettings) -> None:
 def scored_attributes(settings: StudySettings, prompts: Iterable[str] | None = None) -> tuple[Attribute, ...]:
     """Return the attributes of a run or arm; an arm that draws another concept has the real-world rates of that one.
 
-    Without a concept, the ``prompts`` of the pictures decide which rates fit (:func:`with_rates_of`).
+    Without a concept, the ``prompts`` of the pictures decide which rates fit (:func:`drop_foreign_rates`).
 
     >>> from bias_core.study.types import Arm
     >>> words = "{}, in watercolour", "{nurse=doctor}", "{nurse=woman nurse}"
@@ -124,7 +126,7 @@ def scored_attributes(settings: StudySettings, prompts: Iterable[str] | None = N
     """
     options = explore_options(settings)
     if options.takes_all and prompts is not None:
-        return with_rates_of(options.scored, prompts)
+        return drop_foreign_rates(options.scored, prompts)
     concept = _concept_drawn(options.concept, settings.arms[0].template or "" if len(settings.arms) == 1 else "")
     if concept == options.concept:
         return options.scored
@@ -134,9 +136,9 @@ def scored_attributes(settings: StudySettings, prompts: Iterable[str] | None = N
 def _concept_drawn(concept: str, template: str) -> str:
     """Return the concept that an arm draws; its template may replace the run's concept."""
     for old, new in WORD_SLOT.findall(template):
-        other = re.sub(rf"\b{re.escape(old)}\b", new.replace("\\", r"\\"), concept, flags=re.I)
-        if not re.search(rf"\b{re.escape(concept)}\b", other, re.I):
-            return other
+        new_concept = re.sub(rf"\b{re.escape(old)}\b", new.replace("\\", r"\\"), concept, flags=re.I)
+        if not re.search(rf"\b{re.escape(concept)}\b", new_concept, re.I):
+            return new_concept
     return concept
 
 
@@ -151,11 +153,11 @@ def explore_settings(base: StudySettings | None = None, /, **given: Any) -> Stud
     (3, 'nurse')
     """
     base = StudySettings(model=MODEL, options=ExploreOptions()) if base is None else base
-    settings = {name: given.pop(name) for name in settings_of(StudySettings) if name in given}
+    settings = {name: given.pop(name) for name in declared_settings(StudySettings) if name in given}
     values = {"attributes": (SUGGESTED,), **option_values(base.options), **given}
     values["attributes"] = tuple(map(attribute_text, values["attributes"]))
     # A list may come as one text.
-    values |= {name: one.read(values[name]) for name, one in ADDED.items() if name in values}
+    values |= {name: setting.read(values[name]) for name, setting in ADDED.items() if name in values}
     if values.get("n_clusters", 0) is None:
         values["n_clusters"] = 0
     options = ExploreOptions(**values)
@@ -190,7 +192,7 @@ def several_settings(
     return made
 
 
-def exploration_of(
+def build_concept_settings(
     concepts: Sequence[str],
     attributes: Sequence[str] | None = None,
     *,
@@ -216,7 +218,7 @@ def compare_settings(concept: str, arms: Sequence[Arm], **given: Any) -> StudySe
     The templates hold ``{}`` for the concept, and further ``{}`` that repeat it; ``given`` is as for
     :func:`explore_settings`, without an association where no words are given.
     """
-    template, treatments = arms_of([arm.template or ExploreOptions().template for arm in arms], concept)
+    template, treatments = find_shared_template([arm.template or ExploreOptions().template for arm in arms], concept)
     treated = tuple(replace(arm, template=treatment) for arm, treatment in zip(arms, treatments, strict=True))
     usual = {**NO_WORDS, "n_images": 60, "n_attribute_images": 16}
     return explore_settings(StudySettings(), concept=concept, template=template, arms=treated, **usual | given)
@@ -232,29 +234,29 @@ EXPLORE_SETTINGS = (
 COMPARE_SETTINGS = (
     "encoder", "n_images", "n_attribute_images", "attribute_a", "attribute_b", "seed", "confidence", "force",
     "further_encoders", "judge", "rewriter", "stop_within", "stop_when_clear",
-    *(name for name in ADDED if name in settings_of(PackOptions)),
+    *(name for name in ADDED if name in declared_settings(PackOptions)),
 )  # fmt: skip
 
 
 def offered_settings(names: Iterable[str], usual: StudySettings) -> dict[str, Setting]:
     """Return settings with the defaults of a command or tool."""
-    declared = {**settings_of(StudySettings), **settings_of(type(usual.options))}
+    declared = {**declared_settings(StudySettings), **declared_settings(type(usual.options))}
     defaults = {**vars(usual), **vars(usual.options)}
     return {name: replace(declared[name], default=defaults[name]) for name in names}
 
 
-def compared_concept(arms: Sequence[Arm], concept: str, other: str) -> tuple[Arm, ...]:
+def compared_concept(arms: Sequence[Arm], concept: str, other_concept: str) -> tuple[Arm, ...]:
     """Return the arms with one more, which draws another concept in place of the run's; unchanged for "".
 
     >>> compared_concept((), "doctor", "nurse")[1].template
     '{doctor=nurse}'
     """
-    concept, other = (" ".join(words.split()) for words in (concept, other))
-    if not other:
+    concept, other_concept = (" ".join(words.split()) for words in (concept, other_concept))
+    if not other_concept:
         return tuple(arms)
-    if other.lower() == concept.lower():
+    if other_concept.lower() == concept.lower():
         raise InvalidInput(f"compare “{concept}” with another concept")
-    return (*(arms or (Arm(),)), Arm(template=f"{{{concept}={other}}}"))
+    return (*(arms or (Arm(),)), Arm(template=f"{{{concept}={other_concept}}}"))
 
 
 def split_compared_concept(arms: Sequence[Arm], concept: str) -> tuple[str, tuple[Arm, ...]]:
@@ -266,17 +268,17 @@ def split_compared_concept(arms: Sequence[Arm], concept: str) -> tuple[str, tupl
     for i, arm in enumerate(arms):
         swap = WORD_SLOT.fullmatch(arm.template or "")
         if swap and swap[1] == concept and replace(arm, name="", template=None) == Arm():
-            rest = (*arms[:i], *arms[i + 1 :])
-            return swap[2], () if all(replace(one, name="") == Arm() for one in rest) else rest
+            other_arms = (*arms[:i], *arms[i + 1 :])
+            return swap[2], () if all(replace(other_arm, name="") == Arm() for other_arm in other_arms) else other_arms
     return "", tuple(arms)
 
 
-def arms_of(templates: Sequence[str], concept: str) -> tuple[str, tuple[str | None, ...]]:
+def find_shared_template(templates: Sequence[str], concept: str) -> tuple[str, tuple[str | None, ...]]:
     """Return a template that all arms share, and the treatment that turns it into each arm's template.
 
-    >>> arms_of(["a photo of a {}", "a photo of a {}, who can be any {}"], "nurse")
+    >>> find_shared_template(["a photo of a {}", "a photo of a {}, who can be any {}"], "nurse")
     ('a photo of a {}', (None, '{}, who can be any nurse'))
-    >>> arms_of(["a photo of a {}", "a sketch of a {}"], "nurse")
+    >>> find_shared_template(["a photo of a {}", "a sketch of a {}"], "nurse")
     ('{}', ('a photo of a {}', 'a sketch of a {}'))
     """
     whole = [arm_template(template, concept) for template in templates]
@@ -342,7 +344,7 @@ def explore_words(settings: StudySettings) -> list[str]:
         if name == "attributes":
             words += _attribute_words(value, options.concept)
         elif name != "concept":
-            words += [f"--{name.replace('_', '-')}", settings_of(ExploreOptions)[name].write(value)]
+            words += [f"--{name.replace('_', '-')}", declared_settings(ExploreOptions)[name].write(value)]
     if not settings.images and settings.model != MODEL:
         words += ["--model", settings.model]
     first = [*words, "--", options.concept] if options.concept.startswith("-") else [options.concept, *words]
@@ -359,12 +361,12 @@ def several_words(settings: StudySettings) -> list[str]:
         elif name in ("rates", "counts"):
             words += [word for text in value for word in (f"--{name[:-1]}", text)]
         elif name != "concepts":
-            words += [f"--{name.replace('_', '-')}", settings_of(SeveralOptions)[name].write(value)]
+            words += [f"--{name.replace('_', '-')}", declared_settings(SeveralOptions)[name].write(value)]
     model = [] if settings.images or settings.model == MODEL else ["--model", settings.model]
     return [*words, *model]
 
 
-def prompts_of(design: Design) -> tuple[PackedPrompt, ...]:
+def read_pack_prompts(design: Design) -> tuple[PackedPrompt, ...]:
     """Return the prompts of a pack; InvalidInput names the rows that cannot be used."""
     rows = design.data.get("prompts")
     if not isinstance(rows, (list, tuple)) or not all(isinstance(row, Mapping) for row in rows):
@@ -372,7 +374,7 @@ def prompts_of(design: Design) -> tuple[PackedPrompt, ...]:
     return checked_prompts(design.name, ((str(row.get("place") or f"row {i}"), row) for i, row in enumerate(rows, 1)))
 
 
-def cells_of(prompts: Sequence[PackedPrompt]) -> list[str]:
+def list_prompt_cells(prompts: Sequence[PackedPrompt]) -> list[str]:
     """Return the cell that each prompt's pictures count in: its group, or itself if no prompt has one."""
     grouped = any(prompt.group for prompt in prompts)
     return [prompt.group or NO_GROUP if grouped else prompt.prompt for prompt in prompts]
@@ -384,27 +386,27 @@ def attributes_of_cells(design: Design, scored: Sequence[Attribute]) -> dict[str
     InvalidInput if one name would stand for two attributes with different sentences.
     """
     of_all, of_cell = {attribute.name.lower(): attribute for attribute in scored}, dict[str, dict[str, Attribute]]()
-    prompts = prompts_of(design)
-    for cell, prompt in zip(cells_of(prompts), prompts, strict=True):
+    prompts = read_pack_prompts(design)
+    for cell, prompt in zip(list_prompt_cells(prompts), prompts, strict=True):
         for text in prompt.attributes:
-            here = of_cell.setdefault(cell, {})
+            cell_attributes = of_cell.setdefault(cell, {})
             try:
-                attribute = _unlike_others(text, here | of_all)
+                attribute = _unlike_others(text, cell_attributes | of_all)
             except InvalidInput as error:
                 raise InvalidInput(f"{design.name}, {prompt.place}: {error}") from error
             if attribute.name.lower() not in of_all:
-                here[attribute.name.lower()] = attribute
+                cell_attributes[attribute.name.lower()] = attribute
     return {cell: tuple(named.values()) for cell, named in of_cell.items()}
 
 
-def _unlike_others(text: str, others: Mapping[str, Attribute]) -> Attribute:
-    """Return the attribute that a row names; InvalidInput if one of ``others`` has its name but other sentences."""
+def _unlike_others(text: str, existing: Mapping[str, Attribute]) -> Attribute:
+    """Return the attribute that a row names; InvalidInput if one of ``existing`` has its name but other sentences."""
     attribute = find_attribute(text, "", load_attribute_sets())
     _check_attribute(attribute)
-    other = others.get(attribute.name.lower(), attribute)
-    if (other.positive, other.negative) != (attribute.positive, attribute.negative):
+    namesake = existing.get(attribute.name.lower(), attribute)
+    if (namesake.positive, namesake.negative) != (attribute.positive, attribute.negative):
         raise InvalidInput(
-            f"“{attribute.name}” has other sentences already, such as {quoted(other.positive)}; give one of the "
+            f"“{attribute.name}” has other sentences already, such as {quoted(namesake.positive)}; give one of the "
             "two another name"
         )
     return attribute
@@ -437,12 +439,12 @@ def _check_attribute(attribute: Attribute) -> None:
         "a positive sentence": attribute.positive,
         "a negative sentence": attribute.negative,
     }
-    for what, text in parts.items():
+    for part, text in parts.items():
         if not text.strip():
-            raise InvalidInput(f"attribute {attribute.name!r} needs {what}; each has a name and two sentences")
+            raise InvalidInput(f"attribute {attribute.name!r} needs {part}; each has a name and two sentences")
         if len(text) > MAX_PROMPT_CHARACTERS:
             raise InvalidInput(
-                f"attribute {attribute.name[:40]!r}: {what} of {len(text):,} characters; "
+                f"attribute {attribute.name[:40]!r}: {part} of {len(text):,} characters; "
                 f"at most {MAX_PROMPT_CHARACTERS:,} are allowed"
             )
     if attribute.positive.strip() == attribute.negative.strip():
@@ -487,12 +489,12 @@ SUGGEST_SETTINGS = (
 
 def usual_suggest_settings(**given: Any) -> StudySettings:
     """Return settings of suggestions from values by name; the default model is the diffusion model."""
-    own = settings_of(SuggestOptions)
-    options = SuggestOptions(**{name: given.pop(name) for name in list(given) if name in own})
+    declared_options = declared_settings(SuggestOptions)
+    options = SuggestOptions(**{name: given.pop(name) for name in list(given) if name in declared_options})
     return StudySettings(**{"model": MODEL, **given}, options=options)
 
 
-def of_any_prompt(settings: StudySettings) -> StudySettings:
+def remove_concept(settings: StudySettings) -> StudySettings:
     """Return the settings for own pictures of any prompts: without concept and words."""
     options = option_values(settings.options) | {**NO_WORDS, "concept": ""}
     return replace(settings, options=options)

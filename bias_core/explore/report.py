@@ -40,7 +40,7 @@ from bias_core.study.types import (
     columns,
     drawable,
     figure,
-    listed,
+    format_list,
     mark,
     or_nan,
     table,
@@ -219,7 +219,7 @@ def share_figure(scores: Sequence[AttributeScore]) -> StudyFigure:
 def _shares_by_prompt(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFigure:
     """Return the shares in the pictures of the largest prompts, then in all pictures."""
     names = [cell for cell in cells if cell != ALL]
-    some = f"The {_MOST_BESIDE} of {len(names)} prompts with most pictures. " * (len(names) > _MOST_BESIDE)
+    excerpt = f"The {_MOST_BESIDE} of {len(names)} prompts with most pictures. " * (len(names) > _MOST_BESIDE)
     return figure(
         "pairs",
         "shares",
@@ -230,7 +230,7 @@ def _shares_by_prompt(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFig
             for score in cells[cell]
             if math.isfinite(score.prevalence.value)
         ],
-        f"{some}Dots are shares of a prompt's pictures; the last dot is for all pictures, {POOLED}. Lines are "
+        f"{excerpt}Dots are shares of a prompt's pictures; the last dot is for all pictures, {POOLED}. Lines are "
         "intervals.",
         x="share of pictures",
         reference="real-world rate",
@@ -246,13 +246,13 @@ def _growth_figure(cells: Mapping[str, Sequence[AttributeScore]], confidence: fl
         for score in scores[:_MOST_GROWING]
         for n, share in growth(score.clear_calls, confidence)
     ]
-    some = f"The first {_MOST_GROWING} of {len(scores)} attributes. " if len(scores) > _MOST_GROWING else ""
+    excerpt = f"The first {_MOST_GROWING} of {len(scores)} attributes. " if len(scores) > _MOST_GROWING else ""
     return figure(
         "curves",
         "growth",
         "How the share settled" if len(names) == 1 else "How the shares settled",
         rows,
-        f"{some}The bands are valid at any time: in {confidence:.0%} of runs they include the true share from the "
+        f"{excerpt}The bands are valid at any time: in {confidence:.0%} of runs they include the true share from the "
         "first picture to the last. They are therefore wider than intervals for a fixed number of pictures.",
         x="number of pictures so far",
         y="share of pictures so far",
@@ -260,11 +260,11 @@ def _growth_figure(cells: Mapping[str, Sequence[AttributeScore]], confidence: fl
     )
 
 
-def share_mark(score: AttributeScore, name: str = "", **more: Any) -> dict[str, Any]:
+def share_mark(score: AttributeScore, name: str = "", **extra_columns: Any) -> dict[str, Any]:
     """Return P of an attribute next to P* as a mark of a figure, named after it; an assumed P* has its own mark."""
     rate, kind = or_nan(score.attribute.reference), "reference" if score.attribute.has_source else "assumed"
     rates = {"reference": math.nan, "assumed": math.nan} | {kind: rate}
-    return mark(name or score.attribute.name, score.prevalence, **rates, **more)
+    return mark(name or score.attribute.name, score.prevalence, **rates, **extra_columns)
 
 
 def _prompt_figure(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFigure:
@@ -374,15 +374,17 @@ def prompts_headline(shares: Mapping[str, Mapping[str, Estimate]]) -> str:
     >>> print(prompts_headline({"hat": {"a nurse": half, "a cook": all_}}).replace(chr(160), " "))
     “hat” is seen in 100 % [90, 100] of 10 pictures of “a cook”, in 50 % [40, 50] of 10 pictures of “a nurse”.
     """
-    measured = {name: {c: one for c, one in of.items() if not math.isnan(one.value)} for name, of in shares.items()}
+    measured = {
+        name: {c: share for c, share in of.items() if not math.isnan(share.value)} for name, of in shares.items()
+    }
     by_name = {name: sorted(of.items(), key=lambda one: -one[1].value) for name, of in measured.items() if of}
     if not by_name:
         return ""
     name, cells = max(by_name.items(), key=lambda one: one[1][0][1].value - one[1][-1][1].value)
     of = f"The highest and the lowest share of {len(cells)} prompts: " if len(cells) > _MOST_LISTED else ""
-    (first, share), *others = [cells[0], cells[-1]] if of else cells
-    rest = [f"in {share_words(share)} of “{cell}”" for cell, share in others]
-    return f"{of}“{name}” is seen in {', '.join([f'{share_words(share)} of “{first}”', *rest])}."
+    (first, share), *other_cells = [cells[0], cells[-1]] if of else cells
+    other_phrases = [f"in {share_words(share)} of “{cell}”" for cell, share in other_cells]
+    return f"{of}“{name}” is seen in {', '.join([f'{share_words(share)} of “{first}”', *other_phrases])}."
 
 
 def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> str:
@@ -392,15 +394,15 @@ def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> 
         return f"No attribute could be measured: {attributes[0].prevalence.note or 'no picture was scored'}."
     compared = [score for score in measured if score.attribute.has_source]
     if not compared:
-        first, *others = measured
-        shares = [f"“{score.attribute.name}” in {share_words(score.prevalence)}" for score in others]
+        first, *other_scores = measured
+        shares = [f"“{score.attribute.name}” in {share_words(score.prevalence)}" for score in other_scores]
         shares = [share_words(first.prevalence), *shares]
-        return f"“{first.attribute.name}” is seen in {listed(shares)}. {NO_SOURCE}"
+        return f"“{first.attribute.name}” is seen in {format_list(shares)}. {NO_SOURCE}"
     claims = share_claims(compared, confidence)
     clear = [(score, claim) for score, claim in zip(compared, claims, strict=True) if claim.is_clear]
     lead, claim = max(clear or zip(compared, claims, strict=True), key=lambda pair: _departure(pair[0]))
-    some = len(compared) < len(attributes)
-    kind, rate = "attribute", " with a sourced rate" * some
+    is_partial = len(compared) < len(attributes)
+    kind, rate = "attribute", " with a sourced rate" * is_partial
     reference = format_rate(lead.attribute.reference)
     share = f"“{lead.attribute.name}” is seen in {share_words(lead.prevalence)}"
     if not clear:
@@ -411,9 +413,11 @@ def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> 
             f"No {kind}{rate} differs clearly from the real-world rate. {farthest}{share}, against {reference}.{reason}"
         )
     verb = "differs clearly from its" if len(clear) == 1 else "differ clearly from their"
-    rest = f" {len(clear)} of {len(compared)} {kind}s{rate} {verb} real-world rate." if len(compared) > 1 else ""
+    count_sentence = (
+        f" {len(clear)} of {len(compared)} {kind}s{rate} {verb} real-world rate." if len(compared) > 1 else ""
+    )
     beyond = claim.choose("more than", "less than", "")
-    return f"{share}, {beyond} the real-world rate of {reference} ({p_words(claim)}).{rest}"
+    return f"{share}, {beyond} the real-world rate of {reference} ({p_words(claim)}).{count_sentence}"
 
 
 def share_words(share: Estimate) -> str:
@@ -445,21 +449,21 @@ def _differences_of_arms(report: StudyReport) -> str:
     says = (
         f"“{row['finding'].rpartition(': ')[0]}” is seen in {format_rate(row['value first'])} of “{row['first']}” "
         f"and {format_rate(row['value second'])} of “{row['second']}” pictures: "
-        f"{gap[0]} points [{gap[1]}, {gap[2]}], n = {row['n']:,}{_of_more(report, row)}"
+        f"{gap[0]} points [{gap[1]}, {gap[2]}], n = {row['n']:,}{_describe_shared_seeds(report, row)}"
     )
     if clear.empty:
         reach = max(shares[["low", "high"]].abs().max())
-        which = "The largest gap: " if len(shares) > 1 else ""
+        gap_words = "The largest gap: " if len(shares) > 1 else ""
         reason = row[WHY_NOT]
-        says = f"No clear difference. {which}{says}.{f' Not clear: {reason}.' if reason else ''}"
+        says = f"No clear difference. {gap_words}{says}.{f' Not clear: {reason}.' if reason else ''}"
         return f"{says} A gap of up to {100 * reach:.0f} points is still possible.{_rates_of_arms(report, row)}"
     if len(shares) == 1:
         return f"{says}, a clear gap ({state_p(row['p adjusted'])}).{_rates_of_arms(report, row)}"
-    which = "the only clear gap" if len(clear) == 1 else f"the largest of {len(clear)} clear gaps"
-    return f"{says}, {which} of {len(shares)}.{_rates_of_arms(report, row)}"
+    gap_words = "the only clear gap" if len(clear) == 1 else f"the largest of {len(clear)} clear gaps"
+    return f"{says}, {gap_words} of {len(shares)}.{_rates_of_arms(report, row)}"
 
 
-def _of_more(report: StudyReport, row: "pd.Series[Any]") -> str:
+def _describe_shared_seeds(report: StudyReport, row: "pd.Series[Any]") -> str:
     """Return words for seeds in common, if an arm has more pictures than these."""
     numbers = (finding for arm in report.arms for finding in arm.results.findings if finding.title == row["finding"])
     return " seeds that both have" if any(number.estimate.n > row["n"] for number in numbers) else ""
@@ -481,19 +485,19 @@ def with_words(options: ExploreOptions) -> str:
     return f"with “{options.attribute_a}” or “{options.attribute_b}”"
 
 
-def made_of(report: StudyReport) -> str:
+def describe_picture_counts(report: StudyReport) -> str:
     """Return how many pictures show the concept, and how many only the association's words; "" without such words."""
     frame = report.pictures
     if frame is None or "group" not in frame or not set(NO_WORDS) & set(frame["group"]):
         return ""
-    shows, others = frame["group"] == CONCEPT, with_words(explore_options(report.settings))
+    shows, side_words = frame["group"] == CONCEPT, with_words(explore_options(report.settings))
     if not report.arms:
-        return f"{int(shows.sum()):,} {OF_CONCEPT}, {int((~shows).sum()):,} {others}"
-    of_arms = {(int(some.sum()), int((~some).sum())) for _, some in shows.groupby(frame["arm"])}
+        return f"{int(shows.sum()):,} {OF_CONCEPT}, {int((~shows).sum()):,} {side_words}"
+    of_arms = {(int(arm_shows.sum()), int((~arm_shows).sum())) for _, arm_shows in shows.groupby(frame["arm"])}
     if len(of_arms) > 1:
         return ""
     ((n, n_sides),) = of_arms
-    return f"in each arm {n:,} {OF_CONCEPT}, {n_sides:,} {others}"
+    return f"in each arm {n:,} {OF_CONCEPT}, {n_sides:,} {side_words}"
 
 
 _OF_A_PROMPT = ("p", "difference", "psi")  # ends of keys of the numbers of one prompt of several
@@ -508,7 +512,7 @@ def share_claims(scores: Sequence[AttributeScore], confidence: float, field: str
     shares = []
     for score in scores:
         null = score.attribute.reference if score.attribute.has_source else None
-        share = getattr(score, field) or Estimate.undefined(0, score.why_uncorrected)
+        share = getattr(score, field) or Estimate.undefined(0, score.uncorrected_reason)
         shares.append(against(share, null, confidence))
     return decide_claims(shares, confidence=confidence)
 

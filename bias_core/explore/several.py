@@ -22,7 +22,7 @@ from bias_core.explore.report import (
     share_mark,
     share_words,
 )
-from bias_core.explore.study import Explore, find_alike, keep_people, notes_on_pictures, score_cells, units_of
+from bias_core.explore.study import Explore, find_alike, get_units, keep_people, notes_on_pictures, score_cells
 from bias_core.number_text import format_rate, state_p, typeset
 from bias_core.prompts import fill_template
 from bias_core.study.attribute_scores import AttributeScore, watch_attributes
@@ -45,7 +45,7 @@ from bias_core.study.types import (
     Verdict,
     drawable,
     figure,
-    listed,
+    format_list,
     mark,
     or_nan,
 )
@@ -88,7 +88,9 @@ class Concepts(Explore):
         """Return the attributes of every concept, with its own rates."""
         return self.attributes_of_cells(settings)
 
-    def attributes_of(self, settings: StudySettings, prompts: Iterable[str]) -> Mapping[str, Sequence[Attribute]]:
+    def attributes_for_prompts(
+        self, settings: StudySettings, prompts: Iterable[str]
+    ) -> Mapping[str, Sequence[Attribute]]:
         """Return the attributes of every concept, with its own rates."""
         return self.attributes_of_cells(settings)
 
@@ -99,7 +101,7 @@ class Concepts(Explore):
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Measure every attribute in the pictures of every concept, and find groups of similar pictures."""
         keep_people(data)
-        frame, notes = _of_whole_concepts(data, self.shots(settings))
+        frame, notes = _keep_finished_concepts(data, self.shots(settings))
         if frame.empty:
             return Results(notes=tuple(notes_on_pictures(data, 0, missing=False)))
         rows = yield from data.embed(frame)
@@ -135,7 +137,7 @@ class Concepts(Explore):
     def run_name(self, settings: StudySettings) -> RunName:
         """Return the concepts, and the words of ``explore``."""
         options = _options(settings)
-        title = fill_template(options.template, listed(options.concepts, last=" or ")) if options.concepts else ""
+        title = fill_template(options.template, format_list(options.concepts, last=" or ")) if options.concepts else ""
         return RunName(title=title, command=several_words(settings))
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
@@ -147,9 +149,9 @@ class Concepts(Explore):
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the shares of every concept in every arm, and the pictures of each seed."""
-        own = compare_explorations(settings, arms, are_before_and_after=True)
+        differences = compare_explorations(settings, arms, are_before_and_after=True)
         cells = {arm.name: arm.results.scored.cells for arm in arms if isinstance(arm.results.scored, Scored)}
-        return replace(own, figures=drawable(concept_figures(cells)))
+        return replace(differences, figures=drawable(concept_figures(cells)))
 
     def headline(self, report: StudyReport) -> str:
         """Return how many concepts differ from their rate, and the two farthest."""
@@ -178,8 +180,8 @@ class Concepts(Explore):
 def with_counts(options: SeveralOptions, counts: Mapping[str, int]) -> SeveralOptions:
     """Return the options with these numbers of pictures, written as briefly as they can be."""
     usual = max(set(counts.values()), key=[*counts.values()].count)
-    own = tuple(f"{concept}|{n}" for concept, n in counts.items() if n != usual)
-    return replace(options, n_images=usual, counts=own)
+    own_counts = tuple(f"{concept}|{n}" for concept, n in counts.items() if n != usual)
+    return replace(options, n_images=usual, counts=own_counts)
 
 
 def _options(settings: StudySettings) -> SeveralOptions:
@@ -188,11 +190,11 @@ def _options(settings: StudySettings) -> SeveralOptions:
 
 def _scored(frame: pd.DataFrame, rows: np.ndarray, scores: tuple[AttributeScore, ...]) -> Scored:
     return Scored(
-        units=units_of(frame), ids=tuple(frame["image_id"]), seeds=tuple(frame["seed"]), rows=rows, scores=scores
+        units=get_units(frame), ids=tuple(frame["image_id"]), seeds=tuple(frame["seed"]), rows=rows, scores=scores
     )
 
 
-def _of_whole_concepts(data: StudyData, shots: Sequence[Shot]) -> tuple[pd.DataFrame, list[str]]:
+def _keep_finished_concepts(data: StudyData, shots: Sequence[Shot]) -> tuple[pd.DataFrame, list[str]]:
     """Return the pictures of the concepts that were finished before a stop, and notes on the others.
 
     Of a run that was stopped before its first concept was finished, and under a stop rule, all pictures are taken.
@@ -200,8 +202,8 @@ def _of_whole_concepts(data: StudyData, shots: Sequence[Shot]) -> tuple[pd.DataF
     frame = data.frame.reset_index(drop=True)
     if not data.stopped or stop_rule(data.settings) is not None or frame.empty:
         return frame, []
-    finished = Counter(int(one.unit.partition(":")[0]) for one in data.drawn_pictures)  # the place of its shot
-    whole = [shot.facts["concept"] for i, shot in enumerate(shots) if finished[i] >= len(data.rows.of(shot))]
+    finished = Counter(int(picture.unit.partition(":")[0]) for picture in data.drawn_pictures)  # the place of its shot
+    whole = [shot.facts["concept"] for i, shot in enumerate(shots) if finished[i] >= len(data.rows.make_rows(shot))]
     if not whole:
         return frame, ["Stopped before the first concept was finished."]
     kept = frame[frame["concept"].isin(whole)].reset_index(drop=True)
@@ -220,10 +222,10 @@ def arms_headline(report: StudyReport) -> str:
     clear = shares[shares["clear"] == "yes"]
     row = (shares if clear.empty else clear).sort_values("difference", key=abs, ascending=False).iloc[0]
     gap = [typeset(100 * row[end], "+.0f") for end in ("difference", "low", "high")]
-    which = "the largest" if clear.empty or len(clear) > 1 else "this one"
+    gap_words = "the largest" if clear.empty or len(clear) > 1 else "this one"
     p_value = state_p(row["p adjusted"], adjusted=len(shares) > 1)
     return (
-        f"{len(clear)} of {len(shares)} differences between the arms are clear; {which}: "
+        f"{len(clear)} of {len(shares)} differences between the arms are clear; {gap_words}: "
         f"{row['finding'].removesuffix(': P')}, {format_rate(row['value first'])} of “{row['first']}” and "
         f"{format_rate(row['value second'])} of “{row['second']}” pictures, {gap[0]} points [{gap[1]}, {gap[2]}], "
         f"{p_value}."
@@ -262,21 +264,23 @@ def read_shares(report: StudyReport | ArmReport) -> dict[str, list[ConceptShare]
             ConceptShare(concept, attribute, finding.estimate, rate, str(row["source of P*"] or ""),
                          finding.claim or NO_CLAIM)
         )  # fmt: skip
-    return {name: [_as_corrected(one, report) for one in of] for name, of in shares.items()}
+    return {name: [_apply_correction(result, report) for result in of] for name, of in shares.items()}
 
 
-def _as_corrected(one: ConceptShare, report: StudyReport | ArmReport) -> ConceptShare:
+def _apply_correction(result: ConceptShare, report: StudyReport | ArmReport) -> ConceptShare:
     """Return a share as people's labels correct it, with its claim; unchanged if they do not."""
     frame = report.results.frame(CORRECTED)
-    for row in frame[frame["number"] == f"{one.concept}, {one.attribute}: P"].to_dict("records") if len(frame) else ():
+    for row in (
+        frame[frame["number"] == f"{result.concept}, {result.attribute}: P"].to_dict("records") if len(frame) else ()
+    ):
         share = Estimate(value=row["corrected"], low=row["corrected low"], high=row["corrected high"], n=int(row["n"]))
         verdict: Verdict = "not tested" if math.isnan(row["p adjusted"]) else "not clear"
         if row["clear"] == "yes":
-            verdict = "above" if share.value > (one.rate or 0.0) else "below"
+            verdict = "above" if share.value > (result.rate or 0.0) else "below"
         n_tests = int(frame.loc[frame["measure"] == row["measure"], "p adjusted"].notna().sum())
-        claim = replace(one.claim, verdict=verdict, p_adjusted=row["p adjusted"], n_tests=n_tests)
-        return one._replace(share=share, claim=claim)
-    return one
+        claim = replace(result.claim, verdict=verdict, p_adjusted=row["p adjusted"], n_tests=n_tests)
+        return result._replace(share=share, claim=claim)
+    return result
 
 
 def concepts_headline(report: StudyReport | ArmReport) -> str:
@@ -288,12 +292,13 @@ def concepts_headline(report: StudyReport | ArmReport) -> str:
     if not shares:
         return "No picture could be scored."
     tested = {
-        name: [one for one in of if one.rate is not None and is_sourced(one.source)] for name, of in shares.items()
+        name: [result for result in of if result.rate is not None and is_sourced(result.source)]
+        for name, of in shares.items()
     }
     name, compared = max(tested.items(), key=lambda one: len(one[1]))
     if not compared:
         return _extremes(shares)
-    verdicts, n = Counter(one.claim.verdict for one in compared), len(compared)
+    verdicts, n = Counter(result.claim.verdict for result in compared), len(compared)
     above, below = verdicts["above"], verdicts["below"]
     of = f"{n} concepts{' with a sourced rate' * (n < len(shares[name]))}"
     says = (
@@ -303,21 +308,21 @@ def concepts_headline(report: StudyReport | ArmReport) -> str:
         else f"For none of {of} does “{name}” differ clearly from the real-world rate."
     )
     farthest = sorted(compared, key=lambda one: (not one.claim.is_clear, -abs(one.gap)))[:2]
-    others = sum(one.claim.is_clear for key, of_name in tested.items() if key != name for one in of_name)
+    n_others = sum(result.claim.is_clear for key, of_name in tested.items() if key != name for result in of_name)
     return (
-        f"{says} Farthest: {'; '.join(map(_in_words, farthest))}.{_correction(compared)}"
+        f"{says} Farthest: {'; '.join(map(_describe_share, farthest))}.{_correction(compared)}"
         + " Corrected by people’s labels." * (not report.results.frame(CORRECTED).empty)
-        + f" {others} numbers of other attributes differ clearly." * (others > 0)
+        + f" {n_others} numbers of other attributes differ clearly." * (n_others > 0)
     )
 
 
-def _in_words(one: ConceptShare) -> str:
-    p = f", {p_words(one.claim)}" if one.claim.is_clear else ", not clear"
-    return f"{one.concept} {share_words(one.share)}, against {format_rate(one.rate)}{p}"
+def _describe_share(result: ConceptShare) -> str:
+    p = f", {p_words(result.claim)}" if result.claim.is_clear else ", not clear"
+    return f"{result.concept} {share_words(result.share)}, against {format_rate(result.rate)}{p}"
 
 
 def _correction(compared: Sequence[ConceptShare]) -> str:
-    claim = next((one.claim for one in compared if one.claim.n_tests > 1), None)
+    claim = next((result.claim for result in compared if result.claim.n_tests > 1), None)
     return "" if claim is None else f" {claim.correction} for {claim.n_tests} tests."
 
 
@@ -326,13 +331,13 @@ def _extremes(shares: Mapping[str, Sequence[ConceptShare]]) -> str:
     name, of = max(shares.items(), key=lambda one: _spread(one[1]))
     ordered = sorted(of, key=lambda one: -one.share.value)
     ends = ordered if len(ordered) < 3 else [ordered[0], ordered[-1]]
-    said = "; ".join(f"{one.concept} {share_words(one.share)}" for one in ends)
-    which = "The highest and the lowest share" if len(ordered) > 2 else "The shares"
-    return f"{which} of “{name}”: {said}. {NO_SOURCE}"
+    said = "; ".join(f"{result.concept} {share_words(result.share)}" for result in ends)
+    opening = "The highest and the lowest share" if len(ordered) > 2 else "The shares"
+    return f"{opening} of “{name}”: {said}. {NO_SOURCE}"
 
 
 def _spread(shares: Sequence[ConceptShare]) -> float:
-    values = [one.share.value for one in shares]
+    values = [result.share.value for result in shares]
     return max(values) - min(values)
 
 

@@ -21,21 +21,21 @@ from bias_core.explore.options import (
     PackOptions,
     added_arms,
     attributes_of_cells,
-    cells_of,
+    build_concept_settings,
     check_options,
-    design_of,
-    exploration_of,
+    choose_design,
     explore_options,
     explore_words,
-    prompts_of,
+    list_prompt_cells,
+    read_pack_prompts,
     scored_attributes,
 )
 from bias_core.explore.report import (
     OF_CONCEPT,
     arms_headline,
+    describe_picture_counts,
     exploration_results,
     headline,
-    made_of,
     picture_columns,
     with_words,
 )
@@ -51,7 +51,7 @@ from bias_core.study.classifiers import Reader
 from bias_core.study.design import PACK, pack_design
 from bias_core.study.headlines import ASKS_FOR_SEVERAL
 from bias_core.study.image_rows import ImportedRows, scaled
-from bias_core.study.label_tasks import people_of
+from bias_core.study.label_tasks import find_people
 from bias_core.study.limits import ShareValues
 from bias_core.study.run import complete, run_study
 from bias_core.study.study import Measuring, ReportFacts, RunName, Study
@@ -68,11 +68,11 @@ from bias_core.study.types import (
     StudyReport,
     StudySettings,
     StudyTable,
-    joined,
-    listed,
+    format_list,
+    join_results,
 )
 from bias_core.types import Attribute
-from bias_core.values import Options, option_values, settings_of
+from bias_core.values import Options, declared_settings, option_values
 
 _PERSON = re.compile(r"\b(?:person|people|human|individual|m[ae]n|wom[ae]n|male|female)\b", re.I)
 _SEVERAL = re.compile(
@@ -90,8 +90,8 @@ def explore(concept: str | Sequence[str], services: StudyServices, **settings: A
     these, as ``concept|attribute|P*|source`` and ``concept|number``. Other ``settings`` are of a run and of an
     exploration, such as ``n_images``, ``attributes``, ``model``, ``seed``.
     """
-    asked = exploration_of([concept] if isinstance(concept, str) else concept, **settings)
-    return Exploration(complete(run_study(design_of(asked), asked, services)))
+    asked = build_concept_settings([concept] if isinstance(concept, str) else concept, **settings)
+    return Exploration(complete(run_study(choose_design(asked), asked, services)))
 
 
 def find_alike(n_clusters: int, settings: StudySettings, rows: np.ndarray) -> ClusterResult | None:
@@ -126,7 +126,7 @@ def _association(
         fidelity=asked_kept_estimate(*calls, confidence=confidence) if calls else None,
         calls=calls,
         rows=(rows, *sides),
-        units=tuple(units_of(part) for part in (frame, *frames)),
+        units=tuple(get_units(part) for part in (frame, *frames)),
     )
 
 
@@ -144,8 +144,8 @@ def _shown_as_asked(options: ExploreOptions, data: StudyData, sides: Sequence[np
 
 def _vary(rows: np.ndarray, *sides: np.ndarray) -> bool:
     """Return True if there is an even mix: two or more different pictures of each."""
-    enough = min(map(len, (rows, *sides))) > 1
-    return enough and not (all_equal(rows) or all_equal(np.vstack(sides)))
+    has_two_each = min(map(len, (rows, *sides))) > 1
+    return has_two_each and not (all_equal(rows) or all_equal(np.vstack(sides)))
 
 
 def score_cells(
@@ -171,11 +171,11 @@ def score_cells(
     if len(named) == len(counts) or len(counts) == 1:
         return cells, []
     n = len(counts) - len(named)
-    which = f"1 {by} has" if n == 1 else f"{n:,} {by}s have"
-    return cells, [f"{which} too few pictures for separate scores, or came too late: counted in “{ALL}” only."]
+    cell_words = f"1 {by} has" if n == 1 else f"{n:,} {by}s have"
+    return cells, [f"{cell_words} too few pictures for separate scores, or came too late: counted in “{ALL}” only."]
 
 
-def units_of(frame: pd.DataFrame) -> tuple[str, ...]:
+def get_units(frame: pd.DataFrame) -> tuple[str, ...]:
     """Return the units of pictures, ``(n,)``."""
     return tuple(map(str, frame["unit" if "unit" in frame else "image_id"]))
 
@@ -191,8 +191,10 @@ def _without_rates(options: ExploreOptions, scores: Sequence[AttributeScore]) ->
     if not names:
         return []
     if options.takes_all:
-        return [f"No P* for {listed(names)}: the real-world rate is for one concept, and these prompts show others."]
-    return [f"No P* for {listed(names)}: the real-world rate is for another concept, “{options.concept}”."]
+        return [
+            f"No P* for {format_list(names)}: the real-world rate is for one concept, and these prompts show others."
+        ]
+    return [f"No P* for {format_list(names)}: the real-world rate is for another concept, “{options.concept}”."]
 
 
 def notes_on_pictures(data: StudyData, n: int, *, missing: bool) -> list[str]:
@@ -224,7 +226,7 @@ def keep_people(data: StudyData) -> None:
         return
     source = data.rows.source
     rows = [
-        people_of(prompt, source.get_picture(image_id).people)
+        find_people(prompt, source.get_picture(image_id).people)
         for image_id, prompt in zip(data.frame["image_id"], data.frame["prompt"], strict=True)
     ]
     if any(people["setting"] for people in rows):
@@ -296,7 +298,7 @@ class Explore(Study):
         alike = find_alike(options.n_clusters, settings, rows)
         data.keep(frame, number=_numbers(settings, options, frame), **picture_columns(cells[ALL], leaning, alike))
         scored = Scored(
-            units=units_of(frame),
+            units=get_units(frame),
             ids=tuple(frame["image_id"]),
             seeds=tuple(frame["seed"]),
             rows=rows,
@@ -317,7 +319,9 @@ class Explore(Study):
             scored=scored,
             confidence=settings.confidence,
         )
-        return joined(results, *(extension.reading(options, data, frame, scored) for extension in explore_extensions()))
+        return join_results(
+            results, *(extension.reading(options, data, frame, scored) for extension in explore_extensions())
+        )
 
     def get_concept_prompt(self, settings: StudySettings) -> str:
         """Return the prompt of the concept; "" if the pictures of all prompts are taken."""
@@ -361,18 +365,22 @@ class Explore(Study):
         """Return the attributes of the concept's pictures."""
         return dict.fromkeys(SCORED_GROUPS, scored_attributes(settings))
 
-    def attributes_of(self, settings: StudySettings, prompts: Iterable[str]) -> Mapping[str, Sequence[Attribute]]:
+    def attributes_for_prompts(
+        self, settings: StudySettings, prompts: Iterable[str]
+    ) -> Mapping[str, Sequence[Attribute]]:
         """Return the attributes with the real-world rates that fit the prompts."""
         return dict.fromkeys(SCORED_GROUPS, scored_attributes(settings, prompts))
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the differences between the arms, seed by seed, after the results of extensions."""
-        own = compare_explorations(settings, arms, are_before_and_after=not added_arms(settings))
-        if not own.tables:
-            return own
+        differences = compare_explorations(settings, arms, are_before_and_after=not added_arms(settings))
+        if not differences.tables:
+            return differences
         options = explore_options(settings)
-        added = joined(Results(), *(extension.comparing(options, settings, arms) for extension in explore_extensions()))
-        return replace(joined(added, own), figures=(*own.figures, *added.figures))
+        added = join_results(
+            Results(), *(extension.comparing(options, settings, arms) for extension in explore_extensions())
+        )
+        return replace(join_results(added, differences), figures=(*differences.figures, *added.figures))
 
     def family(self, finding: Finding) -> str | None:
         """Return the family of a finding; nothing is claimed of Eq. 2 alone, for an even mix is not always 0 there."""
@@ -388,7 +396,7 @@ class Explore(Study):
 
     def facts(self, report: StudyReport) -> ReportFacts:
         """Return the parts of the number of pictures, and the attributes by prompt."""
-        return ReportFacts(made_of=made_of(report), values=explore_values(report))
+        return ReportFacts(made_of=describe_picture_counts(report), values=explore_values(report))
 
     def enlarged(
         self, settings: StudySettings, times: float, cells: Collection[str] = ()
@@ -396,8 +404,8 @@ class Explore(Study):
         """Return ``times`` as many pictures of the concept; of both words too if nothing else is measured."""
         options = explore_options(settings)
         names = ["n_images"] if options.scored else ["n_images", "n_attribute_images"]
-        more = {name: min(MOST, math.ceil(times * getattr(options, name))) for name in names}
-        return self, replace(settings, options=replace(options, **more))
+        new_counts = {name: min(MOST, math.ceil(times * getattr(options, name))) for name in names}
+        return self, replace(settings, options=replace(options, **new_counts))
 
     def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
         """Return the settings with a second arm of any person; None if the concept is not a kind of person."""
@@ -440,13 +448,13 @@ class Unmeasured(Study):
         return f"{report.n_images:,} pictures are ready for labelling; nothing was measured."
 
 
-def pack_of(name: str, settings: StudySettings) -> tuple[Design, StudySettings]:
+def prepare_pack(name: str, settings: StudySettings) -> tuple[Design, StudySettings]:
     """Return the design of a pack, and the settings of its run from those of an exploration.
 
     The attributes are those of the settings; if they leave the choice to the program, those that the rows name.
     """
     design, values = pack_design(name), option_values(settings.options)
-    options = {name: values[name] for name in settings_of(PackOptions) if name in values}
+    options = {name: values[name] for name in declared_settings(PackOptions) if name in values}
     if tuple(options.get("attributes", ())) == (SUGGESTED,):
         del options["attributes"]
     if "n_images" in values:
@@ -462,8 +470,8 @@ class PromptPack(Explore):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every prompt, with its group if any."""
-        prompts = prompts_of(self.design)
-        cells = cells_of(prompts)
+        prompts = read_pack_prompts(self.design)
+        cells = list_prompt_cells(prompts)
         self.attributes_of_cells(settings)  # invalid attributes raise before drawing
         return [
             Shot(
@@ -486,22 +494,24 @@ class PromptPack(Explore):
     def headline(self, report: StudyReport) -> str:
         """Return the headline of an exploration; if groups have different attributes, the first shares."""
         measured = [
-            one for one in report.results.findings if one.key.endswith("-p") and not math.isnan(one.estimate.low)
+            finding
+            for finding in report.results.findings
+            if finding.key.endswith("-p") and not math.isnan(finding.estimate.low)
         ]
         if Exploration(report).attributes or not measured:
             return headline(report)
         shares = [
-            f"{one.title.removesuffix(': P')}, in {format_share(share.value, share.low, share.high)} of {share.n}"
-            for one in measured
-            for share in [one.estimate]
+            f"{finding.title.removesuffix(': P')}, in {format_share(share.value, share.low, share.high)} of {share.n}"
+            for finding in measured
+            for share in [finding.estimate]
         ]
-        return f"Attributes that the prompts ask for: {listed(shares, '; ')} pictures."
+        return f"Attributes that the prompts ask for: {format_list(shares, '; ')} pictures."
 
     def enlarged(
         self, settings: StudySettings, times: float, cells: Collection[str] = ()
     ) -> tuple[Study, StudySettings]:
         """Return ``times`` as many pictures of every prompt; unchanged if rows give their own number."""
-        has_own = any(prompt.n for prompt in prompts_of(self.design))
+        has_own = any(prompt.n for prompt in read_pack_prompts(self.design))
         return (self, settings) if has_own else Study.enlarged(self, settings, times)
 
     def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:

@@ -23,11 +23,11 @@ from bias_core.study.study_services import StudyServices
 from bias_core.study.suggestions import (
     PERSON,
     Suggestion,
+    find_opposite,
     is_about_person,
     is_about_thing,
     merge_suggestions,
-    opposite_of,
-    phrases_of,
+    parse_phrases,
     suggest_from_captions,
     suggest_from_words,
 )
@@ -39,12 +39,12 @@ from bias_core.study.types import (
     Shot,
     StudyReport,
     StudySettings,
-    options_in,
-    pictures_of,
+    get_options,
+    get_scored_pictures,
     table,
 )
 from bias_core.types import Attribute, Estimate
-from bias_core.values import settings_of
+from bias_core.values import declared_settings
 
 KIND = "suggest_attributes"
 BASE, SUGGESTIONS = "base", "suggestions"
@@ -83,21 +83,25 @@ class Suggested:
 
 
 def suggest_attributes(
-    settings: StudySettings, services: StudyServices, **how: Any
+    settings: StudySettings, services: StudyServices, **kwargs: Any
 ) -> Generator[Progress, None, list[Suggested]]:
     """Draw or load pictures of the concept and its base, and compare both; the settings have ``SuggestOptions``.
 
-    ``how`` is as :func:`bias_core.study.run.run_study` takes it.
+    ``kwargs`` is as :func:`bias_core.study.run.run_study` takes it.
     """
-    report = yield from run_study(DESIGN, settings, services, **how)
-    return suggested_in(report)
+    report = yield from run_study(DESIGN, settings, services, **kwargs)
+    return read_suggestions(report)
 
 
 def suggestions_answer(suggested: Sequence[Suggested], detail: Detail = SUMMARY) -> Row:
     """Return suggested attributes for programs, each with the text that ``explore`` and ``compare`` take."""
-    origins = [{"where_from": one.where_from, "attribute": attribute_text(one.attribute)} for one in suggested]
+    origins = [
+        {"where_from": suggestion.where_from, "attribute": attribute_text(suggestion.attribute)}
+        for suggestion in suggested
+    ]
     entries = {
-        one.attribute.name: asdict(one.attribute) | origin for one, origin in zip(suggested, origins, strict=True)
+        suggestion.attribute.name: asdict(suggestion.attribute) | origin
+        for suggestion, origin in zip(suggested, origins, strict=True)
     }
     short = ("name", "where_from", "reference", "attribute")
     return listed_answer("suggest_attributes", "suggested", entries, short, detail)
@@ -120,11 +124,13 @@ def suggest_settings(base: StudySettings, **options: Any) -> StudySettings:
         "stop_within": None,
         "stop_when_clear": False,
     }
-    own_options = {name: value for name, value in {**given, **options}.items() if name in settings_of(SuggestOptions)}
+    own_options = {
+        name: value for name, value in {**given, **options}.items() if name in declared_settings(SuggestOptions)
+    }
     return replace(base, **plain, options=SuggestOptions(**own_options))
 
 
-def suggested_in(report: StudyReport) -> list[Suggested]:
+def read_suggestions(report: StudyReport) -> list[Suggested]:
     """Return the suggestions of a report, in its order."""
     rows = report.results.frame(SUGGESTIONS).astype(object)
     rows = rows.where(rows.notna(), None)
@@ -146,11 +152,14 @@ def suggested_in(report: StudyReport) -> list[Suggested]:
 
 def suggested_by_words(settings: StudySettings, services: StudyServices) -> list[Suggested]:
     """Suggest attributes from the concept's words alone, before drawing; ModelUnavailable without a language model."""
-    options, world = options_in(settings, SuggestOptions), services.pictures_world(settings.model)
+    options, world = get_options(settings, SuggestOptions), services.pictures_world(settings.model)
     named, note = _ask(options, services, world, OBJECT if is_about_thing(options.concept) else PERSON)
     if note:
         raise ModelUnavailable(note)
-    return [Suggested(attribute=one.attribute, where_from=one.where_from) for one in merge_suggestions([], named)]
+    return [
+        Suggested(attribute=suggestion.attribute, where_from=suggestion.where_from)
+        for suggestion in merge_suggestions([], named)
+    ]
 
 
 def _subject(captions: Sequence[str]) -> str:
@@ -182,35 +191,37 @@ def _ask(options: SuggestOptions, services: StudyServices, world: str, subject: 
 
 
 def _worded(
-    one: Suggestion, subject: str, captions: Sequence[str], rows: np.ndarray, data: StudyData
+    suggestion: Suggestion, subject: str, captions: Sequence[str], rows: np.ndarray, data: StudyData
 ) -> tuple[Suggestion, float]:
     """Return the wording that agrees best with the captions, and its agreement beyond chance; nan from words alone."""
-    if one.phrase is None:
-        return one, float("nan")
-    mentions = np.array([one.phrase.words in {phrase.words for phrase in phrases_of(text)} for text in captions])
-    wordings = one.phrase.wordings(subject, opposite=opposite_of(one.phrase, captions))
+    if suggestion.phrase is None:
+        return suggestion, float("nan")
+    mentions = np.array(
+        [suggestion.phrase.words in {phrase.words for phrase in parse_phrases(text)} for text in captions]
+    )
+    wordings = suggestion.phrase.wordings(subject, opposite=find_opposite(suggestion.phrase, captions))
     if mentions.all() or not mentions.any():
-        return one, float("nan")
+        return suggestion, float("nan")
     texts = data.texts(text for attribute in wordings for text in (attribute.positive, attribute.negative))
     readings = rows @ texts[::2].T > rows @ texts[1::2].T  # (n, n_wordings)
     agreement = readings[mentions].mean(axis=0) - readings[~mentions].mean(axis=0)
     best = int(np.argmax(agreement))
-    return replace(one, attribute=wordings[best]), float(agreement[best])
+    return replace(suggestion, attribute=wordings[best]), float(agreement[best])
 
 
-def _line(one: Suggestion, agrees: float, base: np.ndarray, source: str, data: StudyData) -> dict[str, Any]:
-    attribute, where = one.attribute, one.where_from
+def _line(suggestion: Suggestion, agrees: float, base: np.ndarray, source: str, data: StudyData) -> dict[str, Any]:
+    attribute, where = suggestion.attribute, suggestion.where_from
     positive, negative = data.texts([attribute.positive, attribute.negative])
     reads = not agrees < _TELLS  # nan: no captions to disagree with
     if not reads:
         where += "; the classifier hardly sees it: ask people, or use another classifier"
-    odds = one.odds
+    odds = suggestion.odds
     return {
         "attribute": attribute.name,
         "where from": where,
         "pictures": odds.n_images if odds else None,
         "base": odds.n_base if odds else None,
-        **claim_columns(odds.log_odds if odds else NOTHING, one.claim or NO_CLAIM),
+        **claim_columns(odds.log_odds if odds else NOTHING, suggestion.claim or NO_CLAIM),
         "positive": attribute.positive,
         "negative": attribute.negative,
         "told": reads,
@@ -243,12 +254,12 @@ class Suggest(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the concept's pictures; those of the base depend on their captions and follow later."""
-        options = options_in(settings, SuggestOptions)
+        options = get_options(settings, SuggestOptions)
         return [Shot(prompt=fill_template(options.template, options.concept), n=options.n_images, group=CONCEPT)]
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Caption both, compare phrases, ask the language model, and word the attributes for the encoder."""
-        options = options_in(settings, SuggestOptions)
+        options = get_options(settings, SuggestOptions)
         captioner = data.services.captioner(options.captioner)
         captions = yield from data.say("captioning", data.frame, captioner)
         subject = " ".join(options.base.split()) or _subject(captions)
@@ -294,7 +305,7 @@ class Suggest(Study):
         """Say which phrase is clearest, and how many are clear."""
         findings = report.results.findings
         if not findings:
-            n = int((pictures_of(report)["group"] == CONCEPT).sum())
+            n = int((get_scored_pictures(report)["group"] == CONCEPT).sum())
             return f"No phrase is clearly more frequent in the captions of {n} pictures than in those of the base."
         lead = findings[0]
         verb = "phrase is" if len(findings) == 1 else "phrases are"
@@ -302,18 +313,18 @@ class Suggest(Study):
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
         """Return the encoders and the captioner."""
-        captioner = options_in(settings, SuggestOptions).captioner
+        captioner = get_options(settings, SuggestOptions).captioner
         return (*encoders_and_judge(settings), Reader(role="captioner", name=captioner))
 
     def run_size(self, settings: StudySettings) -> RunSize:
         """Return the number of pictures of the baseline, which are drawn later."""
-        return RunSize(n_later=options_in(settings, SuggestOptions).n_images)
+        return RunSize(n_later=get_options(settings, SuggestOptions).n_images)
 
     def run_name(self, settings: StudySettings) -> RunName:
         """Return a title with the concept, and the words of ``suggest``."""
-        options, usual = options_in(settings, SuggestOptions), SuggestOptions()
+        options, usual = get_options(settings, SuggestOptions), SuggestOptions()
         words = ["suggest", options.concept]
-        for name in settings_of(SuggestOptions):
+        for name in declared_settings(SuggestOptions):
             value = getattr(options, name)
             if name != "concept" and value != getattr(usual, name):
                 words += [f"--{name.replace('_', '-')}", str(value)]

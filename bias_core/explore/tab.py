@@ -20,7 +20,7 @@ from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.number_text import format_change, format_rate, format_share, typeset
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.attributes import ALL, finding_key
-from bias_core.study.blanked_pictures import prompt_facts, reason_of
+from bias_core.study.blanked_pictures import get_refusal_reason, prompt_facts
 from bias_core.study.claims import p_words
 from bias_core.study.classifiers import ERRORS_KNOWN
 from bias_core.study.design import PACK
@@ -32,7 +32,7 @@ from bias_core.types import Attribute, Estimate
 from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.comparison import SameSeed
 from bias_core.ui.study.pictures import Look, Pictures
-from bias_core.ui.study.result_page import marks_of
+from bias_core.ui.study.result_page import find_mark_filters
 from bias_core.ui.study.study_tab import EACH, QUIET, Updates
 from bias_core.ui.templates import render, script
 
@@ -50,7 +50,7 @@ _WIDTH, _HEIGHT, _MARGIN = 560.0, 400.0, 34.0
 _MOST_THUMBNAILS = 120
 
 
-def group_of(exploration: Exploration, number: int) -> int | None:
+def find_group(exploration: Exploration, number: int) -> int | None:
     """Return the group of a picture, counted from 0; None if it was not scored."""
     if exploration.clusters is None or number not in exploration.clusters.numbers:
         return None
@@ -102,14 +102,14 @@ def map_html(
     return render("explore_map", points=points, note=clusters.note, width=f"{_WIDTH:.0f}", height=f"{_HEIGHT:.0f}")
 
 
-def shares_of(exploration: Exploration, only: Collection[int]) -> StudyFigure:
+def plot_chosen_shares(exploration: Exploration, only: Collection[int]) -> StudyFigure:
     """Return the share of each attribute in the pictures with these numbers."""
     places = [i for i, number in enumerate(exploration.scored_numbers) if number in only]
-    figure = share_figure([_score_of(score, places, exploration) for score in exploration.attributes])
+    figure = share_figure([_restrict_score(score, places, exploration) for score in exploration.attributes])
     return replace(figure, title=f"How often is each attribute seen in these {len(places)} pictures?")
 
 
-def _score_of(score: AttributeScore, places: Sequence[int], exploration: Exploration) -> AttributeScore:
+def _restrict_score(score: AttributeScore, places: Sequence[int], exploration: Exploration) -> AttributeScore:
     positive, negative = score.similarity_positive[places], score.similarity_negative[places]
     is_clear, reference = ~np.isnan(positive), score.attribute.reference
     share = (
@@ -143,7 +143,7 @@ def sentences_html(exploration: Exploration) -> str:
         association=""
         if exploration.association is None
         else association_says(exploration.association, exploration.claim(BEYOND)),
-        more=" ".join(filter(None, (pooled, how_many(exploration), LIMITS))),
+        more=" ".join(filter(None, (pooled, describe_needed_pictures(exploration), LIMITS))),
     )
 
 
@@ -166,7 +166,7 @@ def picture_html(exploration: Exploration, number: int) -> str:
         url=f"gradio_api/file={image.path.as_posix()}",
         picture=data_uri(image.path, 768),
         small=max(row.width, row.height) < _SMOOTH,
-        blocked=reason_of(image),
+        blocked=get_refusal_reason(image),
         facts=_facts(exploration, image),
         rows=rows,
         plot=figure_svg(bars) if rows else "",
@@ -174,7 +174,7 @@ def picture_html(exploration: Exploration, number: int) -> str:
 
 
 def _facts(exploration: Exploration, image: ExploredImage) -> dict[str, str]:
-    row, group = image.row, group_of(exploration, image.number)
+    row, group = image.row, find_group(exploration, image.number)
     sampler = f"{row.num_inference_steps}, {row.guidance_scale:g}" if row.num_inference_steps else "none"
     facts = {
         "Prompt": row.prompt,
@@ -232,8 +232,8 @@ def says(score: AttributeScore, claim: Claim) -> str:
             + (f": {claim.reason}." if claim.reason else "."),
         )
     truth = "" if score.drawn is None else f" The true share is {format_rate(score.drawn)}."
-    if (own := score.true_rate) is not None:
-        truth = f" This model's true share is {_share(own)}, measured on {own.n:,} other pictures."
+    if (true_share := score.true_rate) is not None:
+        truth = f" This model's true share is {_share(true_share)}, measured on {true_share.n:,} other pictures."
     return f"{count_words}{compared}{truth}"
 
 
@@ -256,7 +256,7 @@ def does_not_say(score: AttributeScore) -> str:
     misreadings = (
         (math.isnan(score.prevalence.value), "An undefined value does not mean that there is no bias."),
         (score.n_ties > 0, f"{score.n_ties} pictures were equally near to both sentences and count as absent."),
-        (score.corrected is None, f"{score.why_uncorrected}, so the share can be off by more."),
+        (score.corrected is None, f"{score.uncorrected_reason}, so the share can be off by more."),
         (score.attribute.has_source, "P* is the rate of one country and year; elsewhere the verdict may differ."),
     )
     return next((sentence for applies, sentence in misreadings if applies), "")
@@ -279,7 +279,7 @@ def association_says(score: AssociationScore, claim: Claim) -> str:
     )
 
 
-def how_many(exploration: Exploration) -> str:
+def describe_needed_pictures(exploration: Exploration) -> str:
     """Return how many pictures a narrower interval needs."""
     if not exploration.attributes or not exploration.scored_numbers:
         return ""
@@ -332,11 +332,11 @@ class ExploreTab(ExploreForm):
         at_once["alike"].expand(self.on_map, [report, self.pictures.which], at_once["map"], **QUIET)
         self.same_seed.wire(report, self.pictures.grid)
 
-    def on_map(self, report: StudyReport | None, which: str | None) -> Updates:
+    def on_map(self, report: StudyReport | None, picture_filter: str | None) -> Updates:
         """Draw the map when it is opened, with the grid's pictures highlighted."""
         if report is None or not is_exploration(report) or report.arms:
             return {self.at_once["map"]: ""}
-        return {self.at_once["map"]: map_html(Exploration(report), _group_of(which or ""))}
+        return {self.at_once["map"]: map_html(Exploration(report), _read_group(picture_filter or ""))}
 
     def on_choose(self, report: StudyReport | None, event: gr.EventData) -> Updates:
         """Show the pictures of a group button, a point of the map, or a frame on it."""
@@ -348,23 +348,23 @@ class ExploreTab(ExploreForm):
             picture = self.pictures.large(report, images.get(number, ""))
             return {self.pictures.picture: picture, chart: map_html(exploration, opened=number)}
         group, framed = int(event.group), [int(number) for number in str(event.numbers).split(",") if number.isdigit()]
-        which = f"group={CONCEPT}" if group == ALL_GROUPS else f"{_ALIKE}={group_name(group)}"
-        look = Look(report=report, which=which, whole=group != ALL_GROUPS)
+        picture_filter = f"group={CONCEPT}" if group == ALL_GROUPS else f"{_ALIKE}={group_name(group)}"
+        look = Look(report=report, picture_filter=picture_filter, whole=group != ALL_GROUPS)
         if framed:
             look = replace(look, only=tuple(images[number] for number in framed if number in images), whole=True)
         return {
             **self.pictures.show_only(look),
             self.at_once["groups"]: group_buttons(exploration, group),
             chart: map_html(exploration, group, only=framed or None),
-            self.parts["plot"]: self._shares_of(report, look),
+            self.parts["plot"]: self._shares_html(report, look),
         }
 
-    def _shares_of(self, report: StudyReport, look: Look) -> str:
+    def _shares_html(self, report: StudyReport, look: Look) -> str:
         """Return the plot of the shares, for the chosen pictures only if there are any."""
         plot = self.plot(report)
         if plot is not None and look.whole:
-            plot = shares_of(Exploration(report), set(look.all_rows()["number"].astype(int)))
-        return "" if plot is None else study_html.figures_html([plot], marks_of(report, plot))
+            plot = plot_chosen_shares(Exploration(report), set(look.all_rows()["number"].astype(int)))
+        return "" if plot is None else study_html.figures_html([plot], find_mark_filters(report, plot))
 
     def chart_html(self, report: StudyReport, plot: StudyFigure | None) -> str:
         """Return the chart of several concepts, or that of several arms."""
@@ -373,7 +373,7 @@ class ExploreTab(ExploreForm):
     def plot_html(self, report: StudyReport, plot: StudyFigure | None) -> str:
         """Return the figure; the sentences of an exploration have their own place."""
         alone = is_exploration(report) and not report.arms
-        return self._shares_of(report, Look(report=report)) if alone else super().plot_html(report, plot)
+        return self._shares_html(report, Look(report=report)) if alone else super().plot_html(report, plot)
 
     def first_shown(self, report: StudyReport) -> str:
         """Return the filter for the scored pictures, if others were drawn as well."""
@@ -416,7 +416,7 @@ class ExploreTab(ExploreForm):
         return picture_html(Exploration(report), int(row["number"]))
 
 
-def _group_of(which: str) -> int:
+def _read_group(picture_filter: str) -> int:
     """Return the group of similar pictures that is shown, from 0."""
-    column, _, name = which.partition("=")
+    column, _, name = picture_filter.partition("=")
     return int(name.rpartition(" ")[2]) - 1 if column == _ALIKE else ALL_GROUPS

@@ -11,7 +11,7 @@ from bias_core.study.figures import N_COLOURS
 from bias_core.study.types import StudyFigure, StudyReport
 from bias_core.types import is_sourced
 from bias_core.ui.study.comparison import place_mark
-from bias_core.ui.study.pictures import AND, which_of
+from bias_core.ui.study.pictures import AND, find_filter
 from bias_core.ui.templates import render
 
 
@@ -23,16 +23,16 @@ def concepts_html(report: StudyReport, plot: StudyFigure | None) -> str:
     if report.design.kind not in (SEVERAL, PACK):
         return ""
     parts = [("", read_shares(report))] if not report.arms else [(arm.name, read_shares(arm)) for arm in report.arms]
-    if len({one.concept for _, shares in parts for of in shares.values() for one in of}) < 2:
+    if len({cell.concept for _, shares in parts for of in shares.values() for cell in of}) < 2:
         return ""
     attributes: dict[str, dict[str, list[dict[str, Any]]]] = {}
     claims = []
     for place, (arm, shares) in enumerate(parts):
         for name, of_concepts in shares.items():
-            for one in of_concepts:
-                lane = _lane(report, one, arm) | {"tone": place % N_COLOURS}
-                attributes.setdefault(name, {}).setdefault(one.concept, []).append(lane)
-                claims.append(one.claim)
+            for cell in of_concepts:
+                lane = _lane(report, cell, arm) | {"tone": place % N_COLOURS}
+                attributes.setdefault(name, {}).setdefault(cell.concept, []).append(lane)
+                claims.append(cell.claim)
     tested = next((claim for claim in claims if claim.n_tests > 1), None)
     correction = f"Marked as above or below: {tested.correction}, {tested.n_tests} tests." if tested else ""
     return render(
@@ -51,31 +51,31 @@ def concepts_html(report: StudyReport, plot: StudyFigure | None) -> str:
     )  # fmt: skip
 
 
-def _lane(report: StudyReport, one: ConceptShare, arm: str) -> dict[str, Any]:
-    share, is_known = one.share, one.rate is not None and is_sourced(one.source)
+def _lane(report: StudyReport, cell: ConceptShare, arm: str) -> dict[str, Any]:
+    share, is_known = cell.share, cell.rate is not None and is_sourced(cell.source)
     text = format_share(share.value, share.low, share.high, n=share.n)
-    note = f"{one.attribute}, {', '.join(filter(None, (one.concept, arm)))}: {text}, n = {share.n:,}"
-    which = [which_of(report, name) for name in (one.attribute, one.concept, *filter(None, [arm]))]
-    rate = "no rate is known" if one.rate is None else f"{'rate' if is_known else 'assumed'} {format_rate(one.rate)}"
+    note = f"{cell.attribute}, {', '.join(filter(None, (cell.concept, arm)))}: {text}, n = {share.n:,}"
+    filters = [find_filter(report, name) for name in (cell.attribute, cell.concept, *filter(None, [arm]))]
+    rate = "no rate is known" if cell.rate is None else f"{'rate' if is_known else 'assumed'} {format_rate(cell.rate)}"
     return place_mark(share.value, share.low, share.high, note) | {
-        "known": None if one.rate is None else {
-            "at": f"{100 * one.rate:.2f}", "note": f"{one.concept}, {rate}: {one.source}", "assumed": not is_known,
+        "known": None if cell.rate is None else {
+            "at": f"{100 * cell.rate:.2f}", "note": f"{cell.concept}, {rate}: {cell.source}", "assumed": not is_known,
         },
         "text": f"{text} of {share.n:,}",
         "rate": rate,
-        "verdict": one.claim.verdict if one.claim.is_clear and not report.arms else "",
-        "reason": one.claim.reason,
-        "is_tested": one.claim.verdict in ("not clear", "too few") and not report.arms,
-        "which": AND.join(which) if all(which) else "",
+        "verdict": cell.claim.verdict if cell.claim.is_clear and not report.arms else "",
+        "reason": cell.claim.reason,
+        "is_tested": cell.claim.verdict in ("not clear", "too few") and not report.arms,
+        "which": AND.join(filters) if all(filters) else "",
         "share": share.value,
-        "gap": abs(one.gap),
+        "gap": abs(cell.gap),
     }  # fmt: skip
 
 
 def _row(report: StudyReport, concept: str, lanes: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "concept": concept,
-        "which": which_of(report, concept),
+        "which": find_filter(report, concept),
         "lanes": lanes,
         "is_clear": any(lane["verdict"] for lane in lanes),
         "share": f"{lanes[0]['share']:.4f}",
@@ -89,8 +89,8 @@ def _map(parts: list[tuple[str, dict[str, list[ConceptShare]]]], names: list[str
     for arm, shares in parts:
         by_concept: dict[str, dict[str, ConceptShare]] = {}
         for of in shares.values():
-            for one in of:
-                by_concept.setdefault(one.concept, {})[one.attribute] = one
+            for cell in of:
+                by_concept.setdefault(cell.concept, {})[cell.attribute] = cell
         for concept, of_attribute in by_concept.items():
             cells = [of_attribute.get(name) for name in names]
             first = next(filter(None, cells))
@@ -98,9 +98,9 @@ def _map(parts: list[tuple[str, dict[str, list[ConceptShare]]]], names: list[str
                 "name": f"{concept}, {arm}" if arm else concept,
                 "share": f"{first.share.value:.4f}",
                 "gap": "" if math.isnan(first.gap) else f"{abs(first.gap):.4f}",
-                "cells": [one and {
-                    "share": f"{100 * one.share.value:.0f}", "text": format_rate(one.share.value),
-                    "note": f"{one.attribute}, {concept}: n = {one.share.n:,}",
-                } for one in cells],
+                "cells": [cell and {
+                    "share": f"{100 * cell.share.value:.0f}", "text": format_rate(cell.share.value),
+                    "note": f"{cell.attribute}, {concept}: n = {cell.share.n:,}",
+                } for cell in cells],
             })  # fmt: skip
     return rows

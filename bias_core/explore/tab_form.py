@@ -26,17 +26,17 @@ from bias_core.explore.options import (
     ExploreOptions,
     added_arms,
     attribute_text,
+    build_concept_settings,
+    choose_design,
     compared_concept,
-    design_of,
-    exploration_of,
     explore_options,
     explore_settings,
-    of_any_prompt,
-    prompts_of,
+    read_pack_prompts,
+    remove_concept,
     several_options,
     split_compared_concept,
 )
-from bias_core.explore.study import pack_of
+from bias_core.explore.study import prepare_pack
 from bias_core.explore.suggest import Suggested, suggest_attributes, suggest_settings, suggested_by_words
 from bias_core.number_text import format_rate
 from bias_core.services import Services
@@ -45,17 +45,17 @@ from bias_core.study.attributes import SEPARATOR, load_attribute_sets
 from bias_core.study.design import pack_design
 from bias_core.study.next_steps import sizes_by_width
 from bias_core.study.study import Settled
-from bias_core.study.types import Design, Progress, StudyReport, StudySettings, listed
+from bias_core.study.types import Design, Progress, StudyReport, StudySettings, format_list
 from bias_core.ui import messages
-from bias_core.ui.links import Link, address_of, query_of, read_link
+from bias_core.ui.links import Link, build_link, get_query, read_link
 from bias_core.ui.model_menu import (
     EMPTY_ROW,
     attribute_rows,
     build_table,
+    get_association_words,
     rates_note,
     read_table,
     without_rates_of_others,
-    words_for,
 )
 from bias_core.ui.study.fields import Groups, read_field
 from bias_core.ui.study.form import (
@@ -64,11 +64,11 @@ from bias_core.ui.study.form import (
     FILES,
     FORM,
     Box,
-    by_name,
     drawing,
     fold,
     group,
     line,
+    pass_values_by_name,
     plain_groups,
     row,
 )
@@ -77,7 +77,7 @@ from bias_core.ui.study.parts import ChipsPart, SideRun, get_chip
 from bias_core.ui.study.study_tab import EACH, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
-from bias_core.values import Setting, option_values, settings_of
+from bias_core.values import Setting, declared_settings, option_values
 
 Steps = Generator[Progress, None, list[Suggested]]
 _TICKED = 5  # suggestions ticked at first
@@ -113,7 +113,7 @@ class SuggestPart:
     def wire(self, form: Any) -> None:
         """Wire the buttons; ``form`` is the tab's."""
         self.table, named = form.form["attributes"], {**form.inputs(), "report": form.parts["report"]}
-        self.run.wire(form, by_name(named, self.on_suggest), [*named.values()], [self.choices, self.take])
+        self.run.wire(form, pass_values_by_name(named, self.on_suggest), [*named.values()], [self.choices, self.take])
         self.take.click(self.on_take, [self.table, self.choices], [self.table, self.run.status], **messages.QUIET)
 
     def on_suggest(self, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
@@ -122,8 +122,11 @@ class SuggestPart:
 
     def show(self, suggested: Sequence[Suggested]) -> Updates:
         """Return the list with its first items ticked."""
-        choices = [(f"{one.attribute.name} ({one.where_from})", attribute_text(one.attribute)) for one in suggested]
-        ticked = [attribute_text(one.attribute) for one in suggested[:_TICKED] if one.is_told]
+        choices = [
+            (f"{suggestion.attribute.name} ({suggestion.where_from})", attribute_text(suggestion.attribute))
+            for suggestion in suggested
+        ]
+        ticked = [attribute_text(suggestion.attribute) for suggestion in suggested[:_TICKED] if suggestion.is_told]
         return {
             self.choices: gr.update(choices=choices, value=ticked, visible=bool(choices)),
             self.take: gr.update(visible=bool(choices)),
@@ -135,7 +138,9 @@ class SuggestPart:
         with messages.user_errors() as problem:
             present = {str(row[0]).strip().lower() for row in rows}
             filled = [list(row) for row in rows if any(str(cell or "").strip() for cell in row)]
-            new = [one for one in read_attributes(tuple(texts), "") if one.name.lower() not in present]
+            new = [
+                attribute for attribute in read_attributes(tuple(texts), "") if attribute.name.lower() not in present
+            ]
             says = f"{len(new)} added to the table above; press {_GENERATE}." if new else "The table has them already."
             return {self.table: [*filled, *attribute_rows(new)], self.run.status: messages.done_html(says)}
         return {self.run.status: messages.error_html(problem.message)}
@@ -143,20 +148,20 @@ class SuggestPart:
     def _steps(self, visitor: Visitor, values: Mapping[str, Any]) -> Steps:
         """Suggest from the pictures of the shown report if it is about this concept, else from words alone."""
         services, settings, shown = visitor.services(self.services), read_form(values), values["report"]
-        if shown is not None and _is_of(shown, settings):
-            how = {"cancelled": visitor.stop.is_set, "session": visitor.key}
-            return (yield from suggest_attributes(suggest_settings(shown.settings), services, **how))
+        if shown is not None and _is_same_exploration(shown, settings):
+            run_options = {"cancelled": visitor.stop.is_set, "session": visitor.key}
+            return (yield from suggest_attributes(suggest_settings(shown.settings), services, **run_options))
         yield Progress(message="asking the language model")
         return suggested_by_words(suggest_settings(settings, n_images=16), services)
 
 
-def _is_of(report: StudyReport, settings: StudySettings) -> bool:
+def _is_same_exploration(report: StudyReport, settings: StudySettings) -> bool:
     """Return True if the report has pictures that were drawn of what the form asks for."""
     if not is_exploration(report) or report.arms or report.settings.images or settings.arms:
         return False
-    own, of_form = explore_options(report.settings), explore_options(settings)
+    report_options, of_form = explore_options(report.settings), explore_options(settings)
     of_model = (report.settings.model, report.settings.condition) == (settings.model, settings.condition)
-    return (own.concept, own.template) == (of_form.concept, of_form.template) and of_model
+    return (report_options.concept, report_options.template) == (of_form.concept, of_form.template) and of_model
 
 
 TYPED = ("template", "attribute_a", "attribute_b")  # fields that a set of attributes fills in
@@ -166,8 +171,14 @@ EXAMPLES = (
     "insects",
 )  # fmt: skip
 DEFAULTS, USUAL = explore_settings(), ExploreOptions()
-_LISTS = {one.key: one for one in settings_of(SeveralOptions).values() if one.name in ("rates", "counts")}
-OPTIONS = {one.key: one for one in settings_of(ExploreOptions).values() if one.name != "attributes"} | _LISTS
+_LISTS = {
+    setting.key: setting
+    for setting in declared_settings(SeveralOptions).values()
+    if setting.name in ("rates", "counts")
+}
+OPTIONS = {
+    setting.key: setting for setting in declared_settings(ExploreOptions).values() if setting.name != "attributes"
+} | _LISTS
 _PLAIN = plain_groups({
     "Prompt": [*ADDED.values()],
     "Sampling": [OPTIONS["n_attribute_images"], _LISTS["counts"]],
@@ -184,14 +195,14 @@ _OF_CONCEPT = ("concept", "set", "attributes", "decided", "emptied")  # decide w
 def read_form(values: Mapping[str, Any]) -> StudySettings:
     """Return the settings of the form's values; InvalidInput quotes a wrong number or attribute row."""
     attributes = read_table(values["attributes"] or [])
-    declared = {key: one for key, one in {**FORM, **OPTIONS}.items() if key not in ("percent", *FILES)}
-    given = {one.name: read_field(one, values.get(key)) for key, one in declared.items()}
-    concepts, other = split_concepts(given.pop("concept")), str(values["other"] or "")
+    declared = {key: setting for key, setting in {**FORM, **OPTIONS}.items() if key not in ("percent", *FILES)}
+    given = {setting.name: read_field(setting, values.get(key)) for key, setting in declared.items()}
+    concepts, other_concept = split_concepts(given.pop("concept")), str(values["other"] or "")
     given |= {name: [text for text in given[name] if not _is_of_others(text, concepts)] for name in _LISTS}
-    if concepts[1:] and other.strip():
-        raise InvalidInput(f"write “{other}” into the list of concepts, and leave “{OTHER_LABEL}” empty")
-    arms = compared_concept(tuple(values[ARMS_INPUT] or ()), (*concepts, "")[0], other)
-    return exploration_of(concepts, [attribute_text(one) for one in attributes], **given, arms=arms)
+    if concepts[1:] and other_concept.strip():
+        raise InvalidInput(f"write “{other_concept}” into the list of concepts, and leave “{OTHER_LABEL}” empty")
+    arms = compared_concept(tuple(values[ARMS_INPUT] or ()), (*concepts, "")[0], other_concept)
+    return build_concept_settings(concepts, [attribute_text(attribute) for attribute in attributes], **given, arms=arms)
 
 
 def form_options(settings: StudySettings) -> ExploreOptions:
@@ -211,21 +222,21 @@ def rates_in_words(several: SeveralOptions) -> str:
     """
     found: dict[str, dict[str, str]] = {}
     for concept, attributes in attributes_by_concept(several).items():
-        for one in attributes:
-            if one.has_source:
-                found.setdefault(one.name, {})[concept] = format_rate(one.reference)
+        for attribute in attributes:
+            if attribute.has_source:
+                found.setdefault(attribute.name, {})[concept] = format_rate(attribute.reference)
     parts = []
     for name, rates in found.items():
         missing = [concept for concept in several.concepts if concept not in rates]
-        known = listed([f"{concept} {rate}" for concept, rate in rates.items()])
-        parts.append(f"real-world rates of “{name}”: {known}" + f"; none for {listed(missing)}" * bool(missing))
+        known = format_list([f"{concept} {rate}" for concept, rate in rates.items()])
+        parts.append(f"real-world rates of “{name}”: {known}" + f"; none for {format_list(missing)}" * bool(missing))
     return escape("; ".join(parts) or "no real-world rate with a source is known for these concepts")
 
 
 def _is_of_others(text: str, concepts: Sequence[str]) -> bool:
     """Return True if a rate or number that is written for one concept is for none of these."""
     concept, separator, _ = text.partition(SEPARATOR)
-    return bool(separator) and concept.strip().lower() not in {one.lower() for one in concepts}
+    return bool(separator) and concept.strip().lower() not in {name.lower() for name in concepts}
 
 
 def _split_or_one(text: str) -> tuple[str, ...]:
@@ -286,14 +297,16 @@ class ExploreForm(StudyTab):
     def builders(self) -> dict[str, Callable[[], Any]]:
         """Functions that build the parts of the layout that are no settings, and the table of attributes."""
         single = [(key, self.sets[key].concept_hint, "") for key in EXAMPLES]
-        lists = [(key, one.title, "Several concepts at once") for key, one in load_concept_lists().items()]
+        lists = [
+            (key, concept_list.title, "Several concepts at once") for key, concept_list in load_concept_lists().items()
+        ]
         concepts = [*single[:2], *lists, *single[2:]]
         presets = [(key, preset.name, preset.says) for key, preset in self.chip_presets.items()]
         sets = {"choices": [(item.title, item.key) for item in self.sets.values()], "value": FIRST_SET}
         return super().builders | {
-            "other": lambda: self.form.update(other=gr.Textbox("", **self.look_of("other"))),
+            "other": lambda: self.form.update(other=gr.Textbox("", **self.get_look("other"))),
             "concepts": lambda: self.examples_part.build(concepts, self.examples.listed),
-            "set": lambda: self.form.update(set=gr.Dropdown(**self.look_of("set", **sets))),
+            "set": lambda: self.form.update(set=gr.Dropdown(**self.get_look("set", **sets))),
             "suggestions": self.suggest.build,
             "chips": lambda: self.chips.build(presets, ()),
             "precision": self._build_precision, "rates_note": self._build_rates_note,
@@ -324,28 +337,39 @@ class ExploreForm(StudyTab):
         self.form["pack"] = gr.File(label=label, **look)
         self.parts["pack_note"] = gr.HTML(render("prompt_pack", design=None), elem_id="prompts-note")
 
-    def options_of(self, study: str) -> Mapping[str, Setting]:
+    def get_options(self, study: str) -> Mapping[str, Setting]:
         """Return the options of an exploration, without its attributes."""
         return OPTIONS
 
-    def groups_of(self, study: str) -> Groups:
+    def get_field_groups(self, study: str) -> Groups:
         """Return the plain fields."""
         return _PLAIN
 
     def first_values(self, key: str) -> dict[str, Any]:
         """Return the values of the form before any edit."""
-        return self.values_of(KIND, DEFAULTS)
+        return self.get_form_values(KIND, DEFAULTS)
 
-    def values_of(self, study: str, settings: StudySettings) -> dict[str, Any]:
+    def get_form_values(self, study: str, settings: StudySettings) -> dict[str, Any]:
         """Return the values of the form for these settings."""
         options = form_options(settings)
-        chosen = next((key for key, one in self.sets.items() if one.attributes == options.scored), None)
-        own = {"attributes": attribute_rows(options.scored), "set": chosen, "decided": options.concept, "emptied": []}
+        chosen = next(
+            (key for key, attribute_set in self.sets.items() if attribute_set.attributes == options.scored), None
+        )
+        own_values = {
+            "attributes": attribute_rows(options.scored),
+            "set": chosen,
+            "decided": options.concept,
+            "emptied": [],
+        }
         arms: dict[str, Any] = {ARMS_INPUT: () if added_arms(settings) else settings.arms}
-        own |= {"rates_note": "", "pack": None}
+        own_values |= {"rates_note": "", "pack": None}
         several = several_options(settings)
-        lists = {key: one.shown(getattr(several, one.name)) for key, one in _LISTS.items()} if several else {}
-        return super().values_of(study, replace(settings, options=options)) | lists | own | arms
+        lists = (
+            {key: setting.format_value(getattr(several, setting.name)) for key, setting in _LISTS.items()}
+            if several
+            else {}
+        )
+        return super().get_form_values(study, replace(settings, options=options)) | lists | own_values | arms
 
     def filled_values(self, key: str, last: Mapping[str, Any], link: Link) -> dict[str, Any]:
         """Return the values of the form with the ``last`` ones, and with those of the address."""
@@ -356,8 +380,8 @@ class ExploreForm(StudyTab):
 
     def show_values(self, values: Mapping[str, Any]) -> Updates:
         """Return the form with these values; an arm that only draws another concept is in that concept's field."""
-        other, arms = split_compared_concept(values[ARMS_INPUT] or (), values["concept"])
-        shown = super().show_values({**values, "other": other, ARMS_INPUT: arms})
+        other_concept, arms = split_compared_concept(values[ARMS_INPUT] or (), values["concept"])
+        shown = super().show_values({**values, "other": other_concept, ARMS_INPUT: arms})
         return shown | {self.parts["pack_note"]: render("prompt_pack", design=None)}
 
     def form_outputs(self) -> list[Any]:
@@ -376,7 +400,7 @@ class ExploreForm(StudyTab):
         changed += [form[name] for name in ("concept", "template")]
         self.examples_part.html.select(self.on_concept_button, parts["remembered"], self.form_outputs(), **EACH)
         read = [parts["pack_note"], form["pack"], form["concept"], *self.plain.outputs(), *changed]
-        named = by_name(self.inputs(), self.on_pack)
+        named = pass_values_by_name(self.inputs(), self.on_pack)
         form["pack"].upload(named, [*self.inputs().values()], list(dict.fromkeys(read)), **QUIET)
         form["pack"].clear(lambda: render("prompt_pack", design=None), None, parts["pack_note"], **QUIET)
         self.own_pictures.source.change(None, self.own_pictures.source, parts["run"], js=_RUN_TEXT_JS, **QUIET)
@@ -393,9 +417,9 @@ class ExploreForm(StudyTab):
         with messages.user_errors() as problem:
             if not has_concepts(path):
                 design = pack_design(path)
-                return {note: render("prompt_pack", design=design, prompts=prompts_of(design))}
+                return {note: render("prompt_pack", design=design, prompts=read_pack_prompts(design))}
             found = read_concept_list(path)
-            lists = {key: one.shown(getattr(found, one.name)) for key, one in _LISTS.items()}
+            lists = {key: setting.format_value(getattr(found, setting.name)) for key, setting in _LISTS.items()}
             filled = self._values_of_concept(join_concepts(found.concepts)) | {"pack": None}
             says = f"{len(found.concepts)} concepts, {len(found.rates)} real-world rates. {found.note}"
             return {
@@ -409,20 +433,25 @@ class ExploreForm(StudyTab):
     def _values_of_set(self, key: str | None) -> dict[str, Any]:
         """Return the rows of a built-in set, the first where none is chosen, and the association's words."""
         chosen = self.sets[key or FIRST_SET]
-        words = dict(zip(TYPED[1:], words_for(chosen), strict=True))
+        words = dict(zip(TYPED[1:], get_association_words(chosen), strict=True))
         return {"attributes": attribute_rows(chosen.attributes), "rates_note": "", "emptied": [], **words}
 
     def _values_of_concept(self, concept: str) -> dict[str, Any]:
         """Return the values of the form for a concept or several, with the attributes that suit them."""
         key = self._suits(concept)
-        own = {"concept": concept, "template": self.sets[key].template or USUAL.template, "set": key}
-        return own | {"decided": concept} | self._values_of_set(key) | {"attributes": self._rows_for(concept, key)}
+        own_values = {"concept": concept, "template": self.sets[key].template or USUAL.template, "set": key}
+        return (
+            own_values
+            | {"decided": concept}
+            | self._values_of_set(key)
+            | {"attributes": self._get_set_rows(concept, key)}
+        )
 
     def _suits(self, concept: str) -> str:
         """Return the key of the set that suits a concept, or the first of several."""
         return suggest_set((*_split_or_one(concept), "")[0], tuple(self.sets.values())).key
 
-    def _rows_for(self, concept: str, key: str | None) -> list[list[str]]:
+    def _get_set_rows(self, concept: str, key: str | None) -> list[list[str]]:
         """Return the rows of a set; for several concepts those of all their sets, without rates."""
         names = _split_or_one(concept)
         several = listed_attributes(SeveralOptions(concepts=names)) if len(names) > 1 else ()
@@ -451,14 +480,19 @@ class ExploreForm(StudyTab):
         changes if the user ``decided`` on the set for this concept.
         """
         concept, key, rows = values["concept"], values["set"], values["attributes"]
-        suits, own = self._suits(concept), {"decided": concept}
-        is_of_set = rows in (self._rows_for(values["decided"], key), self._rows_for("", key))
+        suits, new_values = self._suits(concept), {"decided": concept}
+        is_of_set = rows in (self._get_set_rows(values["decided"], key), self._get_set_rows("", key))
         if concept != values["decided"] and key is not None and not is_of_set:
             kept, emptied = without_rates_of_others([*rows], concept, values["emptied"])
-            own |= {"set": suits, "attributes": kept, "rates_note": rates_note(emptied, concept), "emptied": emptied}
-        elif concept != values["decided"] and rows != (fitting := self._rows_for(concept, suits)):
-            own |= {"set": suits} | self._values_of_set(suits) | {"attributes": fitting}
-        return self._fill(own)
+            new_values |= {
+                "set": suits,
+                "attributes": kept,
+                "rates_note": rates_note(emptied, concept),
+                "emptied": emptied,
+            }
+        elif concept != values["decided"] and rows != (fitting := self._get_set_rows(concept, suits)):
+            new_values |= {"set": suits} | self._values_of_set(suits) | {"attributes": fitting}
+        return self._fill(new_values)
 
     def run_triggers(self) -> list[Any]:
         """Return the run button, and Enter in the fields of the concepts."""
@@ -466,8 +500,8 @@ class ExploreForm(StudyTab):
 
     def on_concept_button(self, remembered: Mapping[str, Any] | None, event: gr.EventData) -> Updates:
         """Return the whole form for the concept of a pressed button, with this browser's last choices."""
-        lists = {key: join_concepts(one.concepts) for key, one in load_concept_lists().items()}
-        concepts = {key: one.concept_hint for key, one in self.sets.items()} | lists
+        lists = {key: join_concepts(found.concepts) for key, found in load_concept_lists().items()}
+        concepts = {key: found.concept_hint for key, found in self.sets.items()} | lists
         if (concept := concepts.get(get_chip(event))) is None:
             return gr.skip()
         first = self.filled_values(self.key, self.last_choices(self.key, remembered), Link())
@@ -479,7 +513,7 @@ class ExploreForm(StudyTab):
 
     def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
         """Restore this browser's last choices, or fill in the address's settings; the rest of the form stays."""
-        link = read_link(query_of(request), {self.key: self.studies}, self.services)
+        link = read_link(get_query(request), {self.key: self.studies}, self.services)
         usual, last = self.fill(self._first_values), self.last_choices(self.key, remembered)
         values = self.filled_values(self.key, last, link)
         shown = {part: value for part, value in self.fill(values).items() if value != usual[part]}
@@ -501,27 +535,27 @@ class ExploreForm(StudyTab):
         if choice := chosen_pictures(values["images"]):
             settings = choice.apply(settings)
             if several:
-                return design_of(settings), settings
+                return choose_design(settings), settings
             if choice.has_prompts and (choice.ways or not settings.arms):
-                return self.designs[KIND], of_any_prompt(settings)
+                return self.designs[KIND], remove_concept(settings)
             n_images = min(MOST, max(2, choice.n))  # all of them show the concept
             return self.designs[KIND], replace(
                 settings, options={**option_values(settings.options), "n_images": n_images}
             )
-        return pack_of(str(pack), settings) if pack else (design_of(settings), settings)
+        return prepare_pack(str(pack), settings) if pack else (choose_design(settings), settings)
 
-    def count_of(self, request: Settled) -> str:
+    def describe_size(self, request: Settled) -> str:
         """Return the number of pictures; of several concepts, the real-world rates that they are compared with."""
         several = several_options(request.settings)
-        return "; ".join(filter(None, [super().count_of(request), rates_in_words(several) if several else ""]))
+        return "; ".join(filter(None, [super().describe_size(request), rates_in_words(several) if several else ""]))
 
-    def count_in(self, values: Mapping[str, Any]) -> str:
+    def describe_form_size(self, values: Mapping[str, Any]) -> str:
         """Return the number of pictures, and what is given for concepts that are not in the list."""
         concepts = _split_or_one(str(values["concept"]))
-        texts = [text for key, one in _LISTS.items() for text in read_field(one, values.get(key))]
+        texts = [text for key, setting in _LISTS.items() for text in read_field(setting, values.get(key))]
         unused = [escape(text) for text in texts if _is_of_others(text, concepts)]
-        note = f"not used, as it is for another concept: {listed(unused)}" if unused else ""
-        return "; ".join(filter(None, [super().count_in(values), note]))
+        note = f"not used, as it is for another concept: {format_list(unused)}" if unused else ""
+        return "; ".join(filter(None, [super().describe_form_size(values), note]))
 
     def link(self, report: StudyReport) -> str:
         """Return the address of this tab with these settings, without attributes; "" for the user's own pictures."""
@@ -530,7 +564,7 @@ class ExploreForm(StudyTab):
         if report.design.kind != KIND:
             settings = replace(report.settings, options=form_options(report.settings))
             report = replace(report, design=self.designs[KIND], settings=settings)
-        return address_of(self.key, report, () if added_arms(report.settings) else report.settings.arms)
+        return build_link(self.key, report, () if added_arms(report.settings) else report.settings.arms)
 
     def on_largest(self, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
         """Draw the largest number of pictures that is allowed."""

@@ -31,7 +31,7 @@ from bias_core.labels.label_store import (
 from bias_core.labels.task_owner import OwnerKey, iso, owned_row, stored_task, task_picture_png
 from bias_core.store.export import csv_bytes, json_lines, text_from
 from bias_core.store.files import replaced_file, write_atomically
-from bias_core.study.answers import MACHINE, frame_of
+from bias_core.study.answers import MACHINE, make_answer_frame
 from bias_core.study.label_tasks import Item, Task, checked_choices, task_texts
 from bias_core.waiting import handing_over
 
@@ -181,7 +181,7 @@ def task_progress(store: LabelStore, key: OwnerKey) -> TaskProgress:
         row = owned_row(connection, key)
         task = stored_task(store, row)
         acts = connection.execute(_acts_that_hold(row.id, "answer", "skip")).all()
-        gold = {item.id: item.gold for item in _items_of(connection, row.id)}
+        gold = {item.id: item.gold for item in _read_items(connection, row.id)}
         of_task = select(raters.c.name, raters.c.excluded_ms).where(raters.c.task_id == row.id)
         of_raters = connection.execute(of_task).all()
         totals = select(func.count(), func.coalesce(func.sum(deletions.c.n_answers), 0))
@@ -224,13 +224,13 @@ def _rater_progress(rater: Row, acts: Sequence[Row], gold: Mapping[int, Mapping[
 def given_answers(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -> list[GivenAnswer]:
     """Every answer that counts, gold items included, in the order given; or those of ``excluded`` raters."""
     with store.read() as connection:
-        return _answers_of(connection, owned_row(connection, key).id, excluded=excluded)
+        return _read_answers(connection, owned_row(connection, key).id, excluded=excluded)
 
 
-def _answers_of(connection: Connection, task_id: str, *, excluded: bool = False) -> list[GivenAnswer]:
+def _read_answers(connection: Connection, task_id: str, *, excluded: bool = False) -> list[GivenAnswer]:
     is_excluded = raters.c.excluded_ms.is_not(None)
     acts = connection.execute(_acts_that_hold(task_id, "answer").where(is_excluded if excluded else ~is_excluded))
-    item_of = {item.id: item for item in _items_of(connection, task_id)}
+    item_of = {item.id: item for item in _read_items(connection, task_id)}
     return [
         GivenAnswer(
             item=item_of[act.item_id],
@@ -247,10 +247,10 @@ def _answers_of(connection: Connection, task_id: str, *, excluded: bool = False)
 def task_items(store: LabelStore, key: OwnerKey) -> list[Item]:
     """Every item of the task, answered or not, in order of creation."""
     with store.read() as connection:
-        return _items_of(connection, owned_row(connection, key).id)
+        return _read_items(connection, owned_row(connection, key).id)
 
 
-def _items_of(connection: Connection, task_id: str) -> list[Item]:
+def _read_items(connection: Connection, task_id: str) -> list[Item]:
     names = ("id", "picture", "image_id", "identities", "gold", "question")
     of_task = select(*(items.c[name] for name in names)).where(items.c.task_id == task_id).order_by(items.c.id)
     return [Item(**row) for row in connection.execute(of_task).mappings()]
@@ -259,11 +259,11 @@ def _items_of(connection: Connection, task_id: str) -> list[Item]:
 def labelled_items(store: LabelStore, key: OwnerKey) -> list[LabelledItem]:
     """Every item of the task with the answers that count."""
     with store.read() as connection:
-        return _labelled_of(connection, owned_row(connection, key).id)
+        return _read_labelled_items(connection, owned_row(connection, key).id)
 
 
-def _labelled_of(connection: Connection, task_id: str) -> list[LabelledItem]:
-    return _with_answers(_items_of(connection, task_id), _answers_of(connection, task_id))
+def _read_labelled_items(connection: Connection, task_id: str) -> list[LabelledItem]:
+    return _with_answers(_read_items(connection, task_id), _read_answers(connection, task_id))
 
 
 def _with_answers(of_task: Sequence[Item], given: Sequence[GivenAnswer]) -> list[LabelledItem]:
@@ -280,7 +280,7 @@ def write_answers(store: LabelStore, folder: Path) -> None:
             task_id: json_lines(
                 _answer_line(task_id, given, excluded=excluded)
                 for excluded in (False, True)
-                for given in _answers_of(connection, task_id, excluded=excluded)
+                for given in _read_answers(connection, task_id, excluded=excluded)
             )
             for task_id in connection.scalars(select(tasks.c.id)).all()
         }
@@ -291,9 +291,9 @@ def write_answers(store: LabelStore, folder: Path) -> None:
 
 
 def _answer_line(task_id: str, answer: GivenAnswer, *, excluded: bool) -> dict[str, Any]:
-    item, own = answer.item, {name: getattr(answer, name) for name in ("rater", "choices", "seconds", "at")}
+    item, answer_facts = answer.item, {name: getattr(answer, name) for name in ("rater", "choices", "seconds", "at")}
     of_item = {"image_id": item.image_id, "identities": item.identities, "known": item.gold}
-    return {"task": task_id, "task_version": answer.task_version, **of_item, **own, "excluded": excluded}
+    return {"task": task_id, "task_version": answer.task_version, **of_item, **answer_facts, "excluded": excluded}
 
 
 def labels_for_run(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> list[tuple[Task, list[LabelledItem]]]:
@@ -304,7 +304,7 @@ def labels_for_run(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> l
     with store.read() as connection:
         rows = connection.execute(select(tasks).where(tasks.c.id.in_(task_ids), tasks.c.status != "deleted")).all()
         found = [stored_task(store, row) for row in rows]
-        return [(task, _labelled_of(connection, task.id)) for task in found if task.run_id == run_id]
+        return [(task, _read_labelled_items(connection, task.id)) for task in found if task.run_id == run_id]
 
 
 def run_answers(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> pd.DataFrame | None:
@@ -330,7 +330,7 @@ def task_answers(task: Task, labelled: Sequence[LabelledItem]) -> pd.DataFrame:
                 attribute, question = task.attributes.get(position, ("", ""))
                 about = {"position": position, "attribute": attribute, "question": question}
                 rows.append({**picture, **about, "answer": answer, "rater": given.rater})
-    return frame_of(rows)
+    return make_answer_frame(rows)
 
 
 def answered_tasks(store: LabelStore, task_ids: Sequence[str]) -> set[str]:
@@ -495,7 +495,10 @@ def _argilla_record(task: Task, name: str, entry: LabelledItem) -> dict[str, Any
     A response belongs to a user of the Argilla server, so answers of single raters are not exported as responses.
     """
     counts = {position: Counter(entry.votes(position)).most_common() for position in task.positions}
-    votes = {f"{position}_votes": ", ".join(f"{k} {n}" for k, n in some) for position, some in counts.items()}
+    votes = {
+        f"{position}_votes": ", ".join(f"{k} {n}" for k, n in position_counts)
+        for position, position_counts in counts.items()
+    }
     return {
         "id": str(entry.item.id),
         "fields": {"image": name, "shown": "\n".join(task.questions_about(entry.item).values())},
@@ -567,5 +570,5 @@ class LabelCopy:
                 return super().push_to_hub()
 
         to = {"repo_id": self._repo, "repo_type": "dataset", "path_in_repo": "labels", "private": True}
-        what = {"folder_path": folder, "allow_patterns": "*.jsonl"}
-        return LabelScheduler(**what, **to, every=self._minutes, hf_api=self._api)
+        files = {"folder_path": folder, "allow_patterns": "*.jsonl"}
+        return LabelScheduler(**files, **to, every=self._minutes, hf_api=self._api)

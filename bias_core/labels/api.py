@@ -53,7 +53,7 @@ from bias_core.labels.task_owner import OwnerKey, delete_task, exclude_rater, ta
 from bias_core.services import Services
 from bias_core.settings import ASSETS
 from bias_core.study.label_tasks import MAX_ABOUT, MAX_POSITIONS, Task, crowd_address
-from bias_core.study.run_queue import network_of
+from bias_core.study.run_queue import get_client_network
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -155,7 +155,7 @@ class LabelDoor:
         """Routes for ``launch(app_kwargs={"routes": ...})``, which puts them before Gradio's own."""
         code, key, deleted = self._code, self._key, lambda n: {"deleted": n}
         acts: tuple[tuple[Any, ...], ...] = (
-            ("GET", "/label/mine", code, rating.task_of, None, lambda task_and_status: _task_json(*task_and_status)),
+            ("GET", "/label/mine", code, rating.get_task, None, lambda task_and_status: _task_json(*task_and_status)),
             ("DELETE", "/label/mine", code, rating.delete_my_answers, None, deleted),
             ("GET", "/label/next", code, rating.next_item, None, _turn_json),
             ("POST", "/label/answer", code, rating.give_answer, _Answer, _turn_json),
@@ -169,16 +169,16 @@ class LabelDoor:
             ("GET", "/label/task/{code}", self._task),
             ("POST", "/label/join", self._join),
             ("GET", "/label/picture/{token}", self._picture),
-            *((method, path, self._acting(*how)) for method, path, *how in acts),
+            *((method, path, self._acting(*handler_args)) for method, path, *handler_args in acts),
         )
         return [Route(path, _guarded(handler), methods=[method]) for method, path, handler in handlers]
 
-    def _acting(self, who: Callable[[Request], Any], act: Any, model: type[_Body] | None, view: Any) -> Handler:
+    def _acting(self, identify: Callable[[Request], Any], act: Any, model: type[_Body] | None, view: Any) -> Handler:
         """Return a handler for an action of a rater or owner, known by a header; actions with turns share commits."""
         run = self._together if view is _turn_json else self._alone
 
         async def handle(request: Request) -> Response:
-            actor = who(request)
+            actor = identify(request)
             values = vars(await _read(request, model)) if model else {}
             return _json(view(await run(lambda store: act(store, actor, **values))))
 
@@ -194,8 +194,8 @@ class LabelDoor:
             raise InvalidInput("agreed: must be true; read the consent text and agree to it before you join")
         task, _ = await self._alone(lambda store: rating.task_to_join(store, body.task))
         network = f"{task.id} {self._network(request)}"
-        for name, most in ((network, task.joins_per_address), (task.id, task.joins_per_hour)):
-            self._take(name, most, most / _HOUR, _CROWD)
+        for name, limit in ((network, task.joins_per_address), (task.id, task.joins_per_hour)):
+            self._take(name, limit, limit / _HOUR, _CROWD)
         ids = rating.CrowdIds(**vars(body.crowd)) if body.crowd else None
         new = await self._together(lambda store: rating.join(store, body.task, page_pass=body.page, ids=ids))
         return _json({"code": new.code, "task": _task_json(new.task, "open")})
@@ -206,7 +206,7 @@ class LabelDoor:
 
         def read(store: LabelStore) -> bytes:
             try:
-                return task_picture_png(store.pictures, rating.picture_of(store, token))
+                return task_picture_png(store.pictures, rating.find_picture_hash(store, token))
             except NotAllowed as error:
                 raise _Refused(404, str(error)) from error
 
@@ -238,14 +238,14 @@ class LabelDoor:
 
     def _network(self, request: Request) -> str:
         """A keyed hash of the caller's network, which shares one rate limit; the address itself is not kept."""
-        address = network_of(request.headers, request.client.host if request.client else "")
+        address = get_client_network(request.headers, request.client.host if request.client else "")
         return hashlib.blake2b(address.encode(), key=self._salt, digest_size=16).hexdigest()
 
-    def _take(self, name: str, most: float, per_second: float, text: str = "too many requests; wait a second") -> None:
+    def _take(self, name: str, limit: float, per_second: float, text: str = "too many requests; wait a second") -> None:
         """Take one token from the bucket of this name; buckets live in memory, and the longest unused go first."""
         now = self._clock()
-        tokens, then = self._buckets.pop(name, (most, now))
-        tokens = min(most, tokens + (now - then) * per_second)
+        tokens, then = self._buckets.pop(name, (limit, now))
+        tokens = min(limit, tokens + (now - then) * per_second)
         self._buckets[name] = (max(0.0, tokens - 1), now)
         if len(self._buckets) > _MOST_BUCKETS:
             self._buckets.popitem(last=False)
@@ -327,8 +327,8 @@ def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, s
 def _task_json(task: Task, status: str) -> dict[str, Any]:
     texts = {name: getattr(task, name) for name in ("title", "kind", "instructions", "consent", "content_note")}
     answers = [vars(answer) for answer in task.answers]
-    own = {"status": status, "positions": list(task.positions), "answers": answers}
-    return {**texts, **own, "of_a_crowd": task.is_of_a_crowd, **_crowd("decline", task.screened_out_code)}
+    task_facts = {"status": status, "positions": list(task.positions), "answers": answers}
+    return {**texts, **task_facts, "of_a_crowd": task.is_of_a_crowd, **_crowd("decline", task.screened_out_code)}
 
 
 def _crowd(name: str, code: str) -> dict[str, str]:
@@ -346,7 +346,7 @@ def _turn_json(turn: rating.Turn) -> dict[str, Any]:
     return {
         "item": turn.item,
         "picture": f"label/picture/{turn.item}" if turn.item else "",
-        "questions": [vars(one) for one in turn.questions],
+        "questions": [vars(question) for question in turn.questions],
         "answers": [vars(answer) for answer in turn.task.answers],
         "chosen": dict(turn.earlier_choices),
         "progress": {"answered": turn.n_answered, "left": turn.n_left},

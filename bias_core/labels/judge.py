@@ -12,7 +12,7 @@ from bias_core.labels.answers import judgements_frame, keep_judgements, task_ite
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.report import Labels
 from bias_core.labels.task_owner import OwnerKey, owned_task, task_picture_png
-from bias_core.study.attribute_scores import INSTRUCTION, Picture, ask_judge, calls_of
+from bias_core.study.attribute_scores import INSTRUCTION, Picture, ask_judge, choose_calls
 from bias_core.study.classifiers import Reader, fetch_reader
 from bias_core.study.label_tasks import Item, Task
 from bias_core.study.study_services import StudyServices
@@ -43,12 +43,12 @@ def judge_task(
     answers = yield from ask_judge(services, judge, "the judge answers", pictures, check)
     choices = {}
     for item in ordinary:
-        each = {
+        item_answers = {
             position: _chosen(task, np.array([answers[item.picture, question] for question in questions]))
             for position, questions in _questions(task, item).items()
         }
-        if all(each.values()) or any(answer and task.answer(answer).whole for answer in each.values()):
-            choices[item.id] = {position: answer for position, answer in each.items() if answer}
+        if all(item_answers.values()) or any(answer and task.answer(answer).whole for answer in item_answers.values()):
+            choices[item.id] = {position: answer for position, answer in item_answers.items() if answer}
     keep_judgements(store, key, services.judge(judge).name, choices)
     return len(choices)
 
@@ -57,8 +57,10 @@ def judge_labels(store: LabelStore, key: OwnerKey) -> dict[str, Labels]:
     """Judges' answers to a task, by judge, for the comparison with people's."""
     frame = judgements_frame(store, key)
     return {
-        str(rater): dict(zip(zip(some["image_id"], some["position"], strict=True), some["answer"], strict=True))
-        for rater, some in frame.groupby("rater", sort=False)
+        str(rater): dict(
+            zip(zip(rater_frame["image_id"], rater_frame["position"], strict=True), rater_frame["answer"], strict=True)
+        )
+        for rater, rater_frame in frame.groupby("rater", sort=False)
     }
 
 
@@ -72,7 +74,7 @@ def _questions(task: Task, item: Item) -> dict[str, list[str]]:
 
 def _chosen(task: Task, answers: np.ndarray) -> str:
     """The answer with the likeliest yes; "" without any."""
-    says_yes = calls_of(answers) == 0
+    says_yes = choose_calls(answers) == 0
     if says_yes.any():
         return task.answer_keys[int(np.where(says_yes, answers[:, 0], -1.0).argmax())]
     return task.untold

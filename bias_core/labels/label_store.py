@@ -142,8 +142,8 @@ class LabelFile:
         self._check_content()
         try:
             self._check_names()
-        except LabelsGone as gone:
-            self._leave_whole(f"{gone}")
+        except LabelsGone as error:
+            self._leave_whole(f"{error}")
             raise
         self._trouble = ""
 
@@ -195,7 +195,7 @@ class LabelFile:
         self._head, self._sizes = head, sizes
 
     def _read_head(self) -> Head:
-        return _head_of(os.pread(self._files[""], _HEAD.size, 0))
+        return _parse_head(os.pread(self._files[""], _HEAD.size, 0))
 
     def _read_index(self) -> Index | None:
         """The index of the log; None without a log, or for an empty one."""
@@ -299,7 +299,7 @@ def _whole(page_bytes: int) -> int:
     return 1 << 16 if page_bytes == 1 else page_bytes  # two bytes have no room for 65,536
 
 
-def _head_of(data: bytes) -> Head:
+def _parse_head(data: bytes) -> Head:
     is_whole = len(data) >= _HEAD.size and data.startswith(b"SQLite format 3\0")
     return Head(*_HEAD.unpack_from(data)) if is_whole else Head()
 
@@ -313,7 +313,7 @@ def _first_head(log: Path) -> Head | None:
             if its_salt != salt:  # left from before the log was begun anew
                 return None
             if number == 1:
-                return _head_of(file.read(_HEAD.size))
+                return _parse_head(file.read(_HEAD.size))
             file.seek(page_bytes, os.SEEK_CUR)
     return None
 
@@ -754,7 +754,7 @@ def token(text: str) -> str:
     return text if _TOKEN.fullmatch(text) else ""
 
 
-def hash_of(secret: str) -> str:
+def hash_secret(secret: str) -> str:
     """Hash a code or secret for storage; these are random and too long to guess."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 

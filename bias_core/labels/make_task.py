@@ -25,10 +25,10 @@ from bias_core.study.classifier_answers import (
     PEOPLE,
     Reading,
     asked_readings,
-    readings_of,
+    build_strata,
+    list_readings,
     scale_pictures,
     stored_pictures,
-    strata_of,
 )
 from bias_core.study.design import known_study, read_study
 from bias_core.study.history import ListedRun, list_runs
@@ -80,7 +80,7 @@ class Candidate(TaskPicture):
     truth: Mapping[str, Any] | None = None  # ground truth of the calibration renderer; None elsewhere
 
 
-def kind_of(report: StudyReport) -> TaskKind:
+def choose_task_kind(report: StudyReport) -> TaskKind:
     """The default kind of task for pictures of such a run."""
     frame = report.pictures
     if frame is None or "setting" not in frame:
@@ -142,7 +142,7 @@ def _shows_three(frame: pd.DataFrame) -> "pd.Series[bool]":
     return frame["middle"].fillna("") != "" if "middle" in frame else pd.Series(data=False, index=frame.index)
 
 
-def sample_of(pictures: Sequence[Candidate], n: int, seed: int = 0) -> list[Candidate]:
+def draw_sample(pictures: Sequence[Candidate], n: int, seed: int = 0) -> list[Candidate]:
     """Draw ``n`` pictures by the seed, in order; all if ``n`` is 0 or too large. InvalidInput for a negative number."""
     if n < 0:
         raise InvalidInput(f"the number of pictures must be 0 (all) or more; got {n}")
@@ -152,11 +152,11 @@ def sample_of(pictures: Sequence[Candidate], n: int, seed: int = 0) -> list[Cand
 
 
 def task_pictures(
-    pictures: Sequence[Candidate], task: Task, *, who: str = "", gold: Mapping[int, Mapping[str, str]] = {}
+    pictures: Sequence[Candidate], task: Task, *, identity: str = "", gold: Mapping[int, Mapping[str, str]] = {}
 ) -> list[Candidate]:
     """The items of a task, with ``gold`` answers by picture number (InvalidInput if there is no such picture).
 
-    Questions name ``who`` in place of the run's own words; "" keeps these, or says "person" without any.
+    Questions name ``identity`` in place of the run's own words; "" keeps these, or says "person" without any.
     """
     if strange := sorted(set(gold) - {candidate.number for candidate in pictures}):
         raise InvalidInput(f"a right answer names picture {strange[0]}, which is not in this task")
@@ -164,7 +164,7 @@ def task_pictures(
     return [
         replace(
             picture,
-            identities={p: who or picture.identities.get(p) or PERSON for p in people},
+            identities={p: identity or picture.identities.get(p) or PERSON for p in people},
             gold=gold.get(picture.number),
         )
         for picture in pictures
@@ -228,8 +228,8 @@ def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:
         if parts is None or len(answers) not in {1, len(positions)}:
             line_form = f"a picture's number, a colon, and an answer for {', '.join(positions)}"
             raise InvalidInput(f"{quoted(line)} is not {line_form}")
-        each = answers if len(answers) == len(positions) else answers * len(positions)
-        gold[int(parts[1])] = dict(zip(positions, map(keys.__getitem__, each), strict=True))
+        position_answers = answers if len(answers) == len(positions) else answers * len(positions)
+        gold[int(parts[1])] = dict(zip(positions, map(keys.__getitem__, position_answers), strict=True))
     return gold
 
 
@@ -242,7 +242,7 @@ def gold_lines(gold: Mapping[int, Mapping[str, str]]) -> str:
     return "\n".join(f"{number}: {', '.join(answers.values())}" for number, answers in sorted(gold.items()))
 
 
-def runs_with(services: StudyServices, session: str, image_ids: Collection[str]) -> list[ListedRun]:
+def find_matching_runs(services: StudyServices, session: str, image_ids: Collection[str]) -> list[ListedRun]:
     """The visitor's runs with any of these pictures and a report that opens, newest first."""
     ids = set(image_ids)
     held = {run.id for run in services.manifests.list(session) if not ids.isdisjoint(run.image_ids)}
@@ -363,7 +363,7 @@ def _about(reading: Reading) -> str:
 
 def _readings(report: StudyReport) -> list[Reading]:
     """The classifier's answers of a run; InvalidInput without any."""
-    if not (readings := readings_of(report)):
+    if not (readings := list_readings(report)):
         raise InvalidInput(
             "the classifier of this run looks for no attribute and no one's appearance: people can correct nothing. "
             "Make a task in the Label tab instead"
@@ -378,7 +378,7 @@ def _sample(remaining: Sequence[str], readings: Sequence[Reading], n: int, by: s
     if not by:
         chosen = set(shuffled[:n])
         return [image_id for image_id in remaining if image_id in chosen], "at random"
-    strata = strata_of(readings, (by,))
+    strata = build_strata(readings, (by,))
     if not strata:
         names = dict.fromkeys(PEOPLE if reading.attribute is None else reading.attribute.name for reading in readings)
         raise InvalidInput(f"pictures can be chosen by the classifier on {', '.join(names)}; got {by!r}")

@@ -29,7 +29,7 @@ from bias_core.labels.label_store import (
     answers,
     assignments,
     crowd_ids,
-    hash_of,
+    hash_secret,
     items,
     rater_facts,
     raters,
@@ -66,10 +66,10 @@ class CrowdIds:
     session: str = ""
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            if not (isinstance(value := getattr(self, one.name), str) and _ID.fullmatch(value)):
+        for id_field in fields(self):
+            if not (isinstance(value := getattr(self, id_field.name), str) and _ID.fullmatch(value)):
                 raise InvalidInput(
-                    f"the {one.name} of a crowd platform is up to 64 letters and digits; got {quoted(value)}"
+                    f"the {id_field.name} of a crowd platform is up to 64 letters and digits; got {quoted(value)}"
                 )
         if not self.participant:
             raise InvalidInput("the link of a crowd platform must give a participant's id, and this one gives none")
@@ -132,16 +132,16 @@ def join(store: LabelStore, join_code: str, *, page_pass: str | None = None, ids
         if ids is not None and is_crowd:
             number = _number(row.owner_hash, f"crowd {ids.participant}")
         code = "".join(_ALPHABET[number >> 5 * place & 31] for place in range(_CODE_LENGTH))
-        if connection.execute(_RATER, {"code_hash": hash_of(code)}).first() is None:
+        if connection.execute(_RATER, {"code_hash": hash_secret(code)}).first() is None:
             if row.status != "open":
                 raise NotAllowed(f"this task is {_STATUS_WORDS[row.status]}: no one can join now")
             if (connection.scalar(select(func.count()).where(raters.c.task_id == row.id)) or 0) >= MAX_RATERS:
                 raise NotAllowed(f"this task has its {MAX_RATERS:,} raters")
-            new = {"task_id": row.id, "name": f"rater-{secrets.token_hex(6)}", "code_hash": hash_of(code)}
+            new = {"task_id": row.id, "name": f"rater-{secrets.token_hex(6)}", "code_hash": hash_secret(code)}
             new |= {"joined_ms": store.now_ms, "seed": store.rng.getrandbits(31)}
             connection.execute(insert(raters).values(new))
             if ids is not None and is_crowd:
-                rater = connection.execute(_RATER, {"code_hash": hash_of(code)}).one()
+                rater = connection.execute(_RATER, {"code_hash": hash_secret(code)}).one()
                 connection.execute(insert(crowd_ids).values(rater_id=rater.id, **vars(ids)))
     return NewRater(code=code_in_groups(code), task=store.task(row.id, row.version))
 
@@ -165,7 +165,7 @@ def task_to_join(store: LabelStore, join_code: str) -> tuple[Task, str]:
     return store.task(row.id, row.version), row.status
 
 
-def task_of(store: LabelStore, code: str) -> tuple[Task, str]:
+def get_task(store: LabelStore, code: str) -> tuple[Task, str]:
     """The task of this rater and its status, for another device; NotAllowed for an unknown code."""
     with store.read() as connection:
         rater = _rater(connection, code, lock=False)
@@ -278,7 +278,7 @@ def delete_my_answers(store: LabelStore, code: str) -> int:
     return n_answers
 
 
-def picture_of(store: LabelStore, item: str) -> str:
+def find_picture_hash(store: LabelStore, item: str) -> str:
     """SHA-256 of the picture that a rater saw under this item's token; NotAllowed without one."""
     with store.read() as connection:
         picture: str | None = connection.scalar(_PICTURE, {"token": token(item)})
@@ -327,7 +327,7 @@ def _task_row(connection: Connection, join_code: str) -> Row:
 
 def _rater(connection: Connection, code: str, *, lock: bool = True) -> Row:
     """The rater and their task, which is locked so that one rater acts at a time."""
-    row = connection.execute(_RATER_LOCKED if lock else _RATER, {"code_hash": hash_of(plain_code(code))}).first()
+    row = connection.execute(_RATER_LOCKED if lock else _RATER, {"code_hash": hash_secret(plain_code(code))}).first()
     if row is None:
         raise NotAllowed("no rater has this code; it may be misspelled, or its answers were deleted")
     return row
@@ -372,8 +372,8 @@ def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
     same: dict[str, Any] = {"n_answered": past.n["answered"]}
     same["can_undo"] = is_at_work and past.n["answered"] + past.n["skipped"] > 0
     if on_screen is None:
-        why = "all" if status == "open" else status
-        return Turn(task=past.task, why_done=why, crowd_code=_crowd_code(connection, rater, past, why), **same)
+        reason = "all" if status == "open" else status
+        return Turn(task=past.task, why_done=reason, crowd_code=_crowd_code(connection, rater, past, reason), **same)
     choices: Mapping[str, str] = {}
     if past.n["shown"] or past.n["released"]:
         choices = connection.scalar(_TAKEN_BACK, {"rater": rater.id, "item": on_screen.item_id}) or {}
@@ -448,13 +448,13 @@ class _Past:
             pick = self.connection.execute(_CHECK, self.limits).one()
         mine = {"rater": self.rater.id, "item": pick.id}
         place = {"version": self.rater.version, "since": self.store.now_ms}
-        again = self.connection.execute(_RELEASED, mine).first() if self.n["released"] else None
-        if again is None:
+        earlier_claim = self.connection.execute(_RELEASED, mine).first() if self.n["released"] else None
+        if earlier_claim is None:
             new_token = secrets.token_urlsafe(24)
             self.connection.execute(_ASSIGN, {**mine, **place, "new_token": new_token})
         else:
-            new_token = again.token  # had before: the same one
-            self.connection.execute(_RETAKE, {"which": again.id, **place})
+            new_token = earlier_claim.token  # had before: the same one
+            self.connection.execute(_RETAKE, {"which": earlier_claim.id, **place})
         self.connection.execute(_COUNT_CLAIM, {"item": pick.id, "change": 1})
         texts = {"identities": pick.identities, "question": pick.question}
         return SimpleNamespace(item_id=pick.id, token=new_token, task_version=self.rater.version, **texts), n_open

@@ -30,7 +30,7 @@ from bias_core.measures.two_phase import FEWEST_LABELS, draw_rater_weights, two_
 from bias_core.people import load_scales
 from bias_core.study.answers import MACHINE
 from bias_core.study.claims import decide_claims, decide_findings
-from bias_core.study.classifier_answers import CODES, readings_of
+from bias_core.study.classifier_answers import CODES, list_readings
 from bias_core.study.corrected import kappa_finding
 from bias_core.study.label_tasks import (
     CANNOT_TELL,
@@ -143,10 +143,10 @@ def label_report(
     tables = [raters, _checks_table(labelled), _pairs_table(answers), *group_tables(answers, facts or {}, task)]
     tables.append(_machines_table(automatic or {}, people))
     for name, labels in (automatic or {}).items():
-        some, more = _compared(name, labels, people, task)
-        findings += some
-        tables += more
-    tables += [_coverage(people, task), _answer_counts(answers, task), answers_between(votes_of(answers))]
+        new_findings, new_tables = _compared(name, labels, people, task)
+        findings += new_findings
+        tables += new_tables
+    tables += [_coverage(people, task), _answer_counts(answers, task), answers_between(collect_votes(answers))]
     tables += [_disputed(people), table(LABELS, "Majority labels", people, _LABELS_NOTE)]
     results = Results(
         findings=decide_findings(findings, _family, confidence=_CONFIDENCE),
@@ -225,21 +225,21 @@ def _machines_table(automatic: Mapping[str, Labels], people: pd.DataFrame) -> St
     rows = []
     for name, labels in automatic.items():
         if name.startswith(MACHINE):
-            both = [label == majority[key] for key, label in labels.items() if key in majority]
-            equal = _share("agrees with people", sum(both), len(both))
-            rows.append({"rater": name, "kind": "machine", "answered": len(labels), "compared": len(both), **equal})
+            matches = [label == majority[key] for key, label in labels.items() if key in majority]
+            equal = _share("agrees with people", sum(matches), len(matches))
+            rows.append({"rater": name, "kind": "machine", "answered": len(labels), "compared": len(matches), **equal})
     return table("machines", "Judges and people", rows, MACHINES_NOTE)
 
 
 def _against_others(answers: pd.DataFrame) -> pd.DataFrame:
     """Compare each answer with the majority of the other raters, where they have one."""
-    votes = {key: Counter(some) for key, some in votes_of(answers).items()}
+    votes = {key: Counter(item_votes) for key, item_votes in collect_votes(answers).items()}
     rows = [
-        (rater, answer == others)
+        (rater, answer == majority)
         for image_id, position, rater, answer in answers[["image_id", "position", "rater", "answer"]].itertuples(
             index=False
         )
-        if (others := winner(votes[image_id, position] - Counter([answer])))
+        if (majority := winner(votes[image_id, position] - Counter([answer])))
     ]
     return pd.DataFrame(rows, columns=["rater", "equal"])
 
@@ -263,12 +263,15 @@ def _pairs_table(answers: pd.DataFrame) -> StudyTable:
     rows: list[dict[str, Any]] = []
     if 2 <= answers["rater"].nunique() <= _MOST_PAIRED:
         ratings = answers.pivot_table("answer", ["image_id", "position"], "rater", aggfunc="first")
-        for one, other in combinations(ratings.columns, 2):
-            common = ratings[[one, other]].dropna()
+        for first_rater, second_rater in combinations(ratings.columns, 2):
+            common = ratings[[first_rater, second_rater]].dropna()
             if len(common) < 2:
                 continue
-            equal, kappa = float((common[one] == common[other]).mean()), cohen_kappa(common[one], common[other])
-            row = {"one": one, "other": other, "n": len(common), "equal": equal, "κ": kappa}
+            equal, kappa = (
+                float((common[first_rater] == common[second_rater]).mean()),
+                cohen_kappa(common[first_rater], common[second_rater]),
+            )
+            row = {"one": first_rater, "other": second_rater, "n": len(common), "equal": equal, "κ": kappa}
             row |= {"low": math.nan, "high": math.nan, "note": ""}
             if len(rows) < _MOST_PAIRS:
                 estimate = _coefficient(common, common.index, "cohen_kappa", n_resamples=_PAIR_RESAMPLES)
@@ -288,13 +291,13 @@ def _raters_figure(raters: pd.DataFrame) -> StudyFigure:
 
 def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
     """Alpha of all answers, by order on a scale, and Fleiss' kappa of pictures that equally many raters answered."""
-    votes = votes_of(answers)
-    several = _of_several(votes)
+    votes = collect_votes(answers)
+    several = _keep_several_votes(votes)
     if len(several) < 2:
         return []
     counted = f"{answers['rater'].nunique():,} raters, {len(answers):,} answers."
     findings = [_alpha(ALPHA, "All answers", several, counted)]
-    if task.scale and len(levels := _of_several(ordinal_votes(votes, task))) >= 2:
+    if task.scale and len(levels := _keep_several_votes(ordinal_votes(votes, task))) >= 2:
         says = "By the order of the scale, without “cannot tell”."
         findings.insert(0, _alpha("alpha_ordinal", "All answers, by their order", levels, says, level="ordinal"))
     if len(in_two := votes_in_two(votes)) >= 2:
@@ -327,33 +330,33 @@ _LIMITS = "Customary limits: 0.8 for reliable answers, 0.667 for tentative concl
 
 def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tuple[list[Finding], list[StudyTable]]:
     """Compare a classifier with the majority of people: kappa, a confusion table, and error rates."""
-    both = people.set_index(["image_id", "position"])[["label"]]
+    pairs = people.set_index(["image_id", "position"])[["label"]]
     tie = (people["label"] == "").to_numpy() & (people["raters"] > 0).to_numpy()
-    both["label"] = both["label"].mask(tie, task.untold)
-    both["automatic"] = [labels.get(key, "") for key in both.index]
-    both = both[(both != "").all(axis=1)]
-    finding = kappa_finding(f"kappa_{name}", f"People and {name}", both, both.index.get_level_values("image_id"))
+    pairs["label"] = pairs["label"].mask(tie, task.untold)
+    pairs["automatic"] = [labels.get(key, "") for key in pairs.index]
+    pairs = pairs[(pairs != "").all(axis=1)]
+    finding = kappa_finding(f"kappa_{name}", f"People and {name}", pairs, pairs.index.get_level_values("image_id"))
     if finding is None:
         return [], []
-    order = list(dict.fromkeys([*task.answer_keys, *both["automatic"]]))
-    counts = pd.crosstab(both["label"], both["automatic"]).reindex(index=order, columns=order, fill_value=0)
+    order = list(dict.fromkeys([*task.answer_keys, *pairs["automatic"]]))
+    counts = pd.crosstab(pairs["label"], pairs["automatic"]).reindex(index=order, columns=order, fill_value=0)
     counts = counts.rename_axis(None, axis=1).rename_axis("people say").reset_index()
     title, note = f"People's labels (rows) and {name} (columns)", _TIES_NOTE
     key = re.sub(r"\W+", "_", name)
     tables = [table(f"confusion_{key}", title, counts, note)]
-    if rows := _error_rates(both, task):
+    if rows := _error_rates(pairs, task):
         title = f"Errors of {name}, people taken as right"
         tables.append(table(f"errors_{key}", title, rows, _ERRORS_NOTE))
     return [replace(finding, estimate=replace(finding.estimate, null_value=0.0))], tables
 
 
-def _error_rates(both: pd.DataFrame, task: Task) -> list[dict[str, Any]]:
+def _error_rates(pairs: pd.DataFrame, task: Task) -> list[dict[str, Any]]:
     """Error rates of the classifier for each answer, people taken as right."""
     rows = []
     for answer in task.answer_keys:
-        if not 0 < (both["label"] == answer).sum() < len(both):
+        if not 0 < (pairs["label"] == answer).sum() < len(pairs):
             continue
-        errors = reader_errors_from_labels(both["label"], both["automatic"], positive=answer)
+        errors = reader_errors_from_labels(pairs["label"], pairs["automatic"], positive=answer)
         n, n_without = errors.n_positive, errors.n_negative
         rows.append({
             "answer": answer, **_share("sensitivity", round(errors.sensitivity * n), n), "n": n,
@@ -366,12 +369,12 @@ def _coverage(people: pd.DataFrame, task: Task) -> StudyTable:
     """Numbers of pictures with a majority label, and with one that can be scored."""
     rows = []
     for position in task.positions:
-        some = people[people["position"] == position]
-        usable = int((~some["label"].isin(["", *UNTOLD, NOT_TWO_PEOPLE, CANNOT_TELL])).sum())
+        position_labels = people[people["position"] == position]
+        usable = int((~position_labels["label"].isin(["", *UNTOLD, NOT_TWO_PEOPLE, CANNOT_TELL])).sum())
         rows.append({
-            "position": position, "asked": len(some), "answered": int((some["raters"] > 0).sum()),
-            "with a majority": int((some["label"] != "").sum()), "usable": usable,
-            **_share("coverage", usable, len(some)),
+            "position": position, "asked": len(position_labels), "answered": int((position_labels["raters"] > 0).sum()),
+            "with a majority": int((position_labels["label"] != "").sum()), "usable": usable,
+            **_share("coverage", usable, len(position_labels)),
         })  # fmt: skip
     note = "usable: the majority is neither “cannot identify”, “unclear” or “cannot tell” nor a failed picture."
     return table("coverage", "Coverage", rows, note)
@@ -389,10 +392,10 @@ def _answer_counts(answers: pd.DataFrame, task: Task) -> StudyTable:
 
 def _disputed(people: pd.DataFrame) -> StudyTable:
     """Pictures that raters disagree about, the most disputed first."""
-    some = people[(people["raters"] >= 2) & ((people["share"] < 1) | (people["label"] == ""))]
-    some = some.sort_values("share", kind="stable", na_position="first").head(_MOST_DISPUTED)
+    disputed_labels = people[(people["raters"] >= 2) & ((people["share"] < 1) | (people["label"] == ""))]
+    disputed_labels = disputed_labels.sort_values("share", kind="stable", na_position="first").head(_MOST_DISPUTED)
     note = "Pictures without a label have two answers with equally many votes."
-    return table("disputed", "Disputed pictures", some.reset_index(drop=True), note)
+    return table("disputed", "Disputed pictures", disputed_labels.reset_index(drop=True), note)
 
 
 def rater_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
@@ -416,11 +419,11 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     if "judged" in tables and task.kind == "association":
         frame = tables["judged"].assign(position=PICTURE).set_index(["image_id", "position"])
         answers = {"the classifier": frame["classifier"].replace("", None).dropna().map(answer_key)}
-    given: dict[str, Any] = {name: some.dropna().astype(str).to_dict() for name, some in answers.items()}
-    return {name: some for name, some in given.items() if some}
+    given: dict[str, Any] = {name: labels.dropna().astype(str).to_dict() for name, labels in answers.items()}
+    return {name: labels for name, labels in given.items() if labels}
 
 
-def find_answer_for(task: Task, attribute: str) -> str | None:
+def find_answer_key(task: Task, attribute: str) -> str | None:
     """Return the key of the answer that means an attribute by its name; None if no answer of the task does."""
     if attribute in {name for name, _ in task.attributes.values()}:
         return YES
@@ -448,7 +451,7 @@ def yes_no_answers(
             f"this task asks about a sample of another run, {task.run_id}: open that run's report, or make a task from "
             "this one"
         )
-    names = dict.fromkeys(reading.attribute.name for reading in readings_of(report) if reading.attribute)
+    names = dict.fromkeys(reading.attribute.name for reading in list_readings(report) if reading.attribute)
     if attribute not in names:
         raise InvalidInput(f"this run has no attribute {attribute!r}; it has {', '.join(names) or 'none'}")
     if not present:
@@ -467,7 +470,7 @@ def yes_no_answers(
 def pictures_frame(people: pd.DataFrame, task: Task) -> pd.DataFrame:
     """Return a row per picture: the majority's answer, in each position and in all, and the number of answers."""
     rows: dict[str, dict[str, Any]] = {}
-    words = _words_of(task)
+    words = _get_answer_words(task)
     for picture in people.itertuples(index=False):
         usual = {"image_id": picture.image_id, "group": "", "prompt": str(picture.identity), "seed": 0}
         row = rows.setdefault(str(picture.image_id), {**usual, PEOPLE_SAY: "", "raters": picture.raters})
@@ -486,7 +489,7 @@ def pictures_frame(people: pd.DataFrame, task: Task) -> pd.DataFrame:
     return pd.DataFrame(list(rows.values()))
 
 
-def _words_of(task: Task) -> dict[str, str]:
+def _get_answer_words(task: Task) -> dict[str, str]:
     """Return the texts of answers and the names of attributes, by key."""
     names = {position: name for position, (name, _) in task.attributes.items()}
     return names | {answer.key: answer.label for answer in task.answers}
@@ -495,7 +498,7 @@ def _words_of(task: Task) -> dict[str, str]:
 def answers_figure(people: pd.DataFrame, task: Task) -> StudyFigure:
     """Plot the share of pictures by the majority's answer."""
     rows: list[dict[str, Any]] = []
-    given, words = [key for key in task.answer_keys if (people["label"] == key).any()], _words_of(task)
+    given, words = [key for key in task.answer_keys if (people["label"] == key).any()], _get_answer_words(task)
     for position in task.positions:
         labels = people.loc[(people["position"] == position) & (people["label"] != ""), "label"]
         where = {"group": words.get(position, position)} if len(task.positions) > 1 else {}
@@ -523,17 +526,17 @@ def count_same_answers(report: StudyReport) -> tuple[int, int, str]:
     several = labels[labels["raters"] >= 2]
     positions = set(labels["position"])
     are_people = positions <= {SINGLE, *POSITIONS[2]}
-    what = "pictures" if len(positions) == 1 else "people in pictures" if are_people else "questions about pictures"
-    return int((several["share"] == 1).sum()), len(several), what
+    unit = "pictures" if len(positions) == 1 else "people in pictures" if are_people else "questions about pictures"
+    return int((several["share"] == 1).sum()), len(several), unit
 
 
-def votes_of(answers: pd.DataFrame) -> "pd.Series[Any]":
+def collect_votes(answers: pd.DataFrame) -> "pd.Series[Any]":
     """A list of all answers for each picture and position."""
     votes: pd.Series[Any] = answers.groupby(["image_id", "position"], sort=False)["answer"].agg(list)
     return votes
 
 
-def _of_several(votes: "pd.Series[Any]") -> "pd.Series[Any]":
+def _keep_several_votes(votes: "pd.Series[Any]") -> "pd.Series[Any]":
     """Keep items with two votes or more."""
     return votes[votes.map(len) >= 2]
 
@@ -543,7 +546,7 @@ def answers_between(votes: "pd.Series[Any]") -> StudyTable:
 
     ``votes``: all answers, a list for each picture and position.
     """
-    several = _of_several(votes)
+    several = _keep_several_votes(votes)
     rows: list[dict[str, Any]] = []
     if len(several) >= 2 and votes.explode().nunique() > 2:
         groups = several.index.get_level_values("image_id")
@@ -557,7 +560,7 @@ def votes_in_two(votes: "pd.Series[Any]") -> "pd.Series[Any]":
     """Votes for feminine or masculine among four answers, for items with two such votes; else empty."""
     if not votes.explode().isin((ANDROGYNOUS, UNCLEAR)).any():
         return votes.iloc[:0]
-    return _of_several(votes.map(lambda given: [answer for answer in given if answer in GENDERS]))
+    return _keep_several_votes(votes.map(lambda given: [answer for answer in given if answer in GENDERS]))
 
 
 def group_tables(answers: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], task: Task) -> list[StudyTable]:
@@ -577,9 +580,9 @@ def group_tables(answers: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], 
             if group == HIDDEN:
                 agreement.append({**where, "pictures": None, **columns("α", None, ends="")})
                 continue
-            some = answers[answers["rater"].isin(raters)]
-            shares += [{**where, **line} for line in _group_shares(some, task)]
-            agreement.append({**where, **_group_agreement(some)})
+            group_answers = answers[answers["rater"].isin(raters)]
+            shares += [{**where, **line} for line in _group_shares(group_answers, task)]
+            agreement.append({**where, **_group_agreement(group_answers)})
     return [
         table("group_shares", "Answers by group of raters", shares, _SHARES_NOTE),
         table("group_agreement", "Agreement by group of raters", agreement, _AGREEMENT_NOTE),
@@ -598,9 +601,9 @@ def visible_groups(question: str, facts: Mapping[str, Mapping[str, str]]) -> dic
         groups.setdefault(facts_of_rater.get(question, PREFER_NOT), []).append(rater)
     by_size = sorted(groups, key=lambda name: len(groups[name]))
     hidden = [name for name in by_size if len(groups[name]) < FEWEST]
-    rest = by_size[len(hidden) :]
-    while hidden and rest and sum(len(groups[name]) for name in hidden) < FEWEST:
-        hidden.append(rest.pop(0))
+    remaining_groups = by_size[len(hidden) :]
+    while hidden and remaining_groups and sum(len(groups[name]) for name in hidden) < FEWEST:
+        hidden.append(remaining_groups.pop(0))
     visible = {name: raters for name, raters in groups.items() if name not in hidden}
     return visible | ({HIDDEN: [rater for name in hidden for rater in groups[name]]} if hidden else {})
 
@@ -608,21 +611,26 @@ def visible_groups(question: str, facts: Mapping[str, Mapping[str, str]]) -> dic
 def _group_shares(answers: pd.DataFrame, task: Task) -> list[dict[str, Any]]:
     rows = []
     for position in task.positions:
-        some = answers[answers["position"] == position]
+        position_answers = answers[answers["position"] == position]
         for answer in task.answer_keys:
-            if not (some["answer"] == answer).any():
+            if not (position_answers["answer"] == answer).any():
                 continue
-            by_rater = some["answer"].eq(answer).groupby(some["rater"]).mean()
+            by_rater = position_answers["answer"].eq(answer).groupby(position_answers["rater"]).mean()
             mean = mean_interval(by_rater.to_numpy())
             share = mean if math.isnan(mean.low) else replace(mean, low=max(0.0, mean.low), high=min(1.0, mean.high))
             rows.append(
-                {"position": position, "answer": answer, "answers": len(some), **columns("share", share, ends="")}
+                {
+                    "position": position,
+                    "answer": answer,
+                    "answers": len(position_answers),
+                    **columns("share", share, ends=""),
+                }
             )
     return rows
 
 
 def _group_agreement(answers: pd.DataFrame) -> dict[str, Any]:
-    several = _of_several(votes_of(answers))
+    several = _keep_several_votes(collect_votes(answers))
     alpha = _coefficient(pd.DataFrame(several.tolist()), several.index) if len(several) >= 2 else None
     return {"pictures": len(several), **columns("α", alpha, ends="")}
 

@@ -26,14 +26,14 @@ from bias_core.labels.answers import (
     task_progress,
 )
 from bias_core.labels.judge import judge_labels, judge_task
-from bias_core.labels.make_task import label_run, runs_with, serves
+from bias_core.labels.make_task import find_matching_runs, label_run, serves
 from bias_core.labels.report import (
     ALPHA,
     MACHINES_NOTE,
     PEOPLE_SAY,
     automatic_answers,
     count_same_answers,
-    find_answer_for,
+    find_answer_key,
     label_report,
     rater_labels,
     stored_pictures,
@@ -57,20 +57,20 @@ from bias_core.labels.task_owner import (
     create_task,
     delete_task,
     exclude_rater,
+    list_user_tasks,
     owned_task,
     set_status,
-    tasks_of,
 )
 from bias_core.number_text import format_estimate
 from bias_core.services import Services
 from bias_core.store.export import csv_bytes
 from bias_core.study.answers import MACHINE
 from bias_core.study.claims import p_words
-from bias_core.study.corrected import Correction, corrected, correction_of
+from bias_core.study.corrected import Correction, build_correction, corrected
 from bias_core.study.headlines import headline
 from bias_core.study.history import ListedRun, open_run
 from bias_core.study.label_tasks import Task
-from bias_core.study.report_text import CORRECTED, corrected_headline, title_of
+from bias_core.study.report_text import CORRECTED, corrected_headline, get_title
 from bias_core.study.saved import open_report
 from bias_core.study.types import Progress, StudyReport
 from bias_core.ui import messages
@@ -83,7 +83,7 @@ from bias_core.ui.study.shown_report import build_shown_report, take
 from bias_core.ui.study.study_tab import LATEST, PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, run_queued, then_run
-from bias_core.values import as_text, as_whole
+from bias_core.values import parse_whole_number, text_from_value
 
 Memory: TypeAlias = Mapping[str, str] | None  # what the browser remembers: titles of tasks by their keys
 Profile: TypeAlias = gr.OAuthProfile | None
@@ -135,23 +135,23 @@ def offers_login() -> bool:
     return get_space() is not None and all(os.environ.get(name) for name in _NEEDED)
 
 
-def user_of(profile: Profile) -> str:
+def get_user_id(profile: Profile) -> str:
     """The account's number at the Hub; "" without a sign-in."""
     return str(profile.get("sub") or "") if isinstance(profile, gr.OAuthProfile) else ""
 
 
-def owner_of(key: str, profile: Profile) -> OwnerKey:
+def parse_owner_key(key: str, profile: Profile) -> OwnerKey:
     """The owner key from the text and the sign-in, if any."""
-    return replace(OwnerKey.parse(key), hub_user=user_of(profile))
+    return replace(OwnerKey.parse(key), hub_user=get_user_id(profile))
 
 
 def task_choices(services: Services, memory: Memory, profile: Profile) -> list[tuple[str, str]]:
     """Titles and keys of the tasks that the browser remembers, then of the user's other tasks."""
     remembered = [(str(title), str(key)) for key, title in remembered_tasks(memory).items()]
-    if not (user := user_of(profile)):  # a mere visit does not open the store
+    if not (user := get_user_id(profile)):  # a mere visit does not open the store
         return remembered
     ids = {OwnerKey.parse(key).task_id for _, key in remembered}
-    mine = [task for task in tasks_of(services.labels, user) if task.id not in ids]
+    mine = [task for task in list_user_tasks(services.labels, user) if task.id not in ids]
     return [*remembered, *((title_in_list(services, task), OwnerKey(task_id=task.id).text) for task in mine)]
 
 
@@ -185,8 +185,8 @@ def correct_run(services: Services, task: Task) -> tuple[Correction | None, str]
             return None, note("line", "The report of this task's run was removed to free space: run it again in Runs.")
         if (answers := services.run_answers(task.run_id)) is None:
             return None, ""
-        correction = correction_of(saved.report, answers)
-        of = f"the run “{title_of(saved.report)}” ({task.run_id}): {serves(task)}"
+        correction = build_correction(saved.report, answers)
+        of = f"the run “{get_title(saved.report)}” ({task.run_id}): {serves(task)}"
         return correction, corrected_html(correction, of)
     return None, messages.error_html(problem.message)
 
@@ -197,8 +197,8 @@ def agreement_headline(report: StudyReport) -> str:
     if finding is None or finding.claim is None:
         return "Not enough answers yet to say whether raters agree."
     alpha, claim = finding.estimate, finding.claim
-    n_same, n, what = count_same_answers(report)
-    same = f"All raters gave the same answer for {n_same:,} of {n:,} {what}"
+    n_same, n, unit = count_same_answers(report)
+    same = f"All raters gave the same answer for {n_same:,} of {n:,} {unit}"
     if math.isnan(alpha.value):
         return f"{same}; no other answer was given, so whether that is more than by chance is unknown."
     numbers = f"Krippendorff’s α = {format_estimate(alpha.value, alpha.low, alpha.high, n=alpha.n)}"
@@ -291,7 +291,7 @@ class LabelScores(StudyTab):
         ids = [run.run_id for run in runs]
         chosen = task.run_id if task.run_id in ids else next(iter(ids), None)
         menu = gr.update(choices=[(name_in_menus(run), run.run_id) for run in runs], value=chosen)
-        return {source: menu, **self._ask_for(visitor, task, chosen), used: "", status: ""}
+        return {source: menu, **self._show_attribute_choice(visitor, task, chosen), used: "", status: ""}
 
     def wire_scores(self, key: Any) -> None:
         """The events; ``key`` is a state of the tab."""
@@ -313,25 +313,25 @@ class LabelScores(StudyTab):
     def on_run_chosen(self, visitor: Visitor, key: str, run_id: str, profile: Profile = None) -> Updates:
         """Ask for the attribute if the run is an exploration."""
         with messages.user_errors():
-            task, _ = owned_task(self.services.labels, owner_of(key, profile))
-            return self._ask_for(visitor, task, run_id)
+            task, _ = owned_task(self.services.labels, parse_owner_key(key, profile))
+            return self._show_attribute_choice(visitor, task, run_id)
         return {self.parts["attribute"]: gr.skip()}
 
     def on_attribute_chosen(self, key: str, name: str, profile: Profile = None) -> Updates:
         """Ask which answer means the attribute, with the one of its name chosen."""
         with messages.user_errors():
-            task, _ = owned_task(self.services.labels, owner_of(key, profile))
-            return {self.parts["present"]: _ask_for_answer(task, as_text(name))}
+            task, _ = owned_task(self.services.labels, parse_owner_key(key, profile))
+            return {self.parts["present"]: _ask_for_answer(task, text_from_value(name))}
         return {self.parts["present"]: gr.skip()}
 
-    def _ask_for(self, visitor: Visitor, task: Task, run_id: str | None) -> Updates:
+    def _show_attribute_choice(self, visitor: Visitor, task: Task, run_id: str | None) -> Updates:
         attribute, present = self.parts["attribute"], self.parts["present"]
         with messages.user_errors():
             if is_exploration(report := self._report(visitor, run_id)):
                 asked = {name for name, _ in task.attributes.values()}
                 names = [score.attribute.name for score in Exploration(report).attributes]
                 names = [name for name in names if name in asked] or names
-                name = next((name for name in names if find_answer_for(task, name)), next(iter(names), ""))
+                name = next((name for name in names if find_answer_key(task, name)), next(iter(names), ""))
                 return {
                     attribute: gr.update(choices=names, value=name or None, visible=True),
                     present: _ask_for_answer(task, name),
@@ -343,8 +343,8 @@ class LabelScores(StudyTab):
     ) -> Iterator[Updates]:
         """Score a run with people's labels."""
         with messages.user_errors() as problem:
-            words = {"attribute": as_text(attribute), "present": as_text(present)}
-            start = partial(self._scored, visitor, owner_of(key, profile), run_id, words)
+            words = {"attribute": text_from_value(attribute), "present": text_from_value(present)}
+            start = partial(self._scored, visitor, parse_owner_key(key, profile), run_id, words)
             yield from self.following(visitor, run_queued(self.services, visitor, start), self.key)
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
@@ -352,7 +352,7 @@ class LabelScores(StudyTab):
     def on_judge(self, visitor: Visitor, key: str, judge: str | None, profile: Profile = None) -> Iterator[Updates]:
         """Let a judge answer the task, and show how far people agree with it."""
         with messages.user_errors() as problem:
-            start = partial(self._judged, visitor, owner_of(key, profile), as_text(judge))
+            start = partial(self._judged, visitor, parse_owner_key(key, profile), text_from_value(judge))
             yield from self.following(
                 visitor, run_queued(self.services, visitor, start), self.key, show=self._judge_shown
             )
@@ -363,12 +363,12 @@ class LabelScores(StudyTab):
         """Show the numbers with people's labels, without pictures."""
         corrections = [table for table in report.results.tables if table.key == CORRECTED]
         findings = tables_html(corrections) if corrections else findings_html(report)
-        return self._shown(report, findings, title=title_of(report), headline=headline(report))
+        return self._show_scores(report, findings, title=get_title(report), headline=headline(report))
 
     def _judge_shown(self, report: StudyReport) -> Updates:
-        return self._shown(report, findings_html(report, "by chance"), headline="People and the judge")
+        return self._show_scores(report, findings_html(report, "by chance"), headline="People and the judge")
 
-    def _shown(self, report: StudyReport, findings: str, **words: str) -> Updates:
+    def _show_scores(self, report: StudyReport, findings: str, **words: str) -> Updates:
         html = {"findings": Markup(findings), "notes": Markup(notes_html(report))}
         used, status = self.parts["used"], messages.done_html("Scored.", "label-used")
         return {
@@ -412,7 +412,7 @@ def _ask_for_answer(task: Task, attribute: str) -> Any:
     """Update the menu of answers that may mean an attribute; none is chosen if none has its name."""
     choices = [(answer.label, answer.key) for answer in task.answers]
     label = f"Which answer means “{attribute}”?"
-    return gr.update(choices=choices, value=find_answer_for(task, attribute), label=label, visible=True)
+    return gr.update(choices=choices, value=find_answer_key(task, attribute), label=label, visible=True)
 
 
 def _check(visitor: Visitor) -> None:
@@ -518,9 +518,9 @@ class LabelTab:
 
     def owned_outputs(self) -> list[Any]:
         """All components that show a task to its owner."""
-        own = [self.parts[name] for name in (*_SHOWN, *STATUSES)]
-        own += [part for part in self.answers.result_outputs() if part is not self.parts["report"]]
-        return [*own, *self.parts["changes"].values(), *self.scores.offered()]
+        outputs = [self.parts[name] for name in (*_SHOWN, *STATUSES)]
+        outputs += [part for part in self.answers.result_outputs() if part is not self.parts["report"]]
+        return [*outputs, *self.parts["changes"].values(), *self.scores.offered()]
 
     def _wire(self, demo: gr.Blocks) -> None:
         parts, visitor = self.parts, self.parts["visitor"]
@@ -534,14 +534,14 @@ class LabelTab:
             parts["mine"].input(self.on_open, [*mine, parts["mine"]], owned, **LATEST),
         ):
             event.then(None, js=into_view, **QUIET)
-        for name, handler, more in (
+        for name, handler, extra_inputs in (
             *((status, handler, ()) for status, handler in self.on_status.items()),
             ("refresh", self.on_open, ()),
             ("change", self.on_change, parts["changes"].values()),
             ("exclude", self.on_exclude, [parts["rater"]]),
             ("include", self.on_include, [parts["rater"]]),
         ):
-            parts[name].click(handler, [*mine, key, *more], owned, **QUIET)
+            parts[name].click(handler, [*mine, key, *extra_inputs], owned, **QUIET)
         parts["delete"].click(self.on_delete, [parts["memory"], key, parts["title"]], owned, **QUIET)
         self.scores.wire_scores(key)
         self.answers.wire_results()
@@ -583,17 +583,24 @@ class LabelTab:
             with messages.user_errors() as problem:
                 if report is None:
                     raise InvalidInput("run a study first; people label its pictures")
-                stratify_by, _, setting = as_text(by).partition("setting=")
-                how: dict[str, Any] = {"n": as_whole(n, "number of pictures"), "hub_user": user_of(profile)}
-                how |= {"raters_per_item": as_whole(n_raters, "number of raters")}
-                how |= {"stratify_by": stratify_by, "setting": setting, "attributes": [*map(as_text, attributes or ())]}
-                made = label_run(report, self.services.manifests, self.services.labels, **how)
+                stratify_by, _, setting = text_from_value(by).partition("setting=")
+                options: dict[str, Any] = {
+                    "n": parse_whole_number(n, "number of pictures"),
+                    "hub_user": get_user_id(profile),
+                }
+                options |= {"raters_per_item": parse_whole_number(n_raters, "number of raters")}
+                options |= {
+                    "stratify_by": stratify_by,
+                    "setting": setting,
+                    "attributes": [*map(text_from_value, attributes or ())],
+                }
+                made = label_run(report, self.services.manifests, self.services.labels, **options)
                 n_questions = len(made.task.positions)
                 text = f"The task is open, with {n_questions} question{'s' * (n_questions > 1)} about each picture. "
                 text += "Send raters its link, or label with it yourself. Keep your private link."
                 shown = self._owned(visitor, memory, made.key.text, profile, text)
-                there = {**self.places.open(self.key), tab.parts["status"]: ""}
-                return shown | there | {tab.people.refresh: gr.update(visible=True)}
+                updates = {**self.places.open(self.key), tab.parts["status"]: ""}
+                return shown | updates | {tab.people.refresh: gr.update(visible=True)}
             return {tab.parts["status"]: messages.error_html(problem.message)}
 
         return handle
@@ -602,7 +609,7 @@ class LabelTab:
         """Make the task that the form asks for, and show it."""
         with messages.user_errors() as problem:
             order = self.making.order(visitor, values)
-            new = create_task(self.services.labels, *order, hub_user=user_of(profile))
+            new = create_task(self.services.labels, *order, hub_user=get_user_id(profile))
             text = "The task is made. Keep your private link, then open the task for raters."
             return self._owned(visitor, memory, new.key.text, profile, text)
         return {self.parts["status"]: messages.error_html(problem.message)}
@@ -617,7 +624,7 @@ class LabelTab:
         self, visitor: Visitor, memory: Memory, typed: str, key: str | None, profile: Profile = None
     ) -> Updates:
         """Open the task of an owner's link, or the one that was open before the reload."""
-        if typed or self._opens(as_text(key), profile):
+        if typed or self._opens(text_from_value(key), profile):
             return dict(self.on_open(visitor, memory, typed or key, profile))
         return {self.parts["key"]: "", self.parts["status"]: READY}  # deleted, or made elsewhere
 
@@ -625,17 +632,17 @@ class LabelTab:
         """Delete the task, and forget its key in this browser."""
         parts = self.parts
         with messages.user_errors() as problem:
-            owner = owner_of(key, profile)
+            owner = parse_owner_key(key, profile)
             task, _ = owned_task(self.services.labels, owner)
-            if as_text(title) != task.title.strip():
+            if text_from_value(title) != task.title.strip():
                 raise InvalidInput(f"to delete this task type its title, “{task.title}”")
             n_answers = delete_task(self.services.labels, owner)
-            others = {k: name for k, name in remembered_tasks(memory).items() if k != owner.text}
+            other_tasks = {k: name for k, name in remembered_tasks(memory).items() if k != owner.text}
             return {
                 parts["status"]: messages.done_html(f"“{task.title}” and {n_answers:,} answers are deleted."),
-                parts["key"]: "", parts["report"]: None, parts["memory"]: others, parts["title"]: "",
+                parts["key"]: "", parts["report"]: None, parts["memory"]: other_tasks, parts["title"]: "",
                 parts["owned"]: gr.update(visible=False), parts["asking"]: gr.update(open=True),
-                parts["mine"]: gr.update(choices=task_choices(self.services, others, profile), value=None),
+                parts["mine"]: gr.update(choices=task_choices(self.services, other_tasks, profile), value=None),
             }  # fmt: skip
         return {parts["status"]: messages.error_html(problem.message)}
 
@@ -644,10 +651,10 @@ class LabelTab:
 
         def handle(visitor: Visitor, memory: Memory, key: str | None, profile: Profile = None, *values: Any) -> Updates:
             with messages.user_errors() as problem:
-                if not as_text(key):
+                if not text_from_value(key):
                     raise InvalidInput("paste the owner's key, or choose a task")
-                text = act(owner_of(as_text(key), profile), *values)
-                return self._owned(visitor, memory, as_text(key), profile, text)
+                text = act(parse_owner_key(text_from_value(key), profile), *values)
+                return self._owned(visitor, memory, text_from_value(key), profile, text)
             return {self.parts["status"]: messages.error_html(problem.message)}
 
         return handle
@@ -657,7 +664,7 @@ class LabelTab:
     ) -> Updates:
         """Write a download for the page to fetch; make a forgotten report again first."""
         with messages.user_errors() as problem:
-            owner = owner_of(key, profile)
+            owner = parse_owner_key(key, profile)
             if report is None:
                 *_, report, _ = self._reported(visitor, owner)
             return {self.parts["file"]: str(self._written(visitor, owner, report, str(event.take)))}
@@ -681,7 +688,7 @@ class LabelTab:
 
     def _opens(self, key: str, profile: Profile) -> bool:
         try:
-            return bool(key and owned_task(self.services.labels, owner_of(key, profile)))
+            return bool(key and owned_task(self.services.labels, parse_owner_key(key, profile)))
         except NotAllowed:
             return False
         except StorageError:  # shown when the task opens
@@ -689,7 +696,7 @@ class LabelTab:
 
     def _owned(self, visitor: Visitor, memory: Memory, key: str, profile: Profile, text: str) -> Updates:
         """Updates of all that the owner sees, with a ``text`` about what was done."""
-        parts, owner = self.parts, owner_of(key, profile)
+        parts, owner = self.parts, parse_owner_key(key, profile)
         progress, runs, report, of_run = self._reported(visitor, owner)
         opened = {owner.text: title_in_list(self.services, progress.task)} if owner.secret else {}
         tasks = remembered_tasks(memory) | opened
@@ -716,7 +723,7 @@ class LabelTab:
         """
         store = self.services.labels
         progress, labelled = task_progress(store, owner), labelled_items(store, owner)
-        runs = runs_with(self.services, visitor.key, {entry.item.image_id for entry in labelled})
+        runs = find_matching_runs(self.services, visitor.key, {entry.item.image_id for entry in labelled})
         automatic: dict[str, Any] = {}  # classifiers' labels of these pictures, each classifier once
         for run in runs[:_MOST_COMPARED]:
             with messages.user_errors():  # a deleted report has nothing to compare
@@ -724,7 +731,7 @@ class LabelTab:
                 automatic = automatic_answers(report, progress.task) | automatic
         report = label_report(progress, labelled, automatic | judge_labels(store, owner), facts_of_raters(store, owner))
         correction, of_run = correct_run(self.services, progress.task)
-        report = report if correction is None else correction.added_to(report)
+        report = report if correction is None else correction.add_to_report(report)
         return progress, runs, replace(report, stored=stored_pictures(store, labelled)), of_run
 
     def _report_updates(self, progress: TaskProgress, report: StudyReport, of_run: str, owner: OwnerKey) -> Updates:
@@ -739,13 +746,13 @@ class LabelTab:
             parts["closed"]: gr.update(visible=status in ("open", "paused")),
         }
 
-    def _written(self, visitor: Visitor, owner: OwnerKey, report: StudyReport, what: str) -> Path:
+    def _written(self, visitor: Visitor, owner: OwnerKey, report: StudyReport, download: str) -> Path:
         tables = {"labels:csv": ("labels.csv", rater_labels), "labels:crowd": ("prolific.csv", crowd_frame)}
-        if what == "labels:zip":
+        if download == "labels:zip":
             return export_labels(self.services.labels, owner, visitor.folder / "labels.zip")
-        if what not in tables:
-            return take(report, what, visitor.folder)
-        name, frame_of = tables[what]
+        if download not in tables:
+            return take(report, download, visitor.folder)
+        name, frame_of = tables[download]
         path = visitor.folder / name
         path.write_bytes(csv_bytes(frame_of(self.services.labels, owner)))
         return path

@@ -9,12 +9,12 @@ from bias_core.errors import InvalidInput
 from bias_core.labels.make_task import (
     Candidate,
     candidates,
+    choose_task_kind,
+    draw_sample,
     gold_from_lines,
     gold_from_record,
     gold_lines,
-    kind_of,
     recorded_answers,
-    sample_of,
     task_pictures,
 )
 from bias_core.labels.tab_demonstration import DemonstrationPart
@@ -29,7 +29,7 @@ from bias_core.ui.study.parts import when
 from bias_core.ui.study.study_tab import EACH, LATEST, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
-from bias_core.values import as_number, as_text, as_whole
+from bias_core.values import parse_number, parse_whole_number, text_from_value
 
 
 def add(
@@ -229,8 +229,14 @@ class LabelMaking:
 
     def source_outputs(self) -> list[Any]:
         """All components that depend on the chosen run."""
-        own = [self.form[name] for name in ("source", "kind", "found", "seen", "preview", "gold", *_WORDS, *TEXTS)]
-        return [*own, *(self.parts[name] for name in ("marking", "says", "picked", "origin", *ORIGINS)), self.status]
+        form_parts = [
+            self.form[name] for name in ("source", "kind", "found", "seen", "preview", "gold", *_WORDS, *TEXTS)
+        ]
+        return [
+            *form_parts,
+            *(self.parts[name] for name in ("marking", "says", "picked", "origin", *ORIGINS)),
+            self.status,
+        ]
 
     def wire(self, visitor: Any, status: Any) -> None:
         """Wire the events; ``status`` shows errors."""
@@ -294,7 +300,7 @@ class LabelMaking:
     def on_words(self, visitor: Visitor, run_id: str | None, kind: Any, *words: Any) -> Updates:
         """Show the numbered pictures that suit this kind and these ``_WORDS``, the first as raters will see them."""
         with messages.user_errors() as problem:
-            given = {name: as_text(word) for name, word in zip(_WORDS, words, strict=False)}
+            given = {name: text_from_value(word) for name, word in zip(_WORDS, words, strict=False)}
             task = _task(kind, _SAMPLE | {name: word for name, word in given.items() if word})
             pair = given.get("a", ""), given.get("b", "")
             pictures = candidates(self.report(visitor, run_id), task.kind, words=pair)
@@ -308,8 +314,12 @@ class LabelMaking:
                 self.form["preview"]: gr.update(value=shown[:_MOST_PREVIEWED], visible=bool(shown)),
                 self.form["seen"]: seen_html(task, pictures, given.get("who", "")),
             }
-        nothing = gr.update(value=[], visible=False)
-        return {self.form["found"]: note("line", problem.message), self.form["preview"]: nothing, self.form["seen"]: ""}
+        empty_preview = gr.update(value=[], visible=False)
+        return {
+            self.form["found"]: note("line", problem.message),
+            self.form["preview"]: empty_preview,
+            self.form["seen"]: "",
+        }
 
     def on_pick(self, visitor: Visitor, run_id: str | None, event: gr.SelectData, *values: Any) -> Updates:
         """Ask for the right answer of a picture, with a known answer filled in; ``values`` are of ``_OF_A_CHECK``."""
@@ -317,7 +327,7 @@ class LabelMaking:
         with messages.user_errors() as problem:
             task, words, gold = _check_form(values)
             pictures = candidates(self.report(visitor, run_id), task.kind, words=(words["a"], words["b"]))
-            if not 0 <= (place := as_whole(event.index, "picture's place")) < len(pictures):
+            if not 0 <= (place := parse_whole_number(event.index, "picture's place")) < len(pictures):
                 raise InvalidInput("these pictures have changed: choose the run again")
             candidate, recorded = pictures[place], recorded_answers(pictures[place], task)
             picture = {"number": candidate.number, "identities": [*filter(None, candidate.identities.values())]}
@@ -334,7 +344,7 @@ class LabelMaking:
         with messages.user_errors() as problem:
             task, _, gold = _check_form(values)
             answers = values[len(_OF_A_CHECK) :]
-            number = as_whole(number, "picture's number")
+            number = parse_whole_number(number, "picture's number")
             gold.pop(number, None)
             if answers:
                 choices = {p: answer for p, answer in zip(task.positions, answers, strict=False) if answer}
@@ -365,28 +375,28 @@ class LabelMaking:
         report, kind = self.report(visitor, form["source"]), form["kind"]
         if kind not in tuple(KINDS):
             raise InvalidInput(f"choose a question to raters; got {kind!r:.80}")
-        numbers = {name: as_whole(form[name], words) for name, words in _NUMBERS.items()}
+        numbers = {name: parse_whole_number(form[name], words) for name, words in _NUMBERS.items()}
         if (seed := numbers["seed"]) < 0:
             raise InvalidInput(f"the seed must be 0 or more; got {seed}")
-        words = {name: as_text(form[name]) for name in _WORDS}
+        words = {name: text_from_value(form[name]) for name in _WORDS}
         changes = read_changes([form[name] for name in (*TEXTS, "share")])
         task = _task(kind, words, changes | {"raters_per_item": numbers["raters"]})
         pictures = candidates(report, task.kind, words=(words["a"], words["b"]))
-        gold = gold_from_lines(as_text(form["gold"]), task)
+        gold = gold_from_lines(text_from_value(form["gold"]), task)
         if numbers["n_gold"]:
             unmarked = [picture for picture in pictures if picture.number not in gold]
             gold = gold_from_record(unmarked, task, numbers["n_gold"], seed) | gold
         if gold and not task.gold_share:
             raise InvalidInput("attention checks at 0 % of the pictures are never shown: give a share above 0")
-        ordinary = sample_of([picture for picture in pictures if picture.number not in gold], numbers["n"], seed)
+        ordinary = draw_sample([picture for picture in pictures if picture.number not in gold], numbers["n"], seed)
         shown = {picture.number for picture in ordinary} | set(gold)
         items = [picture for picture in pictures if picture.number in shown]
-        return task, task_pictures(items, task, who=words["who"], gold=gold)
+        return task, task_pictures(items, task, identity=words["who"], gold=gold)
 
 
-def seen_html(task: tasks.Task, pictures: Sequence[Candidate], who: str = "") -> str:
+def seen_html(task: tasks.Task, pictures: Sequence[Candidate], identity: str = "") -> str:
     """The first pictures with the question and the answers that raters will see; "" without pictures."""
-    first = task_pictures(pictures[:_FIRST_SEEN], task, who=who)
+    first = task_pictures(pictures[:_FIRST_SEEN], task, identity=identity)
     pages = [(picture.path, [*task.questions_about(picture).items()]) for picture in first]
     return render("label_seen", pages=pages, answers=task.answers) if pages else ""
 
@@ -400,12 +410,12 @@ def change_form(task: tasks.Task) -> dict[str, Any]:
 def read_changes(values: Sequence[Any]) -> dict[str, Any]:
     """The changed fields of a task, from the form's ``CHANGES``; others stay."""
     given = dict(zip(CHANGES, values, strict=False))
-    changes: dict[str, Any] = {name: as_text(given[name]) for name in TEXTS}
-    changes["gold_share"] = as_number(given["share"], "share of attention checks") / 100
-    changes |= {name: as_text(given[name]) for name in tasks.CROWD_CODES if name in given}
+    changes: dict[str, Any] = {name: text_from_value(given[name]) for name in TEXTS}
+    changes["gold_share"] = parse_number(given["share"], "share of attention checks") / 100
+    changes |= {name: text_from_value(given[name]) for name in tasks.CROWD_CODES if name in given}
     if "about_rater" in given:
-        changes["about_rater"] = tasks.about_rater_from_lines(as_text(given["about_rater"]))
-    return changes | {name: as_whole(given[name], name.replace("_", " ")) for name in _JOINS if name in given}
+        changes["about_rater"] = tasks.about_rater_from_lines(text_from_value(given["about_rater"]))
+    return changes | {name: parse_whole_number(given[name], name.replace("_", " ")) for name in _JOINS if name in given}
 
 
 def usual_texts(kind: str) -> dict[str, str]:
@@ -431,7 +441,7 @@ def _task(kind: str, words: Mapping[str, str], changes: Mapping[str, Any] = {}) 
 def _check_form(values: Sequence[Any]) -> tuple[tasks.Task, dict[str, str], dict[int, dict[str, str]]]:
     """The task, its words, and the listed right answers, from the fields ``_OF_A_CHECK``."""
     kind, *texts = values[: len(_OF_A_CHECK)]
-    words = dict(zip(_OF_A_CHECK[1:], map(as_text, texts), strict=True))
+    words = dict(zip(_OF_A_CHECK[1:], map(text_from_value, texts), strict=True))
     task = _task(kind, _SAMPLE | words)
     return task, words, gold_from_lines(words["gold"], task)
 
@@ -450,7 +460,7 @@ def _radios(task: tasks.Task, answers: Mapping[str, str]) -> list[Any]:
 
 def _usual_question(report: StudyReport) -> tuple[str, dict[str, str]]:
     """The usual kind of task for such a run, with its words."""
-    kind = kind_of(report)
+    kind = choose_task_kind(report)
     if kind != "association" or report.pictures is None or "test" not in report.pictures:
         return kind, {}
     first = report.pictures["test"].iloc[0]

@@ -26,7 +26,7 @@ from bias_core.labels.label_store import (
     assignments,
     crowd_ids,
     deletions,
-    hash_of,
+    hash_secret,
     items,
     judgements,
     rater_facts,
@@ -115,7 +115,7 @@ def create_task(store: LabelStore, task: Task, pictures: Sequence[TaskPicture], 
     task_id, secret, join_code = secrets.token_hex(8), secrets.token_urlsafe(32), secrets.token_urlsafe(18)
     now = store.now_ms
     values = {
-        "id": task_id, "join_code": join_code, "owner_hash": hash_of(secret), "status": "draft",
+        "id": task_id, "join_code": join_code, "owner_hash": hash_secret(secret), "status": "draft",
         "hub_user": checked_text("hub_user", hub_user, MAX_USER), "version": 1, "created_ms": now,
     }  # fmt: skip
     with store.write() as connection:
@@ -136,7 +136,7 @@ def owned_task(store: LabelStore, key: OwnerKey) -> tuple[Task, str]:
     return stored_task(store, row), row.join_code
 
 
-def tasks_of(store: LabelStore, hub_user: str) -> list[Task]:
+def list_user_tasks(store: LabelStore, hub_user: str) -> list[Task]:
     """The tasks that this Hub user made, newest first; none for ""."""
     mine = select(tasks).where(tasks.c.hub_user == hub_user, tasks.c.hub_user != "")
     with store.read() as connection:
@@ -210,10 +210,10 @@ def delete_task(store: LabelStore, key: OwnerKey) -> int:
     """
     task_id = _with_status(store, key, "closed").id
     _remove_pictures(store, task_id)
-    n_answers, some = 0, select(raters).where(raters.c.task_id == task_id).limit(_AT_ONCE)
+    n_answers, batch = 0, select(raters).where(raters.c.task_id == task_id).limit(_AT_ONCE)
     while True:
         with store.write() as connection:
-            if not (portion := connection.execute(some).all()):
+            if not (portion := connection.execute(batch).all()):
                 break
             n_answers += remove_raters(store, connection, task_id, portion)
     with store.write() as connection:
@@ -241,7 +241,7 @@ def owned_row(connection: Connection, key: OwnerKey, *, change: bool = False) ->
     """The row of the task that this key opens, locked for a ``change``; NotAllowed if it opens none."""
     by_id = select(tasks).where(tasks.c.id == token(key.task_id))
     if (row := connection.execute(by_id.with_for_update() if change else by_id).first()) is not None:
-        if key.secret and hmac.compare_digest(row.owner_hash, hash_of(key.secret)):
+        if key.secret and hmac.compare_digest(row.owner_hash, hash_secret(key.secret)):
             return row
         if key.hub_user and hmac.compare_digest(row.hub_user.encode(), key.hub_user.encode()):
             return row
@@ -305,11 +305,11 @@ def _remove_pictures(store: LabelStore, task_id: str) -> None:
     with store.read() as connection:
         names = connection.scalars(select(items.c.picture).where(items.c.task_id == task_id).distinct()).all()
     for i in range(0, len(names), _AT_ONCE):
-        some = names[i : i + _AT_ONCE]
-        elsewhere = select(items.c.picture).where(items.c.picture.in_(some), items.c.task_id != task_id)
+        batch = names[i : i + _AT_ONCE]
+        elsewhere = select(items.c.picture).where(items.c.picture.in_(batch), items.c.task_id != task_id)
         with store.write() as connection:
             try:
-                for name in set(some) - set(connection.scalars(elsewhere)):
+                for name in set(batch) - set(connection.scalars(elsewhere)):
                     picture_path(store.pictures, name).unlink(missing_ok=True)
             except OSError as error:
                 raise StorageError(f"cannot remove the picture {name[:12]}: {error.strerror}") from error

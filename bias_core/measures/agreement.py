@@ -59,7 +59,7 @@ def fleiss_kappa(ratings: ArrayLike | pd.DataFrame) -> float:
     >>> round(fleiss_kappa([["f", "f", "f"], ["m", "m", "f"], ["m", "m", "m"]]), 4)
     0.55
     """
-    return _of_all_items(*_statistic(ratings, "fleiss_kappa", "nominal"))
+    return _score_all_items(*_statistic(ratings, "fleiss_kappa", "nominal"))
 
 
 def cohen_kappa(a: "ArrayLike | pd.Series[Any]", b: "ArrayLike | pd.Series[Any]") -> float:
@@ -86,7 +86,7 @@ def cohen_kappa(a: "ArrayLike | pd.Series[Any]", b: "ArrayLike | pd.Series[Any]"
     >>> cohen_kappa(["f", "f", "m", "m"], ["f", "m", "m", "m"])
     0.5
     """
-    return _of_all_items(*_statistic(_two_raters(a, b), "cohen_kappa", "nominal"))
+    return _score_all_items(*_statistic(_two_raters(a, b), "cohen_kappa", "nominal"))
 
 
 def krippendorff_alpha(ratings: ArrayLike | pd.DataFrame, *, level: Level = "nominal") -> float:
@@ -117,7 +117,7 @@ def krippendorff_alpha(ratings: ArrayLike | pd.DataFrame, *, level: Level = "nom
     >>> round(krippendorff_alpha([["f", "f", None], ["m", "m", "f"], ["m", "m", "m"]]), 4)
     0.5333
     """
-    return _of_all_items(*_statistic(ratings, "krippendorff_alpha", level))
+    return _score_all_items(*_statistic(ratings, "krippendorff_alpha", level))
 
 
 def agreement_estimate(
@@ -158,7 +158,7 @@ def agreement_estimate(
     codes, statistic = _statistic(ratings, coefficient, level)
     several = _has_two_answers(codes)
     patterns, index = np.unique(codes[several], axis=0, return_inverse=True)
-    unit, _ = pd.factorize(_units_of(groups, len(codes))[several])
+    unit, _ = pd.factorize(_get_unit_names(groups, len(codes))[several])
     n, n_patterns = int(unit.max()) + 1, len(patterns)
     value = float(statistic(patterns, np.bincount(index, minlength=n_patterns)[np.newaxis].astype(float))[0])
     if math.isnan(value):
@@ -170,7 +170,7 @@ def agreement_estimate(
     defined = resampled[np.isfinite(resampled)]
     estimate = percentile_estimate(value, defined, n=n, confidence=confidence, null_value=null_value)
     if math.isnan(estimate.low) and level == "nominal" and math.isclose(value, 1):
-        return _of_full_agreement(codes[several], n, confidence, null_value)
+        return _estimate_full_agreement(codes[several], n, confidence, null_value)
     if not (left_out := resampled.size - defined.size):
         return estimate
     return estimate.with_note(f"{left_out} of {resampled.size} resamples had all ratings equal and were left out")
@@ -191,7 +191,7 @@ def _kinds(unit: Codes, index: Codes, n_patterns: int) -> tuple[csr_array, Codes
     return per_unit[[places[kind] for kind in kinds]], np.array([frequency[kind] for kind in kinds])
 
 
-def _of_full_agreement(codes: Codes, n: int, confidence: float, null_value: float | None) -> Estimate:
+def _estimate_full_agreement(codes: Codes, n: int, confidence: float, null_value: float | None) -> Estimate:
     """Return a coefficient of 1 with the lower end that agreement on n of n units allows.
 
     κ = (p - p_c) / (1 - p_c), p the lower Clopper-Pearson end of n of n, p_c = Σ_k p_k² of the answers. The p-value of
@@ -249,9 +249,9 @@ def reader_errors_from_labels(
     present, called = pairs[:, 0] == positive, pairs[:, 1] == positive
     absent = ~present if negative is None else pairs[:, 0] == negative
     if positive == negative or not (present.any() and absent.any()):
-        other = "another answer" if negative is None else repr(negative)
+        absence_answer = "another answer" if negative is None else repr(negative)
         raise InvalidInput(
-            f"People must have answered both {positive!r} and {other}; got "
+            f"People must have answered both {positive!r} and {absence_answer}; got "
             f"{int(present.sum())} and {int(absent.sum())} of {len(pairs)} items."
         )
     return ReaderErrors(
@@ -267,10 +267,10 @@ def _statistic(ratings: ArrayLike | pd.DataFrame, coefficient: Coefficient, leve
     if coefficient == "krippendorff_alpha":
         codes, answers = _coded(ratings)
         positions = _positions(answers, level)
-        return codes, _of_each(lambda counts, weights: _alpha(counts, weights, positions, level), len(answers))
+        return codes, _build_statistic(lambda counts, weights: _alpha(counts, weights, positions, level), len(answers))
     codes, answers = _coded(ratings, complete=True)
     if coefficient == "fleiss_kappa":
-        return codes, _of_each(_fleiss, len(answers))
+        return codes, _build_statistic(_fleiss, len(answers))
     if coefficient != "cohen_kappa":
         raise InvalidInput(f"No coefficient is called {coefficient!r}.")
     if codes.shape[1] != 2:
@@ -278,17 +278,17 @@ def _statistic(ratings: ArrayLike | pd.DataFrame, coefficient: Coefficient, leve
     return codes, _cohen
 
 
-def _of_each(statistic: Callable[[Array, Array], float], n_answers: int) -> Statistic:
+def _build_statistic(statistic: Callable[[Array, Array], float], n_answers: int) -> Statistic:
     """Statistic of each sample, from the counts of answers per pattern, ``(n_patterns, n_answers)``."""
 
-    def of_samples(patterns: Codes, samples: Array) -> Array:
+    def score_samples(patterns: Codes, samples: Array) -> Array:
         counts = _counts(patterns, n_answers)
         return np.array([statistic(counts, weights) for weights in samples])
 
-    return of_samples
+    return score_samples
 
 
-def _of_all_items(codes: Codes, statistic: Statistic) -> float:
+def _score_all_items(codes: Codes, statistic: Statistic) -> float:
     codes = codes[_has_two_answers(codes)]
     return float(statistic(codes, np.ones((1, len(codes))))[0])
 
@@ -408,7 +408,7 @@ def _objects(values: "ArrayLike | pd.DataFrame | pd.Series[Any]") -> NDArray[np.
     return np.asarray(values, dtype=object)
 
 
-def _units_of(groups: "ArrayLike | pd.Series[Any] | None", n_items: int) -> NDArray[np.object_]:
+def _get_unit_names(groups: "ArrayLike | pd.Series[Any] | None", n_items: int) -> NDArray[np.object_]:
     """Name of the sampling unit of each item, ``(n_items,)``."""
     names = np.asarray(range(n_items) if groups is None else groups, dtype=object)
     if names.shape != (n_items,) or pd.isna(names).any():
@@ -470,9 +470,12 @@ def disagreements(
     if not pairs:
         return ()
     several = _has_two_answers(codes)
-    counts, (unit, _) = _counts(codes[several], len(answers)), pd.factorize(_units_of(groups, len(codes))[several])
-    each = counts / (counts.sum(axis=1, keepdims=True) - 1)
-    parts = np.stack([each[:, k] * counts[:, i] for k, i in pairs], axis=1)  # (n_items, n_pairs)
+    counts, (unit, _) = (
+        _counts(codes[several], len(answers)),
+        pd.factorize(_get_unit_names(groups, len(codes))[several]),
+    )
+    scaled_counts = counts / (counts.sum(axis=1, keepdims=True) - 1)
+    parts = np.stack([scaled_counts[:, k] * counts[:, i] for k, i in pairs], axis=1)  # (n_items, n_pairs)
     per_unit: Array = np.stack([np.bincount(unit, weights=column) for column in parts.T], axis=1).astype(float)
     total = float(per_unit.sum())
     frequent = counts.sum(axis=0)
@@ -555,7 +558,7 @@ def mean_level(shares: ArrayLike) -> Array:
     2.0
     """
     p = _checked(shares)
-    return _of_all(p @ np.arange(1.0, p.shape[-1] + 1), p)
+    return _divide_by_total(p @ np.arange(1.0, p.shape[-1] + 1), p)
 
 
 def end_share(shares: ArrayLike, *, last: int = 3) -> Array:
@@ -584,7 +587,7 @@ def end_share(shares: ArrayLike, *, last: int = 3) -> Array:
     k = p.shape[-1]
     if not 0 < abs(last) < k:
         raise InvalidInput(f"an end of {k} classes has 1 to {k - 1} of them; got {last}.")
-    return _of_all((p[..., -last:] if last > 0 else p[..., :-last]).sum(axis=-1), p)
+    return _divide_by_total((p[..., -last:] if last > 0 else p[..., :-last]).sum(axis=-1), p)
 
 
 def level_numbers(scale: Scale) -> tuple[tuple[str, str, Callable[[Array], Array], int], ...]:
@@ -600,13 +603,13 @@ def level_numbers(scale: Scale) -> tuple[tuple[str, str, Callable[[Array], Array
     ('mean', 2, ['youngest: P', 'oldest: P'])
     """
 
-    def of_levels(measure: Callable[..., Array], **options: Any) -> Callable[[Array], Array]:
+    def apply_to_levels(measure: Callable[..., Array], **options: Any) -> Callable[[Array], Array]:
         return lambda shares: measure(shares[..., :-1], **options)
 
     return (
-        ("mean", "mean_level", of_levels(mean_level), len(scale.levels) - 1),
-        (f"{scale.lowest_words}: P", "end_share", of_levels(end_share, last=-scale.ends), 1),
-        (f"{scale.highest_words}: P", "end_share", of_levels(end_share, last=scale.ends), 1),
+        ("mean", "mean_level", apply_to_levels(mean_level), len(scale.levels) - 1),
+        (f"{scale.lowest_words}: P", "end_share", apply_to_levels(end_share, last=-scale.ends), 1),
+        (f"{scale.highest_words}: P", "end_share", apply_to_levels(end_share, last=scale.ends), 1),
     )
 
 
@@ -619,7 +622,7 @@ def _checked(shares: ArrayLike) -> Array:
     return p
 
 
-def _of_all(part: Array, p: Array) -> Array:
+def _divide_by_total(part: Array, p: Array) -> Array:
     total = p.sum(axis=-1)
     return np.asarray(np.divide(part, total, out=np.full(np.shape(part), math.nan), where=total > 0))
 

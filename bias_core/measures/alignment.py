@@ -424,7 +424,7 @@ def variance_share_estimates(
     """
     check_confidence(confidence)
     images, deltas = unit_sets(image_embeddings=image_embeddings, directions=directions)
-    one_look = _one_look(shows, (len(images), len(deltas)))
+    one_look = _find_constant_attributes(shows, (len(images), len(deltas)))
     if undefined := _no_variety(images):
         return (Estimate.undefined(len(images), undefined),) * len(deltas)
     along, distances = squared_deviations(images, deltas)
@@ -536,7 +536,7 @@ def _share_estimate(along: Array, distances: Array, confidence: float) -> Estima
     return Estimate(value=value, low=low, high=high, n=n, method="" if note else method, note=note)
 
 
-def _one_look(shows: ArrayLike | None, shape: tuple[int, int]) -> NDArray[np.bool_]:
+def _find_constant_attributes(shows: ArrayLike | None, shape: tuple[int, int]) -> NDArray[np.bool_]:
     """Mark attributes that all images show, or none, by ``shows``; mark none if it is missing."""
     if shows is None:
         return np.zeros(shape[1], dtype=bool)

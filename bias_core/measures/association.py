@@ -295,16 +295,16 @@ def repooled_permutation_test(
         raise InvalidInput(f"n_permutations must be at least 1; got {n_permutations}.")
     if len(attribute_groups) != 4:
         raise InvalidInput(f"attribute_groups needs four sequences; got {len(attribute_groups)}.")
-    x, xa, xb = _by_prompt((targets_x, x_attributes_a, x_attributes_b), (groups_x, *attribute_groups[:2]))
-    y, ya, yb = _by_prompt((targets_y, y_attributes_a, y_attributes_b), (groups_y, *attribute_groups[2:]))
+    x, xa, xb = _sum_by_prompt((targets_x, x_attributes_a, x_attributes_b), (groups_x, *attribute_groups[:2]))
+    y, ya, yb = _sum_by_prompt((targets_y, y_attributes_a, y_attributes_b), (groups_y, *attribute_groups[2:]))
     n_x, n = len(x), len(x) + len(y)
     if min(n_x, n - n_x) < 2:
         raise InvalidInput(f"A test needs at least two prompts a side; got {n_x} and {n - n_x}.")
     # sums of the unit rows of each prompt; the last column counts the rows
-    neutral, a, b = (np.concatenate(both) for both in ((x, y), (xa, ya), (xb, yb)))
+    neutral, a, b = (np.concatenate(pair) for pair in ((x, y), (xa, ya), (xb, yb)))
     along_a, along_b = (neutral[:, :-1] @ edited[:, :-1].T for edited in (a, b))  # (n, n)
 
-    def mean_association_of(chosen: Array) -> Array:
+    def average_association(chosen: Array) -> Array:
         """E Asc over the images of some prompts, a row of ``chosen`` each, ``(n_splits,)``."""
         similarities = [
             np.einsum("ij,ij->i", chosen @ along, chosen) / (chosen @ neutral[:, -1]) / (chosen @ edited[:, -1])
@@ -313,7 +313,7 @@ def repooled_permutation_test(
         return np.asarray(similarities[0] - similarities[1])
 
     def score(chosen: Array) -> Array:
-        return mean_association_of(chosen) - mean_association_of(1 - chosen)
+        return average_association(chosen) - average_association(1 - chosen)
 
     observed = float(score((np.arange(n) < n_x)[None].astype(float))[0])
     n_halves = math.comb(n, n // 2)
@@ -334,7 +334,7 @@ def repooled_permutation_test(
     )
 
 
-def _by_prompt(sets: Sequence[ArrayLike], groups: Sequence[ArrayLike]) -> list[Array]:
+def _sum_by_prompt(sets: Sequence[ArrayLike], groups: Sequence[ArrayLike]) -> list[Array]:
     """Sums of the unit rows of each prompt, of neutral and of edited images; a last column counts the rows."""
     names = ("targets", "attributes_a", "attributes_b")
     sums, all_prompts = list[Array](), list[NDArray[Any]]()
@@ -509,8 +509,8 @@ def leave_one_out(
     """
     if len(attribute_groups) != 4:
         raise InvalidInput(f"attribute_groups needs four sequences; got {len(attribute_groups)}.")
-    sets_x = _by_prompt((targets_x, x_attributes_a, x_attributes_b), (groups_x, *attribute_groups[:2]))
-    sets_y = _by_prompt((targets_y, y_attributes_a, y_attributes_b), (groups_y, *attribute_groups[2:]))
+    sets_x = _sum_by_prompt((targets_x, x_attributes_a, x_attributes_b), (groups_x, *attribute_groups[:2]))
+    sets_y = _sum_by_prompt((targets_y, y_attributes_a, y_attributes_b), (groups_y, *attribute_groups[2:]))
     (mean_x, without_x), (mean_y, without_y) = _without_each_prompt(sets_x), _without_each_prompt(sets_y)
     prompts_x, prompts_y = (np.unique(np.asarray(groups)).tolist() for groups in (groups_x, groups_y))
     score = mean_x - mean_y
@@ -525,7 +525,7 @@ def leave_one_out(
 
 
 def _without_each_prompt(sets: Sequence[Array]) -> tuple[float, Array]:
-    """Mean over prompts of Eq. 2, and that without each of them, ``(n_prompts,)``, from :func:`_by_prompt`."""
+    """Mean over prompts of Eq. 2, and that without each of them, ``(n_prompts,)``, from :func:`_sum_by_prompt`."""
     neutral, a, b = sets
     if (n := len(neutral)) < 2:
         raise InvalidInput(f"Leaving a prompt out needs two or more of each concept; got {n}.")
@@ -624,8 +624,8 @@ def association_beyond_even_mix(
     value = float(along.mean()) - even_mix_association(a, b)
     if not sum(squares) > 0:
         return Estimate.without_interval(value, len(x), "nothing varies, so there is no interval", null_value=0.0)
-    if (fewest := min(len(x), len(a), len(b))) < FEWEST_DRAWN:
-        return Estimate.without_interval(value, len(x), _TOO_FEW.format(fewest), null_value=0.0)
+    if (min_size := min(len(x), len(a), len(b))) < FEWEST_DRAWN:
+        return Estimate.without_interval(value, len(x), _TOO_FEW.format(min_size), null_value=0.0)
     freedom = effective_freedom(squares, (len(x) - 1, min(len(a), len(b)) - 1))
     return t_interval(value, math.sqrt(sum(squares)), freedom, n=len(x), confidence=confidence, null_value=0.0)
 
@@ -688,14 +688,14 @@ def association_difference_test(first: Neutral, second: Neutral, *, confidence: 
         after - before,
         *(getattr(sides[1], name) @ centres[1] - getattr(sides[0], name) @ centres[0] for name in _SETS[1:]),
     ]
-    value, n, fewest = float(terms[0].mean()), len(before), min(map(len, terms))
-    if fewest < 2:
+    value, n, min_size = float(terms[0].mean()), len(before), min(map(len, terms))
+    if min_size < 2:
         no_interval = Estimate.without_interval(value, n, "a set with one image has no standard error", null_value=0.0)
         return PairedTest(estimate=no_interval, test="")
     error = math.sqrt(sum(float(term.var(ddof=1)) / len(term) for term in terms))
     return PairedTest(
-        estimate=t_interval(value, error, fewest - 1, n=n, confidence=confidence, null_value=0.0),
-        test=f"Student's t, {fewest - 1} df",
+        estimate=t_interval(value, error, min_size - 1, n=n, confidence=confidence, null_value=0.0),
+        test=f"Student's t, {min_size - 1} df",
     )
 
 
@@ -742,7 +742,7 @@ def swap_test(
     arms = [[np.asarray(rows, dtype=np.float64) for rows in sets] for sets in (first, second)]
     _check_sets(arms, paired=paired)
     n = min(len(sets[0]) for sets in arms)
-    pooled, generator = [np.concatenate(both) for both in zip(*arms, strict=True)], np.random.default_rng(rng)
+    pooled, generator = [np.concatenate(pair) for pair in zip(*arms, strict=True)], np.random.default_rng(rng)
     moved, kept = (_swaps if paired else _splits)(arms, n_resamples, generator)
     parts = []
     for start in range(0, len(moved[0]), _BLOCK):

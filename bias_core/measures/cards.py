@@ -74,7 +74,10 @@ def takes(**inputs: str) -> tuple[Input, ...]:
         raise InvalidInput(f"no kind of input is called {', '.join(unknown)}")
 
     def other(name: str, kind: str) -> str:
-        return next((one for one in texts if one != name and texts[one][0] == kind and kind in _PAIRED), "")
+        return next(
+            (candidate for candidate in texts if candidate != name and texts[candidate][0] == kind and kind in _PAIRED),
+            "",
+        )
 
     return tuple(
         Input(name=name, kind=cast("InputKind", kind), means=means, paired=other(name, kind))
@@ -127,8 +130,10 @@ class Card:
     @property
     def name_in_reports(self) -> str:
         """The name, with the words that reports show for its symbol in brackets if they differ."""
-        own = [term.words for term in self.terms if self.name.endswith(f" {term.symbol}")]
-        return f"{self.name}{''.join(f' ({words})' for words in own if words.lower() not in self.name.lower())}"
+        symbol_words = [term.words for term in self.terms if self.name.endswith(f" {term.symbol}")]
+        return (
+            f"{self.name}{''.join(f' ({words})' for words in symbol_words if words.lower() not in self.name.lower())}"
+        )
 
     def value(self, *inputs: Any, **options: Any) -> Any:
         """Return the measure alone, without the function's other results."""
@@ -181,11 +186,13 @@ def _symbols() -> tuple[Mapping[str, GlossaryEntry], re.Pattern[str]]:
     return entries, re.compile(rf"(, | \()?(?<![\w*/.-])({names})(?![\w′*(/-])(\))?")
 
 
-def in_words(text: str) -> str:
+def spell_out_symbols(text: str) -> str:
     """Return a chart's label with words in place of symbols, or without a symbol that only repeats its words.
 
-    >>> in_words("gap P − P*"), in_words("share of pictures, P"), in_words("diffusion bias δ"), in_words("dall-e-3")
-    ('gap share of the pictures − reference rate', 'share of pictures', 'diffusion bias', 'dall-e-3')
+    >>> spell_out_symbols("gap P − P*"), spell_out_symbols("share of pictures, P")
+    ('gap share of the pictures − reference rate', 'share of pictures')
+    >>> spell_out_symbols("diffusion bias δ"), spell_out_symbols("dall-e-3")
+    ('diffusion bias', 'dall-e-3')
     """
     entries, pattern = _symbols()
 
@@ -245,8 +252,8 @@ def formula(card: Card) -> tuple[str, ...]:
     >>> formula(metric("stereotype_score"))
     ('Ψ(A | D, C) = max(0, P(A | D, C) - P*(A | C))',)
     """
-    summary, _, rest = (inspect.getdoc(card.function) or "").partition("\nParameters\n")[0].partition("\n\n")
-    return tuple(_plain_lines(rest)) or tuple(_plain_lines(summary))
+    summary, _, description = (inspect.getdoc(card.function) or "").partition("\nParameters\n")[0].partition("\n\n")
+    return tuple(_plain_lines(description)) or tuple(_plain_lines(summary))
 
 
 def _plain_lines(text: str) -> list[str]:

@@ -90,7 +90,7 @@ def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = N
     with threadpool_limits(limits=1):  # small problems: threads only get in the way
         eigenvalues, vectors = _spectrum(_affinity(rows), max(MAX_CLUSTERS, n_clusters or 0) + 2, seed)
         k = min(n_clusters or _largest_gap(eigenvalues[: MAX_CLUSTERS + 1]), n_distinct)
-        labels = _by_size(_k_means(vectors[:, :k], seed))
+        labels = _number_by_size(_k_means(vectors[:, :k], seed))
         coordinates = _principal_plane(rows)
     count = int(labels.max()) + 1
     return ClusterResult(
@@ -148,17 +148,17 @@ def _k_means(vectors: Array, seed: int) -> NDArray[np.int_]:
     """k-means on the rows of the eigenvectors, each scaled to length 1 [ng2001]; the best of several starts."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     rows = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-    rng, best, least = np.random.default_rng(seed), np.zeros(len(rows), dtype=np.int_), np.inf
+    rng, best, smallest_spread = np.random.default_rng(seed), np.zeros(len(rows), dtype=np.int_), np.inf
     with warnings.catch_warnings(), np.errstate(invalid="ignore"):  # fewer groups than asked: the note says it
         warnings.simplefilter("ignore", UserWarning)
         for _ in range(_STARTS):
             centres, labels = scipy.cluster.vq.kmeans2(rows, rows.shape[1], iter=_STEPS, minit="++", rng=rng)
-            if (spread := float(((rows - centres[labels]) ** 2).sum())) < least:
-                best, least = labels.astype(np.int_), spread
+            if (spread := float(((rows - centres[labels]) ** 2).sum())) < smallest_spread:
+                best, smallest_spread = labels.astype(np.int_), spread
     return best
 
 
-def _by_size(labels: NDArray[np.int_]) -> NDArray[np.int_]:
+def _number_by_size(labels: NDArray[np.int_]) -> NDArray[np.int_]:
     """Labels counted from 0 by size; of equal ones the cluster of the earliest image comes first."""
     values, first, index, counts = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
     ranks = np.empty(len(values), dtype=np.int_)

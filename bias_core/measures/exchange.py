@@ -215,7 +215,7 @@ def part_effects(
     >>> parts.whole.value, parts.text.value, parts.drawing.value
     (0.75, 0.625, 0.125)
     """
-    neither, text, drawing, both = (
+    neither, text, drawing, combined = (
         (margins > 0).astype(float)
         for margins in paired_vectors(
             margins_neither=margins_neither,
@@ -225,13 +225,13 @@ def part_effects(
         )
     )
     differences = {
-        "whole": both - neither,
-        "text": (text - neither + both - drawing) / 2,
+        "whole": combined - neither,
+        "text": (text - neither + combined - drawing) / 2,
         "text_alone": text - neither,
-        "text_added": both - drawing,
-        "drawing": (drawing - neither + both - text) / 2,
+        "text_added": combined - drawing,
+        "drawing": (drawing - neither + combined - text) / 2,
         "drawing_alone": drawing - neither,
-        "drawing_added": both - text,
+        "drawing_added": combined - text,
     }
     return PartEffects(**{name: mean_difference(values, confidence) for name, values in differences.items()})
 
@@ -319,16 +319,21 @@ def mean_difference(differences: Array, confidence: float = 0.95) -> Estimate:
 def _exchanges(
     without: ArrayLike, exchanged: ArrayLike, steps: Sequence[int] | None
 ) -> tuple[Array, Array, tuple[int, ...]]:
-    plain, others = margins_by_step(without, "margins_without"), margins_by_step(exchanged, "margins_exchanged")
-    if plain.shape[1] != 1 or len(plain) != len(others):
+    plain, exchanged_margins = (
+        margins_by_step(without, "margins_without"),
+        margins_by_step(exchanged, "margins_exchanged"),
+    )
+    if plain.shape[1] != 1 or len(plain) != len(exchanged_margins):
         raise InvalidInput(
             "margins_without must have one entry per seed, those of margins_exchanged; got shapes "
             f"{np.shape(without)} and {np.shape(exchanged)}."
         )
-    at_steps = tuple(range(others.shape[1])) if steps is None else tuple(int(step) for step in steps)
-    if len(at_steps) != others.shape[1] or at_steps[0] < 0 or any(b <= a for a, b in pairwise(at_steps)):
-        raise InvalidInput(f"steps must be {others.shape[1]} whole numbers that rise from 0 or more; got {at_steps}.")
-    return plain[:, 0], others, at_steps
+    at_steps = tuple(range(exchanged_margins.shape[1])) if steps is None else tuple(int(step) for step in steps)
+    if len(at_steps) != exchanged_margins.shape[1] or at_steps[0] < 0 or any(b <= a for a, b in pairwise(at_steps)):
+        raise InvalidInput(
+            f"steps must be {exchanged_margins.shape[1]} whole numbers that rise from 0 or more; got {at_steps}."
+        )
+    return plain[:, 0], exchanged_margins, at_steps
 
 
 def _half_lost(effects: Array, places: Array) -> Array:

@@ -15,7 +15,14 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, same_length
 from bias_core.measures.cards import Card, takes
 from bias_core.measures.intervals import check_confidence, exact_interval, normal_p_value, percent, with_p_through_ends
-from bias_core.measures.two_phase import Errors, all_of, error_noise, inverse_matrix, reading_matrix, usable_errors
+from bias_core.measures.two_phase import (
+    Errors,
+    error_noise,
+    inverse_matrix,
+    kronecker_product,
+    reading_matrix,
+    usable_errors,
+)
 from bias_core.types import Estimate, ReaderErrors
 
 _FAR = 1e3  # log odds ratios beyond this count as infinite
@@ -257,7 +264,7 @@ def crossed_shares(
     groups = _groups(strata, len(presence))
     used = usable_errors(errors, presence.shape[1])
     z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
-    weights = all_of([inverse_matrix(one) for one in used])  # (2^k, 2^k)
+    weights = kronecker_product([inverse_matrix(reader_error) for reader_error in used])  # (2^k, 2^k)
     counts = np.bincount(codes, minlength=n_cells).astype(float)
     n, read = len(codes), counts / len(codes)
     raw = weights @ read
@@ -323,11 +330,11 @@ def interaction(
     groups, k = _groups(strata, len(presence)), presence.shape[1]
     family = parity_family(_codes(presence), 2**k, groups)
     expected = _expected_as_read(_codes(presence), groups, k)
-    least = float(len(presence) * expected[expected > 0].min()) if (expected > 0).any() else 0.0
+    least_expected = float(len(presence) * expected[expected > 0].min()) if (expected > 0).any() else 0.0
     if not family.can_tell:
         note = "one of the attributes is seen in all pictures or in none, or always with another"
-        nothing = Estimate.undefined(len(presence), note, null_value=0.0)
-        return Interaction(estimate=nothing, least_expected=least)
+        undefined = Estimate.undefined(len(presence), note, null_value=0.0)
+        return Interaction(estimate=undefined, least_expected=least_expected)
     alpha = (1 - confidence) / 2
     ends = (family.quantile(alpha, at_least=True), family.quantile(alpha, at_least=False))
     value, low, high, null, note = _corrected(family, (family.estimate, *ends), usable_errors(errors, k))
@@ -341,7 +348,7 @@ def interaction(
         note=note,
         p_value=family.p_value(null),
     )
-    return Interaction(estimate=estimate, least_expected=least)
+    return Interaction(estimate=estimate, least_expected=least_expected)
 
 
 def _readings(readings: ArrayLike) -> Array:
@@ -410,7 +417,9 @@ def _independence(
     cells, n = _cells(len(used)), len(codes)
     expected, of_expected, variances = np.zeros(len(cells)), np.zeros(len(cells)), np.zeros((3, len(cells)))
     can_tell = False
-    moves = (all_of([reading_matrix(one) for one in used]) @ _with_the_same_margins(cells)).T
+    moves = (
+        kronecker_product([reading_matrix(reader_error) for reader_error in used]) @ _with_the_same_margins(cells)
+    ).T
     for group in range(int(groups.max()) + 1):
         of_group = codes[groups == group]
         read, part = np.bincount(of_group, minlength=len(cells)) / len(of_group), len(of_group) / n
@@ -455,15 +464,15 @@ def _excesses(raw: Array, shares: Sequence[Estimate], alone: _Independence, conf
     """
     z, method = float(scipy.stats.norm.ppf((1 + confidence) / 2)), f"score {percent(confidence)}"
     for i, share in enumerate(shares):
-        least, slope, bend = z * z * alone.variances[:, i]
+        constant, slope, bend = z * z * alone.variances[:, i]
         value, expected = float(raw[i] - alone.expected[i]), float(alone.expected[i])
         if not alone.can_tell:
             yield Estimate.undefined(share.n, "an attribute is seen in all pictures or in none", null_value=0.0)
             continue
-        root = math.sqrt(max(slope**2 + 4 * (1 - bend) * least, 0.0))
+        root = math.sqrt(max(slope**2 + 4 * (1 - bend) * constant, 0.0))
         low, high = (value + float(slope + sign * root) / (2 * (1 - bend)) for sign in (-1, 1))
         if expected > 0 and (value < 0 or share.n * expected < LEAST_EXPECTED):
-            low = min(low, value - _reach_below(share, expected, least, z * z * alone.expected_variances[i]))
+            low = min(low, value - _reach_below(share, expected, constant, z * z * alone.expected_variances[i]))
         low, high = float(max(-1.0, min(low, value))), float(min(1.0, max(high, value)))
         excess = Estimate(value=value, low=low, high=high, n=share.n, null_value=0.0, method=method)
         yield with_p_through_ends(excess, confidence)
@@ -490,16 +499,16 @@ def _corrected(
     """θ and its ends, corrected for the classifier's errors in the expected tables, and the θ as read that gives 0."""
     if not any(used):
         return *thetas, 0.0, ""
-    weights, signs = all_of([inverse_matrix(one) for one in used]), parity_signs(len(used))
+    weights, signs = kronecker_product([inverse_matrix(reader_error) for reader_error in used]), parity_signs(len(used))
 
     def moved(theta: float) -> float:
         if math.isinf(theta):
             return theta
         read = family.expected(theta)
-        there = weights @ read
-        if (read > 0).all() and (there > 0).all():
-            return theta + float(signs @ np.log(there) - signs @ np.log(read))
-        empty = set(signs[there <= 0])
+        truth = weights @ read
+        if (read > 0).all() and (truth > 0).all():
+            return theta + float(signs @ np.log(truth) - signs @ np.log(read))
+        empty = set(signs[truth <= 0])
         return math.nan if len(empty) != 1 else -math.inf * empty.pop()
 
     value, low, high = map(moved, thetas)
@@ -527,7 +536,7 @@ class CrossedStereotype:
     expected: Array  # (2^(k-1),) people to be expected on the rarer side of the stereotype; below 5 a cell tells little
 
     @property
-    def in_all(self) -> Estimate:
+    def joint_score(self) -> Estimate:
         """STS of the people who have all further attributes."""
         return self.scores[-1]
 
@@ -611,7 +620,10 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
 
     V is the variance of that difference in a world where π is the truth and P(c), and all other cells, are as found.
     """
-    weights, to_readings = (all_of([of(one) for one in reader.errors]) for of in (inverse_matrix, reading_matrix))
+    weights, to_readings = (
+        kronecker_product([of(reader_error) for reader_error in reader.errors])
+        for of in (inverse_matrix, reading_matrix)
+    )
     truth = np.clip(weights @ reader.read, 0, None).reshape(2, -1)  # against, and as, the stereotype has it
     total = float(truth[:, cell].sum())
     if not count or not total:
@@ -621,7 +633,7 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
         counted = exact_interval(round(share * count), count, confidence=reader.confidence, null_value=_EVEN)
         return counted.scaled(200, -100)
     z = float(scipy.stats.norm.ppf((1 + reader.confidence) / 2))
-    against, conforming = (np.concatenate(one) for one in ((cell, 0 * cell), (0 * cell, cell)))
+    against, conforming = (np.concatenate(parts) for parts in ((cell, 0 * cell), (0 * cell, cell)))
     of_cell = truth[:, cell].sum(axis=0) / total
 
     def variance(pi: float) -> float:
@@ -715,6 +727,6 @@ CARDS = (
         inputs=takes(readings="readings: whether each person conforms, and has one or two further attributes"),
         limits="A combination of few people says little. It assumes that the classifier's errors on several attributes "
         "of a person are independent.",
-        field="in_all.value",
+        field="joint_score.value",
     ),
 )

@@ -87,7 +87,7 @@ def permutation_test(
         blocks = iter([chosen])
     else:
         blocks = _random_splits(pooled.size, first.size, n_permutations, np.random.default_rng(rng))
-    parts = [(_differences(pooled[block], pooled), _kept(block, first.size, pooled.size)) for block in blocks]
+    parts = [(_differences(pooled[block], pooled), _shift_effects(block, first.size, pooled.size)) for block in blocks]
     differences, kept = (np.concatenate(column) for column in zip(*parts, strict=True))
     if not exact:
         differences, kept = np.append(differences, observed), np.append(kept, 1.0)
@@ -198,20 +198,22 @@ def sign_flip_test(
     (0.03125, 1.0, 6.0)
     """
     check_confidence(confidence)
-    each = finite_vector(values, "values")
-    shares = np.ones_like(each) if weights is None else finite_vector(weights, "weights")
-    if len(shares) != len(each) or not shares.min() > 0:
-        raise InvalidInput(f"weights are above 0, one for each of {len(each)} values; got {weights!r:.200}.")
-    total, n, observed = float(shares.sum()), len(each), float(each.sum() / shares.sum())
-    if not np.abs(each).max() > TIE:
-        nothing = Estimate.without_interval(observed, n, "every unit gives 0, so there is no interval", null_value=0.0)
-        return replace(nothing, p_value=1.0)
+    unit_values = finite_vector(values, "values")
+    shares = np.ones_like(unit_values) if weights is None else finite_vector(weights, "weights")
+    if len(shares) != len(unit_values) or not shares.min() > 0:
+        raise InvalidInput(f"weights are above 0, one for each of {len(unit_values)} values; got {weights!r:.200}.")
+    total, n, observed = float(shares.sum()), len(unit_values), float(unit_values.sum() / shares.sum())
+    if not np.abs(unit_values).max() > TIE:
+        no_effect = Estimate.without_interval(
+            observed, n, "every unit gives 0, so there is no interval", null_value=0.0
+        )
+        return replace(no_effect, p_value=1.0)
     signs = _signs(n, n_resamples, rng) if isinstance(rng, int) else _draw_signs(n, n_resamples, rng)
     method = "signs of the units"
     estimate = inverted_test(
-        observed, signs @ each / total, signs @ shares / total, n=n, confidence=confidence, method=method
+        observed, signs @ unit_values / total, signs @ shares / total, n=n, confidence=confidence, method=method
     )
-    if math.isnan(estimate.low) or np.ptp(each / shares) > TIE:
+    if math.isnan(estimate.low) or np.ptp(unit_values / shares) > TIE:
         return estimate
     return replace(estimate, low=math.nan, high=math.nan, note="all units are equal, so there is no interval")
 
@@ -267,12 +269,17 @@ def mean_change_test(changes: ArrayLike, *, confidence: float = 0.95, rng: Seed 
     values = finite_vector(changes, "changes")
     if np.abs(values).max() > 1 + _ROUNDING:
         raise InvalidInput(f"changes must lie in [-1, 1]; got {values.min():.3f} to {values.max():.3f}.")
-    n, value, more = len(values), float(values.mean()), np.append(values, [1.0, -1.0])
+    n, value, padded_values = len(values), float(values.mean()), np.append(values, [1.0, -1.0])
     if n < 2:
         return Estimate.without_interval(value, n, "one sampling unit has no interval", null_value=0.0)
     p_value = sign_flip_test(values, confidence=confidence, rng=rng).p_value if np.abs(values).max() > TIE else 1.0
-    reach = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1)) * math.sqrt(float(more.var()) / len(more))
-    low, high = max(min(float(more.mean()) - reach, value), -1.0), min(max(float(more.mean()) + reach, value), 1.0)
+    reach = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1)) * math.sqrt(
+        float(padded_values.var()) / len(padded_values)
+    )
+    low, high = (
+        max(min(float(padded_values.mean()) - reach, value), -1.0),
+        min(max(float(padded_values.mean()) + reach, value), 1.0),
+    )
     if p_value > 1 - confidence:
         low, high = min(low, 0.0), max(high, 0.0)
     elif value > 0:
@@ -309,7 +316,7 @@ def _random_splits(n: int, n_x: int, n_permutations: int, rng: np.random.Generat
         yield rng.permuted(places, axis=1, out=places)[:, :n_x]
 
 
-def _kept(places: NDArray[np.int_], n_x: int, n: int) -> Array:
+def _shift_effects(places: NDArray[np.int_], n_x: int, n: int) -> Array:
     """Return by how much a shift of x moves the difference of each split: 1 if all of x stays, -1 if it is y."""
     n_kept = (places < n_x).sum(axis=1)
     return np.asarray(n_kept / n_x - (n_x - n_kept) / (n - n_x))
@@ -430,10 +437,10 @@ def _paired_end(n_up: int, n_down: int, n: int, level: float) -> float:
     m = n_up + n_down
     if not n_up:
         return -float(_beta_quantile(1 - level / 2, m + 1, n - m))
-    fewer, more = (_beta_quantile(_PROBABILITIES, *sides) for sides in ((m, n - m + 1), (m + 1, n - m)))
+    smaller, larger = (_beta_quantile(_PROBABILITIES, *sides) for sides in ((m, n - m + 1), (m + 1, n - m)))
 
     def excess(difference: float) -> float:
-        changed = fewer if difference > 0 else more
+        changed = smaller if difference > 0 else larger
         half = np.clip((1 + difference / changed) / 2, 0.0, 1.0)
         return float(_WEIGHTS @ special.betainc(n_up, n_down + 1, half)) - level / 2
 
@@ -722,8 +729,8 @@ def effective_freedom(squares: ArrayLike, freedoms: ArrayLike) -> float:
     >>> effective_freedom([1.0, 1.0], [5, 5]), round(effective_freedom([1.0, 0.0], [5, 5]), 6)
     (10.0, 5.0)
     """
-    parts, own = np.asarray(squares, dtype=np.float64), np.asarray(freedoms, dtype=np.float64)
-    return float(min(parts.sum() ** 2 / (parts**2 / (own + 2)).sum() - 2, own.sum()))
+    parts, degrees = np.asarray(squares, dtype=np.float64), np.asarray(freedoms, dtype=np.float64)
+    return float(min(parts.sum() ** 2 / (parts**2 / (degrees + 2)).sum() - 2, degrees.sum()))
 
 
 def fieller_interval(numerator: float, denominator: float, covariance: ArrayLike, reach: float) -> tuple[float, float]:
@@ -824,12 +831,12 @@ def exact_p_value(n_positive: int, n: int, null_value: float) -> float:
     null = probability(null_value, "null_value")
     if n * null >= k:  # as if the null lay below the share
         k, null = n - k, 1 - null
-    tail = _at_least(k, n, null)
+    tail = _upper_tail(k, n, null)
     j = min(k, int(scipy.stats.binom.ppf(tail, n, null))) - 1
-    j += _at_most(j + 1, n, null) <= tail * (1 + _TIE) and j + 1 < k
+    j += _lower_tail(j + 1, n, null) <= tail * (1 + _TIE) and j + 1 < k
     if j < 0:
         return tail
-    return min(1.0, max(tail + _at_most(j, n, null), 2 * _at_least(k, n, _equal_tails(j, k, n))))
+    return min(1.0, max(tail + _lower_tail(j, n, null), 2 * _upper_tail(k, n, _equal_tails(j, k, n))))
 
 
 _TIE = 1e-9  # relative: probabilities of both tails that differ by rounding are equal
@@ -841,18 +848,18 @@ def _counts(n_positive: float, n: float) -> tuple[int, int]:
     return int(n_positive), int(n)
 
 
-def _at_least(k: int, n: int, share: float) -> float:
+def _upper_tail(k: int, n: int, share: float) -> float:
     return float(special.bdtrc(k - 1, n, share))
 
 
-def _at_most(j: int, n: int, share: float) -> float:
+def _lower_tail(j: int, n: int, share: float) -> float:
     return float(special.bdtr(j, n, share)) if j >= 0 else 0.0
 
 
 @lru_cache(_MOST_REMEMBERED)
 def _equal_tails(j: int, k: int, n: int) -> float:
     """Share at which X <= j is as probable as X >= k, for j < k."""
-    return float(scipy.optimize.brentq(lambda p: _at_most(j, n, p) - _at_least(k, n, p), 0.0, 1.0, xtol=_NEAR))
+    return float(scipy.optimize.brentq(lambda p: _lower_tail(j, n, p) - _upper_tail(k, n, p), 0.0, 1.0, xtol=_NEAR))
 
 
 @lru_cache(_MOST_REMEMBERED)
@@ -864,14 +871,14 @@ def _lower_end(k: int, n: int, level: float) -> float:
     """
     if k == 0:
         return 0.0
-    least = float(special.betaincinv(k, n - k + 1, level / 2))
-    j = int(scipy.stats.binom.ppf(level / 2, n, least))  # the first whose P(X <= j) is more than half the level there
+    start = float(special.betaincinv(k, n - k + 1, level / 2))
+    j = int(scipy.stats.binom.ppf(level / 2, n, start))  # the first whose P(X <= j) is more than half the level there
     end = _equal_tails(j, k, n) if j < k else 1.0
 
     def excess(share: float) -> float:
-        return _at_least(k, n, share) + _at_most(j - 1, n, share) - level
+        return _upper_tail(k, n, share) + _lower_tail(j - 1, n, share) - level
 
-    return float(scipy.optimize.brentq(excess, least, end, xtol=_NEAR)) if excess(end) > 0 else end
+    return float(scipy.optimize.brentq(excess, start, end, xtol=_NEAR)) if excess(end) > 0 else end
 
 
 MOST_GROUPS = 40  # blocks left out in turn; further pictures or seeds share them

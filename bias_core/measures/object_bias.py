@@ -18,13 +18,13 @@ from bias_core.measures.object_distribution import (
     ImageObjects,
     ObjectDistribution,
     distribution_bias,
-    distribution_bias_at,
     distribution_bias_estimate,
     effective_number,
     gini,
     normalised_entropy,
     object_counts,
     object_distribution,
+    subset_distribution_bias,
     top_objects,
     word_sets,
 )
@@ -40,7 +40,6 @@ __all__ = [
     "compare_models",
     "count_gender_words",
     "distribution_bias",
-    "distribution_bias_at",
     "distribution_bias_estimate",
     "effective_number",
     "extract_objects",
@@ -54,6 +53,7 @@ __all__ = [
     "normalised_entropy",
     "object_counts",
     "object_distribution",
+    "subset_distribution_bias",
     "to_person",
     "top_objects",
 ]
@@ -452,9 +452,9 @@ def compared_objects(words: Iterable[str]) -> frozenset[str]:
     return frozenset(groundable(to_person(words)))
 
 
-def _beyond(objects: ImageObjects, others: ImageObjects, names: tuple[str, str]) -> Array:
+def _beyond(objects: ImageObjects, second_objects: ImageObjects, names: tuple[str, str]) -> Array:
     """Number of objects of each entry that the other's entry lacks, ``(n,)``."""
-    first, second = (word_sets(side, name) for side, name in zip((objects, others), names, strict=True))
+    first, second = (word_sets(side, name) for side, name in zip((objects, second_objects), names, strict=True))
     if len(first) != len(second):
         raise InvalidInput(f"{names[0]} and {names[1]} need one entry per image; got {len(first)} and {len(second)}.")
     pairs = zip(first, second, strict=True)

@@ -24,7 +24,7 @@ from bias_core.measures.intervals import (
     percent,
     with_value_inside,
 )
-from bias_core.measures.object_distribution import ImageObjects, presence_of, word_sets
+from bias_core.measures.object_distribution import ImageObjects, build_presence_matrix, word_sets
 from bias_core.types import Estimate
 
 NO_CHANGE = "both pictures of every pair show it, or neither does"
@@ -133,7 +133,7 @@ def presence_with_base(
             f"Pairs need one picture of the base for each; got {len(ours)} pictures and {len(theirs)} of the base. "
             "Pictures that share no seeds are compared with paired=False."
         )
-    words, presence = presence_of([*ours, *theirs], None)
+    words, presence = build_presence_matrix([*ours, *theirs], None)
     return words, presence[: len(ours)], presence[len(ours) :]
 
 
@@ -241,7 +241,7 @@ def object_shift(
     if not (ours - theirs).count_nonzero() if paired else n < 2:
         note = "every picture shows the objects of the base's picture"
         return ObjectShift(divergence=observed, chance=observed, p_value=1.0, note=note, **sizes)
-    drawn = _by_chance(ours, theirs, paired, n_permutations, np.random.default_rng(rng))
+    drawn = _draw_null_divergences(ours, theirs, paired, n_permutations, np.random.default_rng(rng))
     return ObjectShift(
         divergence=observed,
         chance=float(drawn.mean()),
@@ -251,7 +251,9 @@ def object_shift(
     )
 
 
-def _by_chance(ours: csr_array, theirs: csr_array, paired: bool, n_draws: int, rng: np.random.Generator) -> Array:
+def _draw_null_divergences(
+    ours: csr_array, theirs: csr_array, paired: bool, n_draws: int, rng: np.random.Generator
+) -> Array:
     """The divergence where pictures and base are exchanged at random, ``(n_draws,)``."""
     total = np.asarray(ours.sum(axis=0) + theirs.sum(axis=0), dtype=float).ravel()
     first = ours.shape[0]
@@ -322,10 +324,12 @@ def sample_coverage(counts: Array, n_images: int, n_drawn: int) -> float:
         still = counts[counts <= n_images - n_drawn]
         missed = np.exp(_log_choose(n_images - still, n_drawn) - _log_choose(n_images - 1, n_drawn))
         return float(1 - (still / total * missed).sum())
-    once, twice = int((counts == 1).sum()), int((counts == 2).sum())
+    n_singletons, n_doubletons = int((counts == 1).sum()), int((counts == 2).sum())
     # Where no object is in two pictures, in place of Q₁² / 2 Q₂ unseen ones there are Q₁ (Q₁ − 1) / 2.
-    n_seen, n_again = ((n_images - 1) * once, 2 * twice) if twice else ((n_images - 1) * (once - 1), 2)
-    return float(1 - once / total * n_seen / (n_seen + n_again)) if once else 1.0
+    n_seen, n_again = (
+        ((n_images - 1) * n_singletons, 2 * n_doubletons) if n_doubletons else ((n_images - 1) * (n_singletons - 1), 2)
+    )
+    return float(1 - n_singletons / total * n_seen / (n_seen + n_again)) if n_singletons else 1.0
 
 
 def hill_number(counts: Array, n_images: int, *, coverage: float | None = None, order: int = 1) -> float:
@@ -412,13 +416,13 @@ def variety_change(
             return math.nan, math.nan, math.nan
         sizes = [int(side.shape[0]) for side in sides]
         coverage = min(sample_coverage(side, n, n) for side, n in zip(counts, sizes, strict=True))
-        own, base = (
+        picture_variety, base = (
             hill_number(side, n, coverage=coverage, order=order) for side, n in zip(counts, sizes, strict=True)
         )
-        return own, base, coverage
+        return picture_variety, base, coverage
 
-    own, base, coverage = numbers(None)
-    if math.isnan(own):
+    picture_variety, base, coverage = numbers(None)
+    if math.isnan(picture_variety):
         raise InvalidInput("Either the pictures or those of the base show no object: there is no variety to compare.")
 
     def log_ratio(chosen: NDArray[np.bool_]) -> float:
@@ -430,8 +434,8 @@ def variety_change(
         change = jackknife_interval(log_ratio, n, groups=groups, confidence=confidence, null_value=0.0)
     else:
         note = "an interval needs two pairs of pictures or more"
-        change = Estimate.without_interval(math.log(own / base), n, note, null_value=0.0)
-    return VarietyChange(log_ratio=change, number=own, base_number=base, coverage=coverage, order=order)
+        change = Estimate.without_interval(math.log(picture_variety / base), n, note, null_value=0.0)
+    return VarietyChange(log_ratio=change, number=picture_variety, base_number=base, coverage=coverage, order=order)
 
 
 def _number(counts: Array, n_images: int, n_drawn: int, order: int) -> float:

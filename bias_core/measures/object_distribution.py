@@ -71,7 +71,7 @@ def distribution_bias(counts: ArrayLike) -> float:
     -------
     float : at least 0.5, without an upper end. *Lower* is more biased: a few objects tower over the others. There is no
         null value. It grows with the number of images and of objects: compare at equal numbers of images
-        (:func:`bias_core.measures.object_distribution.distribution_bias_at`).
+        (:func:`bias_core.measures.object_distribution.subset_distribution_bias`).
 
     Raises
     ------
@@ -278,7 +278,7 @@ def object_counts(image_objects: ImageObjects, *, exclude_prompt: ImageObjects |
     >>> object_counts([["man", "dog"], ["dog", "dog"]], exclude_prompt=[["man"], ["man"]])
     {'dog': 2}
     """
-    words, presence = presence_of(image_objects, exclude_prompt)
+    words, presence = build_presence_matrix(image_objects, exclude_prompt)
     counts = np.asarray(presence.sum(axis=0), dtype=int)
     return {words[i]: int(counts[i]) for i in np.argsort(-counts, kind="stable")}
 
@@ -346,7 +346,7 @@ def object_distribution(
     >>> found.n_objects, found.distribution_bias.value, found.distribution_bias.n
     (3, 1.0, 4)
     """
-    words, presence = presence_of(image_objects, exclude_prompt)
+    words, presence = build_presence_matrix(image_objects, exclude_prompt)
     n_images = presence.shape[0]
     counts = presence.sum(axis=0)
     distribution_bias(counts)  # refuses counts that are all equal
@@ -395,7 +395,7 @@ def distribution_bias_estimate(
     return distribution.distribution_bias
 
 
-def distribution_bias_at(
+def subset_distribution_bias(
     image_objects: ImageObjects,
     n_images: int,
     *,
@@ -422,10 +422,10 @@ def distribution_bias_at(
     Raises InvalidInput: as :func:`distribution_bias_estimate`, and for ``n_images`` or ``n_draws`` out of range.
 
     >>> images = [["man", "cup"], ["man"], ["man", "dog"], ["dog", "man"], ["cup"]] * 20
-    >>> distribution_bias_at(images, 50).n
+    >>> subset_distribution_bias(images, 50).n
     50
     """
-    _, presence = presence_of(image_objects, exclude_prompt)
+    _, presence = build_presence_matrix(image_objects, exclude_prompt)
     n_given = presence.shape[0]
     if not 2 <= n_images <= n_given or n_draws < 2:
         raise InvalidInput(
@@ -454,12 +454,14 @@ def _normal(value: float, error: float, bounds: tuple[float, float], n: int, con
     return replace(estimate, low=low, high=high, method=method, note=note)
 
 
-def presence_of(image_objects: ImageObjects, exclude_prompt: ImageObjects | None) -> tuple[list[str], csr_array]:
+def build_presence_matrix(
+    image_objects: ImageObjects, exclude_prompt: ImageObjects | None
+) -> tuple[list[str], csr_array]:
     """Objects in alphabetical order, and which image shows which, 0 or 1, ``(n_images, n_objects)``.
 
     Raises InvalidInput: as :func:`object_counts`.
 
-    >>> presence_of([["dog", "cup"], ["dog"]], None)[1].toarray()
+    >>> build_presence_matrix([["dog", "cup"], ["dog"]], None)[1].toarray()
     array([[1., 1.],
            [0., 1.]])
     """

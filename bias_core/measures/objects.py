@@ -250,7 +250,7 @@ def _tokens(text: str) -> list[str]:
 
 def _tagged(text: str, words: Lexicon) -> Iterable[tuple[str, PartOfSpeech, bool]]:
     """Lemma and part of speech of each word that is no function word; True if it names a colour."""
-    tokens = _joined(_tokens(text), words)
+    tokens = _join_compounds(_tokens(text), words)
     previous = "START"
     for i, (token, following) in enumerate(zip(tokens, [*tokens[1:], "."], strict=False)):
         kind = _function(token, words)
@@ -269,7 +269,7 @@ def _tagged(text: str, words: Lexicon) -> Iterable[tuple[str, PartOfSpeech, bool
             previous = part
 
 
-def _joined(tokens: list[str], words: Lexicon) -> list[str]:
+def _join_compounds(tokens: list[str], words: Lexicon) -> list[str]:
     """Tokens with the compounds of the lexicon put together, in the singular."""
     joined, i = [], 0
     while i < len(tokens):

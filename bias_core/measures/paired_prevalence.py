@@ -192,8 +192,8 @@ def stereotype_difference_test(
     first, second = _shows(margins_first, margins_second)
 
     def difference(shares_first: Any, shares_second: Any) -> Any:
-        one, other = (corrected_share(shares, errors) for shares in (shares_first, shares_second))
-        return _stereotype(other, rate) - _stereotype(one, rate)
+        first_share, second_share = (corrected_share(shares, errors) for shares in (shares_first, shares_second))
+        return _stereotype(second_share, rate) - _stereotype(first_share, rate)
 
     value = float(difference(first.mean(), second.mean()))
     n, generator = len(first), np.random.default_rng(rng)
@@ -296,9 +296,9 @@ def variety_difference_tests(
     deviations = [squared_deviations(side, deltas) for side in rows]
     tests = []
     for i in range(len(deltas)):
-        (one, whole_one), (two, whole_two) = ((along[:, i], whole) for along, whole in deviations)
-        value = float(two.sum() / whole_two.sum() - one.sum() / whole_one.sum())
-        without_each = jackknifed_shares(two, whole_two) - jackknifed_shares(one, whole_one)
+        (first_part, whole_first), (second_part, whole_second) = ((along[:, i], whole) for along, whole in deviations)
+        value = float(second_part.sum() / whole_second.sum() - first_part.sum() / whole_first.sum())
+        without_each = jackknifed_shares(second_part, whole_second) - jackknifed_shares(first_part, whole_first)
         tests.append(PairedTest(estimate=_jackknifed(value, without_each, confidence), test="jackknife over seeds"))
     return tuple(tests)
 

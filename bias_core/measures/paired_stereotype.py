@@ -281,23 +281,23 @@ class _SharesOverImages:
         _, number = np.unique(image, return_inverse=True)
         n_hits, n_people = np.bincount(number, weights=hits), np.bincount(number).astype(float)  # (n_images,)
         value, n, means = float(hits.mean()), len(n_people), n_hits / n_people
-        how: dict[str, Any] = {"confidence": self.confidence, "null_value": null_value}
+        options: dict[str, Any] = {"confidence": self.confidence, "null_value": null_value}
         if not self.fixed_n:
-            over_images = confidence_sequence(float(means.sum()), n, **how)
+            over_images = confidence_sequence(float(means.sum()), n, **options)
             return with_value_inside(replace(over_images, value=value), self.confidence)
         if n_people.max() == 1 and np.isin(hits, (0, 1)).all():
-            return share_interval(int(hits.sum()), n, **how)
+            return share_interval(int(hits.sum()), n, **options)
         if np.ptp(n_people) == 0 and np.isin(means, (0.0, 0.5, 1.0)).all():
             n_whole, n_none = int((means == 1).sum()), int((means == 0).sum())
             difference = difference_interval(n_whole, n_none, n, confidence=self.confidence)
-            return difference.scaled(0.5, 0.5).of_null(null_value)
+            return difference.scaled(0.5, 0.5).replace_null_value(null_value)
         if np.ptp(means) == 0:
-            alike = share_interval(value * n, n, **how)
+            alike = share_interval(value * n, n, **options)
             return replace(alike, note="all pictures are alike, so the interval is that of as many shares of pictures")
         test = sign_flip_test(
             2 * n_hits - n_people, n_people, n_resamples=self.n_resamples, confidence=self.confidence, rng=self.rng
         )
-        share = test.scaled(0.5, 0.5).of_null(null_value)
+        share = test.scaled(0.5, 0.5).replace_null_value(null_value)
         return replace(share, low=max(share.low, 0.0), high=min(share.high, 1.0))  # nan stays nan
 
 
@@ -436,8 +436,8 @@ def checked_labels(labels: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFr
         {
             "image": image,
             "failed": failed,
-            "usable": _is_any_of(perceived, (*GENDERS, ANDROGYNOUS)) & ~failed,
-            "unclear": _is_any_of(perceived, UNTOLD) & ~failed,
+            "usable": _matches_answers(perceived, (*GENDERS, ANDROGYNOUS)) & ~failed,
+            "unclear": _matches_answers(perceived, UNTOLD) & ~failed,
             "androgynous": androgynous,
             "conforms": np.where(androgynous, 0.5, conforms),
             "feminine": perceived == "feminine",
@@ -480,13 +480,13 @@ def merge_ratings(ratings: pd.DataFrame, *, keep: Sequence[str] = ()) -> pd.Data
     votes = np.column_stack(
         [np.bincount(number, weights=rows["perceived_gender"] == answer) for answer in ALL_ANSWERS]
     ).astype(int)  # (n_people, n_answers)
-    most = votes.max(axis=1)
+    top_votes = votes.max(axis=1)
     winner = np.asarray(ALL_ANSWERS, dtype=object)[votes.argmax(axis=1)]
-    tie = (votes == most[:, np.newaxis]).sum(axis=1) > 1
+    tie = (votes == top_votes[:, np.newaxis]).sum(axis=1) > 1
     labels = rows.loc[~number.duplicated(), person].reset_index(drop=True)
     undecided = UNCLEAR if rows["perceived_gender"].isin((ANDROGYNOUS, UNCLEAR)).any() else CANNOT_IDENTIFY
     perceived = np.where(tie, undecided, winner)
-    return labels.assign(perceived_gender=perceived, n_ratings=votes.sum(axis=1), n_votes=most, is_split=tie)
+    return labels.assign(perceived_gender=perceived, n_ratings=votes.sum(axis=1), n_votes=top_votes, is_split=tie)
 
 
 def generation_failures(labels: pd.DataFrame, *, confidence: float = 0.95) -> GenerationFailures:
@@ -544,7 +544,7 @@ def _numbers(frame: pd.DataFrame, columns: Sequence[str]) -> list[int]:
     return [numbers.setdefault(row, len(numbers)) for row in zip(*map(np.ndarray.tolist, codes), strict=True)]
 
 
-def _is_any_of(perceived: NDArray[np.object_], answers: Sequence[str]) -> NDArray[np.bool_]:
+def _matches_answers(perceived: NDArray[np.object_], answers: Sequence[str]) -> NDArray[np.bool_]:
     return np.asarray(np.logical_or.reduce([perceived == answer for answer in answers]), dtype=bool)
 
 
@@ -604,10 +604,12 @@ def order_effect(
     """
     if sign not in (1, -1):
         raise InvalidInput(f"sign is 1 (of the people) or -1 (of their places); got {sign}.")
-    one, other = finite_vector(first, "first"), finite_vector(second, "second")
-    if one.shape != other.shape:
-        raise InvalidInput(f"first and second must have the same length; got {len(one)} and {len(other)}.")
-    halves = (one + sign * other) / 2
+    first_differences, second_differences = finite_vector(first, "first"), finite_vector(second, "second")
+    if first_differences.shape != second_differences.shape:
+        raise InvalidInput(
+            f"first and second must have the same length; got {len(first_differences)} and {len(second_differences)}."
+        )
+    halves = (first_differences + sign * second_differences) / 2
     return OrderEffect(estimate=sign_flip_test(halves, confidence=confidence, n_resamples=n_resamples, rng=rng))
 
 

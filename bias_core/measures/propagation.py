@@ -64,15 +64,15 @@ def stereotype_propagation_index(
     if v.ndim > 4:
         raise InvalidInput(f"velocity must have shape (c, h, w) or (n, c, h, w), or be flat; got shape {v.shape}.")
     n_own = 1 if v.ndim <= 2 else 3  # axes of one velocity: (d,) and (n, d), or (c, h, w) and (n, c, h, w)
-    leading, own = v.shape[: v.ndim - n_own], v.shape[v.ndim - n_own :]
+    leading, velocity_shape = v.shape[: v.ndim - n_own], v.shape[v.ndim - n_own :]
     attributes = positive.shape[len(leading) : positive.ndim - n_own]
-    fits = positive.shape == (*leading, *attributes, *own) and len(attributes) <= 1
+    fits = positive.shape == (*leading, *attributes, *velocity_shape) and len(attributes) <= 1
     if not fits or negative.shape != positive.shape:
         raise InvalidInput(
             "velocity_positive and velocity_negative must both have the shape of velocity, or one more axis "
             f"for attributes; got {positive.shape} and {negative.shape} next to {v.shape}."
         )
-    size = math.prod(own)
+    size = math.prod(velocity_shape)
     change = _attribute_changes(positive.reshape(-1, size), negative.reshape(-1, size))
     rows = unit_rows(v.reshape(-1, size), "velocity").reshape(*leading, *[1] * len(attributes), size)
     index = np.einsum("...d,...d->...", rows, change.reshape(*leading, *attributes, size))
@@ -189,7 +189,7 @@ def _row_sizes(rows: Array, name: str) -> Array:
 class StepsSeen:
     """Step of each seed, and the share of seeds that have reached theirs by the typical step."""
 
-    each: Array  # (n_seeds,), steps from 1; nan for a seed that has none
+    seed_steps: Array  # (n_seeds,), steps from 1; nan for a seed that has none
     typical: float  # by this step half of the seeds that have one have theirs; nan where none has
     by_typical: Estimate  # share of all seeds that have theirs by the typical step, in [0, 1]; n counts seeds
     n_seen: int  # seeds that have one
@@ -226,12 +226,12 @@ def visible_steps(margins: ArrayLike, *, confidence: float = 0.95) -> StepsSeen:
     Examples
     --------
     >>> steps = visible_steps([[-0.1, 0.2, 0.3], [0.1, -0.1, 0.1], [0.1, 0.2, -0.1]])
-    >>> steps.each.tolist(), steps.typical
+    >>> steps.seed_steps.tolist(), steps.typical
     ([2.0, 3.0, nan], 2.0)
     """
     is_seen = margins_by_step(margins, "margins") > 0
     stays = np.logical_and.accumulate(is_seen[:, ::-1], axis=1)[:, ::-1]
-    return _summary(_first_of(stays), confidence)
+    return _summary(_find_first_steps(stays), confidence)
 
 
 def first_seen_steps(margins_base: ArrayLike, margins: ArrayLike, *, confidence: float = 0.95) -> StepsSeen:
@@ -264,25 +264,27 @@ def first_seen_steps(margins_base: ArrayLike, margins: ArrayLike, *, confidence:
     Examples
     --------
     >>> steps = first_seen_steps([[-0.1, -0.2], [0.1, 0.3]], [[-0.1, 0.2], [0.1, 0.3]])
-    >>> steps.each.tolist(), steps.n_seen
+    >>> steps.seed_steps.tolist(), steps.n_seen
     ([2.0, nan], 1)
     """
-    base, own = margins_by_step(margins_base, "margins_base"), margins_by_step(margins, "margins")
-    if base.shape != own.shape:
-        raise InvalidInput(f"margins_base and margins must have the same shape; got {base.shape} and {own.shape}.")
-    return _summary(_first_of((own > 0) & (base <= 0)), confidence)
+    base, prompt_margins = margins_by_step(margins_base, "margins_base"), margins_by_step(margins, "margins")
+    if base.shape != prompt_margins.shape:
+        raise InvalidInput(
+            f"margins_base and margins must have the same shape; got {base.shape} and {prompt_margins.shape}."
+        )
+    return _summary(_find_first_steps((prompt_margins > 0) & (base <= 0)), confidence)
 
 
-def _first_of(is_seen: np.ndarray) -> Array:
+def _find_first_steps(is_seen: np.ndarray) -> Array:
     """The first true step of each seed, from 1; nan where there is none."""
     return np.where(is_seen.any(axis=1), is_seen.argmax(axis=1) + 1.0, np.nan)
 
 
-def _summary(each: Array, confidence: float) -> StepsSeen:
-    steps = np.sort(each[~np.isnan(each)])
+def _summary(seed_steps: Array, confidence: float) -> StepsSeen:
+    steps = np.sort(seed_steps[~np.isnan(seed_steps)])
     typical = float(steps[(len(steps) - 1) // 2]) if len(steps) else float("nan")
-    by_typical = share_interval(int((each <= typical).sum()), len(each), confidence=confidence)
-    return StepsSeen(each=each, typical=typical, by_typical=by_typical, n_seen=len(steps))
+    by_typical = share_interval(int((seed_steps <= typical).sum()), len(seed_steps), confidence=confidence)
+    return StepsSeen(seed_steps=seed_steps, typical=typical, by_typical=by_typical, n_seen=len(steps))
 
 
 _LIMITS = "It says what a classifier sees in blurred predictions of few seeds, not which step causes it."
@@ -294,7 +296,7 @@ class PredictedGain:
 
     steps: tuple[Estimate, ...]  # of each step, in [-1, 1], null value 0; n counts seeds
     whole: Estimate  # the mean of all steps, in [-1, 1], null value 0: the one test of an attribute
-    each: Array  # (n_seeds, n_steps), -1, 0 or 1: what is seen with the prompt less what is seen with the base
+    seed_gains: Array  # (n_seeds, n_steps), -1, 0 or 1: what is seen with the prompt less what is seen with the base
 
 
 def predicted_gain(margins_base: ArrayLike, margins: ArrayLike, *, confidence: float = 0.95) -> PredictedGain:
@@ -332,16 +334,18 @@ def predicted_gain(margins_base: ArrayLike, margins: ArrayLike, *, confidence: f
     >>> [step.value for step in gain.steps], gain.whole.value
     ([0.5, 0.5], 0.5)
     """
-    base, own = margins_by_step(margins_base, "margins_base"), margins_by_step(margins, "margins")
-    if base.shape != own.shape:
-        raise InvalidInput(f"margins_base and margins must have the same shape; got {base.shape} and {own.shape}.")
+    base, prompt_margins = margins_by_step(margins_base, "margins_base"), margins_by_step(margins, "margins")
+    if base.shape != prompt_margins.shape:
+        raise InvalidInput(
+            f"margins_base and margins must have the same shape; got {base.shape} and {prompt_margins.shape}."
+        )
     steps = tuple(
-        prevalence_difference_test(there, here, confidence=confidence).estimate
-        for there, here in zip(base.T, own.T, strict=True)
+        prevalence_difference_test(base_step, prompt_step, confidence=confidence).estimate
+        for base_step, prompt_step in zip(base.T, prompt_margins.T, strict=True)
     )
-    each = (own > 0).astype(float) - (base > 0)
-    whole = mean_change_test(each.mean(axis=1), confidence=confidence)
-    return PredictedGain(steps=steps, whole=whole, each=each)
+    seed_gains = (prompt_margins > 0).astype(float) - (base > 0)
+    whole = mean_change_test(seed_gains.mean(axis=1), confidence=confidence)
+    return PredictedGain(steps=steps, whole=whole, seed_gains=seed_gains)
 
 
 CARDS = (

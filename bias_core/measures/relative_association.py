@@ -65,7 +65,7 @@ def relative_lean(score: float, pole_a: float, pole_b: float) -> float:
     >>> relative_lean(0.25, 0.5, -0.5), relative_lean(0.25, 0.5, 0.0)
     (0.5, 0.0)
     """
-    s, a, b = (lean_score(*one) for one in ((score, "score"), (pole_a, "pole_a"), (pole_b, "pole_b")))
+    s, a, b = (lean_score(*named_score) for named_score in ((score, "score"), (pole_a, "pole_a"), (pole_b, "pole_b")))
     if a == b:
         raise InvalidInput(f"pole_a and pole_b must differ, or there is no scale between them; both are {a:g}.")
     return (2 * s - a - b) / (a - b)
@@ -131,14 +131,14 @@ def relative_lean_over_encoders(
     if not denominator > 0:
         return Estimate.undefined(n, _NOT_APART, null_value=null_value)
     value = numerator / denominator
-    fewest = min(map(len, units))
-    too_few = f"an interval needs at least {FEWEST_DRAWN} units of each set, and there are {fewest}"
-    if fewest < 2:
+    min_units = min(map(len, units))
+    too_few = f"an interval needs at least {FEWEST_DRAWN} units of each set, and there are {min_units}"
+    if min_units < 2:
         return Estimate.without_interval(value, n, too_few, null_value=null_value)
     low, high, p_value = _interval((numerator, denominator), units, null_value, confidence)
     if math.isnan(low):
         return Estimate.undefined(n, _NOT_APART, null_value=null_value)
-    if fewest < FEWEST_DRAWN:
+    if min_units < FEWEST_DRAWN:
         return Estimate.without_interval(value, n, too_few, null_value=null_value)
     method = f"Fieller {percent(confidence)}"
     return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
@@ -186,7 +186,7 @@ def lean_score(value: float, name: str) -> float:
 def _checked(sets: Sequence[ArrayLike]) -> list[Floats]:
     if len(sets) != len(_SETS):
         raise InvalidInput(f"A reading has five sets, {', '.join(_SETS)}; got {len(sets)}.")
-    rows: list[Floats] = [one.astype(np.float64) for one in unit_sets(**dict(zip(_SETS, sets, strict=True)))]
+    rows: list[Floats] = [array.astype(np.float64) for array in unit_sets(**dict(zip(_SETS, sets, strict=True)))]
     check_pictures_differ(rows[0], "targets")
     check_attributes_differ(rows[3], rows[4])
     return rows
@@ -200,10 +200,10 @@ def _units(readings: Sequence[Sequence[ArrayLike]], groups: Sequence[ArrayLike |
         raise InvalidInput(f"Every encoder must read the same pictures; got sets of {', '.join(map(str, sizes))}.")
     together = [np.hstack(sets) / math.sqrt(len(encoders)) for sets in zip(*encoders, strict=True)]
     labels = [None] * len(_SETS) if groups is None else groups
-    return [_of_groups(rows, of, name) for rows, of, name in zip(together, labels, _SETS, strict=True)]
+    return [_group_rows(rows, of, name) for rows, of, name in zip(together, labels, _SETS, strict=True)]
 
 
-def _of_groups(rows: Array, groups: ArrayLike | None, name: str) -> Array:
+def _group_rows(rows: Array, groups: ArrayLike | None, name: str) -> Array:
     """A row for each sampling unit, so that their mean is that of the pictures."""
     if groups is None:
         return rows
@@ -217,7 +217,7 @@ def _of_groups(rows: Array, groups: ArrayLike | None, name: str) -> Array:
 
 def _contrast(units: Sequence[Floats]) -> tuple[float, float]:
     """N = 2 s - s_A - s_B and D = s_A - s_B."""
-    target, pole_a, pole_b, a, b = (one.mean(axis=0) for one in units)
+    target, pole_a, pole_b, a, b = (rows.mean(axis=0) for rows in units)
     lean = a - b
     return float((2 * target - pole_a - pole_b) @ lean), float((pole_a - pole_b) @ lean)
 
@@ -231,20 +231,22 @@ def _covariances(units: Sequence[Array]) -> list[Array]:
     with_poles = np.vstack([targets, pole_a.mean(axis=0), pole_b.mean(axis=0)])
     drawn = with_poles, pole_a, pole_b  # each of the variance of its own number of pictures
     parts = [
-        np.cov(np.outer(one @ lean, side), rowvar=False) / n
-        for one, side, n in zip(drawn, sides, map(len, units[:3]), strict=True)
+        np.cov(np.outer(rows @ lean, side), rowvar=False) / n
+        for rows, side, n in zip(drawn, sides, map(len, units[:3]), strict=True)
     ]
     across = np.column_stack([upper, pole_a.mean(axis=0) - pole_b.mean(axis=0)])
     twice = sum(
-        product_noise(one, of) * np.outer(side, side)
-        for one, side in zip(units[:3], sides, strict=True)
-        for of in attributes
+        product_noise(rows, attribute_rows) * np.outer(side, side)
+        for rows, side in zip(units[:3], sides, strict=True)
+        for attribute_rows in attributes
     )
-    values, vectors = np.linalg.eigh(sum(_of_means(of @ across) for of in attributes) - twice)
+    values, vectors = np.linalg.eigh(
+        sum(_mean_covariance(attribute_rows @ across) for attribute_rows in attributes) - twice
+    )
     return [*parts, np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)]
 
 
-def _of_means(rows: Array) -> Array:
+def _mean_covariance(rows: Array) -> Array:
     return np.asarray(np.cov(rows, rowvar=False) / len(rows))
 
 
@@ -257,7 +259,7 @@ def _interval(
     squares = [max(0.0, float(at @ part @ at)) for part in parts]
     if not sum(squares) > 0:
         return math.nan, math.nan, math.nan
-    sizes = [len(one) for one in units]
+    sizes = [len(rows) for rows in units]
     freedom = effective_freedom(squares, np.array([*sizes[:3], min(sizes[3:])]) - 1)
     reach = float(scipy.stats.t.ppf((1 + confidence) / 2, freedom))
     covariance, at = np.sum(parts, axis=0), np.array([1.0, -null_value])

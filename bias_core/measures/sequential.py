@@ -104,12 +104,12 @@ def share_interval(
     >>> [share_interval(5, n, fixed_n=is_fixed).method for n, is_fixed in ((10, True), (10, False), (9.5, True))]
     ['exact binomial 95 %', 'confidence sequence 95 %', 'Wilson 95 %']
     """
-    how: dict[str, Any] = {"confidence": confidence, "null_value": null_value}
+    options: dict[str, Any] = {"confidence": confidence, "null_value": null_value}
     if not fixed_n:
-        return confidence_sequence(n_positive, int(n), **how)
+        return confidence_sequence(n_positive, int(n), **options)
     if max(abs(n_positive - round(n_positive)), abs(n - round(n))) < _ROUNDING:
-        return exact_interval(round(n_positive), round(n), **how)
-    return wilson_interval(n_positive, n, **how)
+        return exact_interval(round(n_positive), round(n), **options)
+    return wilson_interval(n_positive, n, **options)
 
 
 def against(share: Estimate, null_value: float | None, confidence: float) -> Estimate:

@@ -164,7 +164,7 @@ def signed_difference_estimate(prevalence: Estimate, reference: float) -> Estima
     0.0
     """
     rate = probability(reference, "reference")
-    value, tested = signed_difference(prevalence.value, rate), prevalence.of_null(rate)
+    value, tested = signed_difference(prevalence.value, rate), prevalence.replace_null_value(rate)
     return replace(tested, value=value, low=tested.low - rate, high=tested.high - rate, null_value=0.0)
 
 
@@ -267,7 +267,7 @@ def remaining_gap_estimate(prevalence: Estimate, baseline: Estimate, reference: 
     side = math.copysign(1.0, baseline.value - rate)
     low, high = sorted(side * (end - rate) for end in (prevalence.low, prevalence.high))
     value = remaining_gap(prevalence.value, baseline.value, rate)
-    return replace(prevalence.of_null(rate), value=value, low=low, high=high, null_value=0.0)
+    return replace(prevalence.replace_null_value(rate), value=value, low=low, high=high, null_value=0.0)
 
 
 def asked_kept_estimate(kept_a: ArrayLike, kept_b: ArrayLike, *, confidence: float = 0.95) -> Estimate:

@@ -277,8 +277,10 @@ class _Labelled:
             sums += _sums(_table(self.group[clear], cell[clear], self.weight[clear], n_cells), rng)
         theta = sums.reshape(-1, self.n_readers, self.n_classes)
         if disputed.any():
-            more, chances[disputed] = self._disputed_draws(np.flatnonzero(disputed), votes_of, rater_weights, rng)
-            theta = theta + more
+            disputed_theta, chances[disputed] = self._disputed_draws(
+                np.flatnonzero(disputed), votes_of, rater_weights, rng
+            )
+            theta = theta + disputed_theta
         in_class = np.eye(self.n_readers)[self.reader]
         n_of = in_class.sum(axis=0)
         scale = np.where(n_of > 0, in_class.T @ self.weight / np.where(n_of > 0, n_of, 1), 1.0)[:, None]
@@ -358,7 +360,10 @@ def usable_errors(errors: Errors, k: int) -> list[ReaderErrors | None]:
         return [None] * k
     if len(errors) != k:
         raise InvalidInput(f"errors are needed for each of the {k} attributes; got {len(errors)}.")
-    return [one if one and one.sensitivity + one.specificity > 1 else None for one in errors]
+    return [
+        reader_error if reader_error and reader_error.sensitivity + reader_error.specificity > 1 else None
+        for reader_error in errors
+    ]
 
 
 def reading_matrix(errors: ReaderErrors | None) -> Array:
@@ -374,7 +379,7 @@ def inverse_matrix(errors: ReaderErrors | None) -> Array:
     return np.asarray(np.linalg.inv(reading_matrix(errors)), dtype=np.float64)
 
 
-def all_of(parts: Sequence[Array]) -> Array:
+def kronecker_product(parts: Sequence[Array]) -> Array:
     """Matrix of all attributes from the matrix of each; the first varies slowest."""
     whole: Array = np.ones((1, 1))
     for part in parts:
@@ -395,12 +400,15 @@ def error_noise(used: Sequence[ReaderErrors | None], weights: Array, raw: Array)
 def _error_steps(used: tuple[ReaderErrors | None, ...]) -> tuple[tuple[Array, float], ...]:
     """Changes of the matrix of readings with each error rate, and the variance of that rate."""
     steps = []
-    for j, one in enumerate(used):
-        if one is None:
+    for j, reader_error in enumerate(used):
+        if reader_error is None:
             continue
-        for rate, n, column in ((one.specificity, one.n_negative, 0), (one.sensitivity, one.n_positive, 1)):
+        for rate, n, column in (
+            (reader_error.specificity, reader_error.n_negative, 0),
+            (reader_error.sensitivity, reader_error.n_positive, 1),
+        ):
             step = np.zeros((2, 2))
             step[:, column] = (1, -1) if column == 0 else (-1, 1)
-            parts = [step if i == j else reading_matrix(other) for i, other in enumerate(used)]
-            steps.append((all_of(parts), rate * (1 - rate) / n))
+            parts = [step if i == j else reading_matrix(second_error) for i, second_error in enumerate(used)]
+            steps.append((kronecker_product(parts), rate * (1 - rate) / n))
     return tuple(steps)

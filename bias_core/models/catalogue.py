@@ -105,9 +105,9 @@ class Catalogue:
         exact = {p for p in self.allowed if "*" not in p and not p.startswith(("/", "~", "."))}
         if name in exact or (_PLAIN.fullmatch(name) and any(fnmatchcase(name, pattern) for pattern in self.allowed)):
             return
-        more = f", and of a hub {', '.join(self.allowed)}" if self.allowed else ""
+        hub_note = f", and of a hub {', '.join(self.allowed)}" if self.allowed else ""
         raise UnknownModel(
-            f"{name[:_SHOWN]!r} cannot be used on this server; there are {', '.join(listed)}{more}. Other "
+            f"{name[:_SHOWN]!r} cannot be used on this server; there are {', '.join(listed)}{hub_note}. Other "
             "models, folders and LoRAs run on a machine of your own"
         )
 
@@ -166,15 +166,17 @@ class Catalogue:
         """A hub model or a user's folder, with the settings of its kind and its own size."""
         kind = str((index := _read_json(folder, _INDEX)).get("_class_name"))
         listed = self.pipelines.get(kind, {})
-        own = {} if not index or "steps" in listed else self.defaults_of(kind, index)
-        side = int(own.get("size") or native_size(folder) or listed.get("size", 1024 if own else 512))
-        settings = {**own, **listed}
+        index_defaults = {} if not index or "steps" in listed else self.defaults_of(kind, index)
+        side = int(
+            index_defaults.get("size") or native_size(folder) or listed.get("size", 1024 if index_defaults else 512)
+        )
+        settings = {**index_defaults, **listed}
         return ModelInfo(
             id=name,
             name=name,
             family=settings.get("family", "diffusers"),
             default_steps=int(settings.get("steps", 30)),
-            default_guidance=settings.get("guidance", 1.0 if own else 7.5),
+            default_guidance=settings.get("guidance", 1.0 if index_defaults else 7.5),
             width=side,
             height=side,
             options={"path": path},
@@ -192,9 +194,9 @@ class Catalogue:
                 "written by save_pretrained of a diffusers pipeline"
             )
         ids = [info.id for info in self.models]
-        more = f" and {len(ids) - _MOST_NAMED} more ({COMMAND} models)" if len(ids) > _MOST_NAMED else ""
+        remainder = f" and {len(ids) - _MOST_NAMED} more ({COMMAND} models)" if len(ids) > _MOST_NAMED else ""
         return (
-            f"no model {quoted(name)}; there are {', '.join(ids[:_MOST_NAMED])}{more}, any hub model as "
+            f"no model {quoted(name)}; there are {', '.join(ids[:_MOST_NAMED])}{remainder}, any hub model as "
             "org/name or org/name@revision, a folder with model_index.json, or file.safetensors@epsilon; a LoRA on top "
             "as base+org/lora:0.8 or base+/path/to.safetensors"
         )
@@ -236,15 +238,15 @@ class Catalogue:
 
 def _open_clip(name: str) -> ToolInfo:
     """The entry of a folder, or of the name after "open_clip:"; UnknownModel for no file, folder or tag."""
-    rest, caution = name.removeprefix(_OPEN_CLIP), ""
-    architecture, _, weights = rest.partition("/")
-    if is_folder(rest, _OPEN_CLIP_CONFIG):
-        named = path = real_path(rest)
+    location, caution = name.removeprefix(_OPEN_CLIP), ""
+    architecture, _, weights = location.partition("/")
+    if is_folder(location, _OPEN_CLIP_CONFIG):
+        named = path = real_path(location)
     elif architecture and weights and is_file(weights):
         path = real_path(weights)
         named, caution = f"{architecture}/{path}", _activation(architecture)
     elif architecture and weights and "/" not in weights and not weights.endswith(_CHECKPOINTS):
-        return ToolInfo(id=name, name=name, library="open_clip", path=rest)
+        return ToolInfo(id=name, name=name, library="open_clip", path=location)
     else:
         raise UnknownModel(
             f"no encoder {quoted(name)}: give open_clip:ARCHITECTURE/TAG, open_clip:ARCHITECTURE/FILE with a "
@@ -257,12 +259,12 @@ def _activation(architecture: str) -> str:
     """A warning for a checkpoint of an architecture with two activations; "" for others."""
     spec = find_spec("open_clip")
     folder = Path(spec.origin).parent / "model_configs" if spec and spec.origin else Path()
-    other = f"{architecture}{_QUICK}"
-    if not (folder / f"{other}.json").is_file():
+    quick_name = f"{architecture}{_QUICK}"
+    if not (folder / f"{quick_name}.json").is_file():
         return ""
     return (
         ", read with GELU, as the file does not name its activation; if it was trained with QuickGELU, as OpenAI's "
-        f"weights were, its numbers mean nothing, and its name is {_OPEN_CLIP}{other}/FILE"
+        f"weights were, its numbers mean nothing, and its name is {_OPEN_CLIP}{quick_name}/FILE"
     )
 
 
@@ -283,8 +285,8 @@ def check_condition(info: ModelInfo, condition: str) -> str:
         raise UnknownModel(f"{info.id} has no conditions, got {quoted(condition)}; leave the condition empty")
     if condition not in info.conditions:
         conditions = ", ".join(info.conditions)
-        more = "" if info.family == "renderer" else ": none of its adapters draws another"
-        raise UnknownModel(f"{info.id} has no condition {quoted(condition)}; choose among its {conditions}{more}")
+        hint = "" if info.family == "renderer" else ": none of its adapters draws another"
+        raise UnknownModel(f"{info.id} has no condition {quoted(condition)}; choose among its {conditions}{hint}")
     return condition
 
 
@@ -450,14 +452,14 @@ def hosted_name(name: str) -> HostedName | None:
     >>> hosted_name("inference:fal-ai:org/model").provider, hosted_name("org/model")
     ('fal-ai', None)
     """
-    service, sign, rest = name.partition(":")
+    service, sign, model_name = name.partition(":")
     if not sign or service not in get_args(Service):
         return None
-    if service == "inference" and (match := _HUB_MODEL.fullmatch(rest)):
+    if service == "inference" and (match := _HUB_MODEL.fullmatch(model_name)):
         return HostedName(
             service="inference", path=match["path"], provider=(match["provider"] or "").replace("auto", "")
         )
-    if service == "openai" and (match := _SERVER_MODEL.fullmatch(rest)):
+    if service == "openai" and (match := _SERVER_MODEL.fullmatch(model_name)):
         return HostedName(service="openai", path=match["path"])
     raise UnknownModel(
         f"no hosted model {quoted(name)}; write inference:org/name or inference:provider:org/name for a provider "
@@ -481,6 +483,6 @@ def request_words(n: int, info: ModelInfo, price_usd: float | None = None) -> st
     >>> request_words(200, ModelInfo(id="openai:m", name="", family=FAMILY), 0.04)
     '200 requests to openai:m, about 8.00 USD at 0.04 USD a picture'
     """
-    each = info.price_usd if price_usd is None else price_usd
-    cost = "price unknown" if each is None else f"about {n * each:,.2f} USD at {each:g} USD a picture"
+    price = info.price_usd if price_usd is None else price_usd
+    cost = "price unknown" if price is None else f"about {n * price:,.2f} USD at {price:g} USD a picture"
     return f"{n:,} request{'s' * (n != 1)} to {info.id}, {cost}"

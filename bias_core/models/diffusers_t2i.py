@@ -28,20 +28,20 @@ from bias_core.models.family_facts import (
     DECODERS,
     PipelineFacts,
     drawn_size,
-    drawn_size_at,
-    facts_at,
     other_size,
     pipeline_facts,
     prompt_limits,
+    read_drawn_size,
+    read_facts,
     unused_settings,
     without_guidance,
 )
-from bias_core.models.model_sources import first_batch_size, gpu_memory, this_machine
+from bias_core.models.model_sources import first_batch_size, get_machine, gpu_memory
 from bias_core.models.pipeline_call import (
     SchedulerStep,
     Tracer,
-    first_steps_of,
-    following_of,
+    get_next_latents,
+    repeat_first_steps,
     step_replaced,
     velocity_space,
 )
@@ -81,8 +81,8 @@ _OWN_STEPS = {"LCMScheduler", "SCMScheduler", "TCDScheduler"}  # the network was
 
 def check_sampler(info: ModelInfo, facts: PipelineFacts | None, sampler: str) -> None:
     """Raise InvalidInput if the model cannot use the sampler; without ``facts``, its family decides."""
-    if sampler and (why := _reason(info, facts, sampler)):
-        raise InvalidInput(f"{info.id} cannot be drawn with the sampler {sampler}: {why}; leave the sampler out")
+    if sampler and (reason := _reason(info, facts, sampler)):
+        raise InvalidInput(f"{info.id} cannot be drawn with the sampler {sampler}: {reason}; leave the sampler out")
 
 
 def _reason(info: ModelInfo, facts: PipelineFacts | None, sampler: str) -> str:
@@ -102,18 +102,18 @@ def _reason(info: ModelInfo, facts: PipelineFacts | None, sampler: str) -> str:
 
 
 @contextmanager
-def sampled_by(pipeline: Any, info: ModelInfo, sampler: str) -> Iterator[None]:
+def use_sampler(pipeline: Any, info: ModelInfo, sampler: str) -> Iterator[None]:
     """Draw with this sampler until the block ends; "" is the pipeline's own."""
     if not sampler:
         yield
         return
     check_sampler(info, pipeline_facts(pipeline), sampler)
-    own, (name, more) = pipeline.scheduler, SAMPLERS[sampler]
-    pipeline.scheduler = getattr(diffusers, name).from_config(own.config, **more)
+    own_scheduler, (name, options) = pipeline.scheduler, SAMPLERS[sampler]
+    pipeline.scheduler = getattr(diffusers, name).from_config(own_scheduler.config, **options)
     try:
         yield
     finally:
-        pipeline.scheduler = own
+        pipeline.scheduler = own_scheduler
 
 
 MOST_WEIGHTS = 5_000_000  # parameters of a small decoder with its encoder: a tiny autoencoder has half as many
@@ -163,7 +163,7 @@ class FormingPictures:
         def look(step: SchedulerStep) -> Any:
             xt = tracer.network_input(step)
             answer = step.answer()
-            at_work.newest, at_work.following = (next(indices), step, xt), following_of(answer)
+            at_work.newest, at_work.following = (next(indices), step, xt), get_next_latents(answer)
             return answer
 
         def latents() -> np.ndarray | None:
@@ -181,9 +181,9 @@ class FormingPictures:
 
     def pictures(self) -> Mapping[str, Image.Image]:
         """The predicted picture of each row at work, by row id; without those that are unknown."""
-        return {key: image for at_work in list(self._at_work) for key, image in self._pictures_of(at_work)}
+        return {key: image for at_work in list(self._at_work) for key, image in self._decode_newest(at_work)}
 
-    def _pictures_of(self, at_work: _AtWork) -> Iterator[tuple[str, Image.Image]]:
+    def _decode_newest(self, at_work: _AtWork) -> Iterator[tuple[str, Image.Image]]:
         if at_work.newest is None:
             return
         tracer, n, (index, step, xt) = at_work.tracer, len(at_work.rows), at_work.newest
@@ -210,8 +210,8 @@ class FormingPictures:
         pixels = colours.reshape(n, n_tall, side, n_wide, side, 3).transpose(0, 1, 3, 2, 4, 5).reshape(-1, side**2 * 3)
         places = _places(grid).astype(np.float64)
         with self._learning:
-            more = places.T @ places, places.T @ pixels
-            self._products = [a + b for a, b in zip(self._products, more, strict=True)]
+            new_products = places.T @ places, places.T @ pixels
+            self._products = [a + b for a, b in zip(self._products, new_products, strict=True)]
             among, with_colours = self._products
             self._map = np.linalg.lstsq(among, with_colours, rcond=None)[0].astype(np.float32)
             self._n_learnt += n
@@ -350,12 +350,12 @@ class DiffusersTextToImage(LazyModel[Any]):
         loras: Path | None = None,
         compiled: bool = False,
         forming: str = "auto",
-        **how: Any,
+        **kwargs: Any,
     ):
-        batch_size = first_batch_size(info, this_machine(), how.get("device", "auto"))
+        batch_size = first_batch_size(info, get_machine(), kwargs.get("device", "auto"))
         self._is_sized = False  # true once the weights have decided the size of a batch
         self._most_per_call = 0  # pictures, if several calls of the pipeline draw a batch; else 0
-        super().__init__(info.id, source, batch_size=batch_size, **how)
+        super().__init__(info.id, source, batch_size=batch_size, **kwargs)
         self.info, self.loras, self.compiled = info, loras, compiled
         self._batches = _PictureBatches(info.id, batch_size)
         self._texts, self._forming = calls.TextCache(), FormingPictures(forming)
@@ -371,10 +371,10 @@ class DiffusersTextToImage(LazyModel[Any]):
         says so. Raises ModelUnavailable: weights missing or corrupt, out of memory, or no picture comes out at all;
         Cancelled: from ``on_step``, at that denoising step; pictures yielded before are whole.
         """
-        drawn = (_as_drawn(self._parts(), row) for row in rows)
+        drawn = (_set_drawn_size(self._parts(), row) for row in rows)
         for _, alike in groupby(drawn, key=_drawn_together):
             draw = partial(self._generate_batch, on_step)
-            for images in self._batches.run(list(alike), draw, most=None if self._in_batches() else 1):
+            for images in self._batches.run(list(alike), draw, max_size=None if self._can_batch() else 1):
                 yield from images
 
     def forming(self) -> Mapping[str, Image.Image]:
@@ -410,10 +410,10 @@ class DiffusersTextToImage(LazyModel[Any]):
         or corrupt, or out of memory; Cancelled: from ``on_step``, at that step.
         """
         pipeline = self._parts()
-        row = _as_drawn(pipeline, row)
+        row = _set_drawn_size(pipeline, row)
         self._use_conditions(row)
         try:
-            with sampled_by(pipeline, self.info, row.sampler):
+            with use_sampler(pipeline, self.info, row.sampler):
                 space = velocity_space(pipeline_facts(pipeline), self.info.id)
                 yield from self._steps(row, attributes, space, guided=guided, predicted=predicted, on_step=on_step)
         except torch.OutOfMemoryError as error:
@@ -432,9 +432,9 @@ class DiffusersTextToImage(LazyModel[Any]):
         pipeline = self._parts()
         unguided = without_guidance(pipeline_facts(pipeline), row, self.info.options.get("call", {}))
         texts = [*(a.positive for a in attributes), *(a.negative for a in attributes)]
-        alike, more = row, dict[str, float]()
+        alike, extra_arguments = row, dict[str, float]()
         if conditional := unguided is not None and not guided:
-            alike, more = unguided
+            alike, extra_arguments = unguided
             texts = [row.prompt, *texts]  # else the path has the velocity of the prompt
         n_calls = 1 + math.ceil(len(texts) / self._per_call())
         done = _step_counter(on_step, (n_calls + predicted) * row.num_inference_steps)
@@ -444,14 +444,14 @@ class DiffusersTextToImage(LazyModel[Any]):
         parts = list(
             self._batches.run(
                 rows,
-                lambda batch: tracer.velocities(partial(self._call, pipeline, batch, **more), path),
-                most=self._per_call(),
+                lambda batch: tracer.velocities(partial(self._call, pipeline, batch, **extra_arguments), path),
+                max_size=self._per_call(),
             )
         )
         still_guided = conditional and getattr(pipeline, "do_classifier_free_guidance", False)
         for i, moment in enumerate(path):
-            own = [] if conditional else [moment.velocity]
-            velocities = _of_one(torch.cat([*own, *(part[i] for part in parts)]))
+            prompt_velocities = [] if conditional else [moment.velocity]
+            velocities = _latents_to_array(torch.cat([*prompt_velocities, *(part[i] for part in parts)]))
             velocity, positive, negative = np.split(velocities, [1, 1 + len(attributes)])
             pixels = tracer.picture(partial(self._call, pipeline, [row]), moment) if predicted else None
             if predicted:
@@ -459,7 +459,7 @@ class DiffusersTextToImage(LazyModel[Any]):
             yield Step(
                 index=i,
                 sigma=moment.sigma,
-                xt=_of_one(moment.xt)[0],
+                xt=_latents_to_array(moment.xt)[0],
                 velocity=velocity[0],
                 velocity_positive=positive,
                 velocity_negative=negative,
@@ -479,21 +479,21 @@ class DiffusersTextToImage(LazyModel[Any]):
             self._use_conditions(batch[0])
             full = [*batch, *[batch[-1]] * (self._per_call() - len(batch))]  # as in a call that draws pictures
             arguments = calls.call_arguments(pipeline, self.info, full)
-            with self._of_prior(pipeline, batch[0]):
+            with self._prior_only(pipeline, batch[0]):
                 return unclip.prior_embeddings(pipeline, arguments)[: len(batch)]
 
-        return np.concatenate(list(self._batches.run(list(rows), draw, most=self._per_call())))
+        return np.concatenate(list(self._batches.run(list(rows), draw, max_size=self._per_call())))
 
     def prior_texts(self, texts: Sequence[str]) -> np.ndarray:
         """Unit embeddings ``(n, d)`` of texts by the CLIP of the prior."""
         pipeline = self._with_prior()
-        with self._of_prior(pipeline):
+        with self._prior_only(pipeline):
             return unclip.text_embeddings(pipeline, texts)
 
     def prior_images(self, images: Sequence[Image.Image]) -> np.ndarray:
         """Unit embeddings ``(n, d)`` of pictures by the CLIP of the prior."""
         pipeline, n = self._with_prior(), self._per_call()
-        with self._of_prior(pipeline):
+        with self._prior_only(pipeline):
             parts = [images[first : first + n] for first in range(0, len(images), n)]
             return np.concatenate([unclip.image_embeddings(pipeline, part) for part in parts])
 
@@ -508,7 +508,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         return pipeline
 
     @contextmanager
-    def _of_prior(self, pipeline: Any, row: ImageRow | None = None) -> Iterator[None]:
+    def _prior_only(self, pipeline: Any, row: ImageRow | None = None) -> Iterator[None]:
         """Run the prior alone until the block ends."""
         with ExitStack() as call:
             if row is not None:
@@ -535,7 +535,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         """The size that the model draws for a requested size; loads no weights."""
         if (pipeline := self._value) is not None:
             return drawn_size(pipeline, width, height)
-        return drawn_size_at(self.info, self.source, width, height)
+        return read_drawn_size(self.info, self.source, width, height)
 
     def check_sampler(self, sampler: str) -> None:
         """Raise InvalidInput for a sampler that this model cannot use; loads no weights."""
@@ -553,7 +553,7 @@ class DiffusersTextToImage(LazyModel[Any]):
 
     def _facts(self) -> PipelineFacts | None:
         pipeline = self._value
-        return pipeline_facts(pipeline) if pipeline else facts_at(self.info, self.source)
+        return pipeline_facts(pipeline) if pipeline else read_facts(self.info, self.source)
 
     def pipeline(self) -> Any:
         """The diffusers pipeline, loaded now if necessary."""
@@ -570,28 +570,28 @@ class DiffusersTextToImage(LazyModel[Any]):
         super().unload()
         self._start_over()
 
-    def _in_batches(self) -> bool:
-        return pipeline_facts(self._parts()).in_batches
+    def _can_batch(self) -> bool:
+        return pipeline_facts(self._parts()).can_batch
 
     def _per_call(self) -> int:
         """Pictures in a call of the pipeline; one if other pictures of a call would change its pixels."""
-        return min(self.batch_size, self._most_per_call or self.batch_size) if self._in_batches() else 1
+        return min(self.batch_size, self._most_per_call or self.batch_size) if self._can_batch() else 1
 
     def _generate_batch(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
         images = self._draw(on_step, rows)
         if failed := [i for i, image in enumerate(images) if _fault(image)]:
-            for i, image in zip(failed, self._in_float32(on_step, [rows[i] for i in failed]), strict=False):
+            for i, image in zip(failed, self._redraw_in_float32(on_step, [rows[i] for i in failed]), strict=False):
                 images[i] = image
         self._draws = self._draws or not all(map(_fault, images))
         if not self._draws:
             self._check_other_seeds(on_step, images[0])
         return images
 
-    def _in_float32(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
+    def _redraw_in_float32(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
         """Draw the pictures again in float32; none if the weights are in it already, or it does not fit."""
         images = list[GeneratedImage]()
         self._texts.clear()
-        with suppress(torch.OutOfMemoryError), calls.in_float32(self._parts()) as is_other:
+        with suppress(torch.OutOfMemoryError), calls.use_float32(self._parts()) as is_other:
             images = self._draw(on_step, rows) if is_other else []
         self._texts.clear()
         for i, image in enumerate(images):
@@ -601,9 +601,9 @@ class DiffusersTextToImage(LazyModel[Any]):
 
     def _check_other_seeds(self, on_step: StepCallback | None, failed: GeneratedImage) -> None:
         """Refuse a model that has drawn no picture yet, also not from a few other seeds."""
-        for more in range(1, 1 + _OTHER_SEEDS):
-            (other,) = self._draw(on_step, [replace(failed.row, seed=failed.row.seed + more)])
-            if not _fault(other):
+        for offset in range(1, 1 + _OTHER_SEEDS):
+            (image,) = self._draw(on_step, [replace(failed.row, seed=failed.row.seed + offset)])
+            if not _fault(image):
                 self._draws = True
                 return
         raise ModelUnavailable(f"{self.info.id} {_fault(failed)}, from other seeds, too: {calls.NO_PICTURES}")
@@ -615,7 +615,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         parts = [rows[first : first + n] for first in range(0, len(rows), n)]
         if len(parts) == 1:
             return self._drawn_in_a_call(pipeline, on_step, rows)
-        on_step = on_step and _one_for_all(on_step, len(parts))
+        on_step = on_step and _merge_step_reports(on_step, len(parts))
         with torch.random.fork_rng(devices=[]), ThreadPoolExecutor(len(parts), "bias-draw") as pool:
             calls_at_once = [
                 pool.submit(copy_context().run, self._drawn_in_a_call, _sharing_weights(pipeline), on_step, part)
@@ -629,11 +629,11 @@ class DiffusersTextToImage(LazyModel[Any]):
         full, n_first_steps = [*rows, *[rows[-1]] * (self._per_call() - len(rows))], self._n_first_steps(rows[0])
         arguments = calls.call_arguments(pipeline, self.info, full)
         with calls.warnings_of_diffusers() as warnings, ExitStack() as call:
-            call.enter_context(sampled_by(pipeline, self.info, rows[0].sampler))
+            call.enter_context(use_sampler(pipeline, self.info, rows[0].sampler))
             done = calls.report_steps(pipeline, arguments, on_step, n_before=n_first_steps)
             if n_first_steps:
                 first_call = partial(self._call, pipeline, full)
-                call.enter_context(first_steps_of(pipeline, first_call, n_first_steps, done))
+                call.enter_context(repeat_first_steps(pipeline, first_call, n_first_steps, done))
                 full = [replace(row, prompt=row.later_prompt) for row in full]
             callbacks, latents = dict[str, Any](), _nothing
             if on_step is not None:
@@ -641,7 +641,7 @@ class DiffusersTextToImage(LazyModel[Any]):
                 callbacks = call.enter_context(calls.after_each_step(pipeline, done))
             output = self._call(pipeline, full, **callbacks)
         notes = calls.records(pipeline, arguments, output, warnings, rows)
-        size = {BATCH_SIZE: len(full)} if gpu_memory(this_machine(), self._wanted_device) else {}
+        size = {BATCH_SIZE: len(full)} if gpu_memory(get_machine(), self._wanted_device) else {}
         drawn = enumerate(zip(rows, notes, strict=False))
         images = [self._generated(row, output, i, record | size) for i, (row, record) in drawn]
         self._forming.learn(latents(), [image.image for image in images if not image.blocked])
@@ -659,15 +659,15 @@ class DiffusersTextToImage(LazyModel[Any]):
             )
         return row.n_first_steps
 
-    def _call(self, pipeline: Any, rows: Sequence[ImageRow], **more: Any) -> Any:
+    def _call(self, pipeline: Any, rows: Sequence[ImageRow], **extra_arguments: Any) -> Any:
         with ExitStack() as call:
             call.enter_context(calls.errors_in_a_sentence(pipeline, self.info.id, rows[0]))
-            call.enter_context(self._texts.of(pipeline))
+            call.enter_context(self._texts.use_cache(pipeline))
             call.enter_context(calls.guiders_set(pipeline, rows))
             call.enter_context(torch.random.fork_rng(devices=[]))  # some families seed for all
             call.enter_context(torch.inference_mode())
             call.enter_context(computing_threads(int(self.info.options.get("cpu_threads", 0))))
-            return pipeline(**calls.call_arguments(pipeline, self.info, rows, **more))
+            return pipeline(**calls.call_arguments(pipeline, self.info, rows, **extra_arguments))
 
     def _generated(self, row: ImageRow, output: Any, i: int, drawn: dict[str, Any]) -> GeneratedImage:
         pixels = calls.output_pixels(output)[i]
@@ -702,7 +702,7 @@ class DiffusersTextToImage(LazyModel[Any]):
                 from bias_core.models.pipeline_loader import component_sizes
 
             weights = sum(component_sizes(pipeline).values())
-            size = first_batch_size(self.info, this_machine(), self._wanted_device, weights)
+            size = first_batch_size(self.info, get_machine(), self._wanted_device, weights)
             if (n_calls := self._calls_at_once(pipeline)) > 1:
                 self._most_per_call = size
             self._batches.size = size * n_calls
@@ -712,7 +712,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         """As many as the processor has threads for, if the model needs few; else one, as for several stages."""
         n_threads = int(self.info.options.get("cpu_threads", 0))
         is_one_stage = not any(isinstance(part, diffusers.DiffusionPipeline) for part in vars(pipeline).values())
-        can_share = is_one_stage and pipeline_facts(pipeline).in_batches and pick_device(self._wanted_device) == "cpu"
+        can_share = is_one_stage and pipeline_facts(pipeline).can_batch and pick_device(self._wanted_device) == "cpu"
         return max(1, min(_MOST_CALLS, cpu_threads() // n_threads)) if n_threads and can_share else 1
 
     def _start_over(self) -> None:
@@ -774,13 +774,13 @@ def _sharing_weights(pipeline: Any) -> Any:
     twin = copy(pipeline)
     for name, part in pipeline.components.items():
         if is_network := isinstance(part, torch.nn.Module):
-            own = copy(part)
-            own.forward = part.forward  # of the original, which knows which hooks its layers have
-        setattr(twin, name, own if is_network else deepcopy(part))
+            network = copy(part)
+            network.forward = part.forward  # of the original, which knows which hooks its layers have
+        setattr(twin, name, network if is_network else deepcopy(part))
     return twin
 
 
-def _one_for_all(on_step: StepCallback, n_calls: int) -> StepCallback:
+def _merge_step_reports(on_step: StepCallback, n_calls: int) -> StepCallback:
     """Report the steps of several calls at once as those of one, and one at a time."""
     n_done, reporting = count(1), threading.Lock()
 
@@ -791,12 +791,12 @@ def _one_for_all(on_step: StepCallback, n_calls: int) -> StepCallback:
     return on_step_of_one
 
 
-def _as_drawn(pipeline: Any, row: ImageRow) -> ImageRow:
+def _set_drawn_size(pipeline: Any, row: ImageRow) -> ImageRow:
     width, height = drawn_size(pipeline, row.width, row.height)
     return replace(row, width=width, height=height)
 
 
-def _of_one(tensor: Any) -> np.ndarray:
+def _latents_to_array(tensor: Any) -> np.ndarray:
     """Latents ``(n, c, h, w)`` unchanged, others as rows ``(n, d)``."""
     arrays: np.ndarray = tensor.float().cpu().numpy()
     return arrays if arrays.ndim == 4 else arrays.reshape(len(arrays), math.prod(arrays.shape[1:]))

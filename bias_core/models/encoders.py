@@ -16,7 +16,15 @@ from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models import hub_errors, open_clip, torch, torchvision, transformers
 from bias_core.models.catalogue import read_model_json
 from bias_core.models.family_facts import reads
-from bias_core.models.weights import Batches, HubModel, check_finite, load_whole, loading, not_here, pick_device
+from bias_core.models.weights import (
+    Batches,
+    HubModel,
+    check_finite,
+    load_whole,
+    loading,
+    missing_weights_error,
+    pick_device,
+)
 from bias_core.people import Box
 from bias_core.types import PromptLimit
 
@@ -104,12 +112,12 @@ class BatchedEncoder(HubModel[tuple[Any, Any, Any, str]]):
         """Prepare these texts and return a function that embeds them."""
 
 
-def as_rgb(image: Image.Image) -> Image.Image:
+def convert_to_rgb(image: Image.Image) -> Image.Image:
     """The picture in RGB; unchanged if it is."""
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def _in_threads(work: Callable[[T], R], inputs: Sequence[T]) -> list[R]:
+def _map_in_threads(work: Callable[[T], R], inputs: Sequence[T]) -> list[R]:
     """``[work(x) for x in inputs]`` in several threads: decoding and resizing release Python's lock."""
     if len(inputs) < 2 or _THREADS < 2:
         return [work(x) for x in inputs]
@@ -137,13 +145,13 @@ class OpenClipEncoder(BatchedEncoder):
         """Download missing files; nothing is loaded."""
         if not Path(self.weights).exists():
             with loading(self.name, self.source):
-                how = self._architecture()
-                self._tokenizer(how["model_name"], local_only=self._offline)
-            self._fetched = how
+                model_options = self._architecture()
+                self._tokenizer(model_options["model_name"], local_only=self._offline)
+            self._fetched = model_options
 
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
         model, preprocess, _, device = self._parts()
-        pixels = torch.stack(_in_threads(lambda image: preprocess(as_rgb(image)), images)).to(device)
+        pixels = torch.stack(_map_in_threads(lambda image: preprocess(convert_to_rgb(image)), images)).to(device)
         return lambda: model.encode_image(pixels)
 
     def _text_features(self, texts: Sequence[str]) -> Callable[[], Any]:
@@ -153,20 +161,22 @@ class OpenClipEncoder(BatchedEncoder):
 
     def _load(self) -> tuple[Any, Any, Any, str]:
         device, folder = pick_device(self._wanted_device), Path(self.weights).is_dir()
-        how = self._folder() if folder else self._fetched or self._architecture()
+        model_options = self._folder() if folder else self._fetched or self._architecture()
         model, _, preprocess = open_clip.create_model_and_transforms(
-            **how, device=device, precision="fp32", weights_only=True
+            **model_options, device=device, precision="fp32", weights_only=True
         )
         check_finite(model, self.name)
-        tokenizer = self._tokenizer(how["model_name"], local_only=self._offline or folder or bool(self._fetched))
+        tokenizer = self._tokenizer(
+            model_options["model_name"], local_only=self._offline or folder or bool(self._fetched)
+        )
         return model.to(memory_format=torch.channels_last).eval(), preprocess, tokenizer, device
 
     def _tokens(self) -> tuple[Any, int]:
         folder = Path(self.weights).is_dir()
         name = self._folder()["model_name"] if folder else self.architecture
         tokenizer = self._tokenizer(name, local_only=True)
-        own = getattr(tokenizer, "tokenizer", None)
-        return own or _OfOpenClip(tokenizer), int(tokenizer.context_length)
+        hf_tokenizer = getattr(tokenizer, "tokenizer", None)
+        return hf_tokenizer or _OfOpenClip(tokenizer), int(tokenizer.context_length)
 
     def _tokenizer(self, model: str, *, local_only: bool) -> Any:
         """The model's tokenizer; with ``local_only``, a hub's only if it is on this machine."""
@@ -203,7 +213,7 @@ class OpenClipEncoder(BatchedEncoder):
         repo, _, file = trained.get("hf_hub", "").rpartition("/")
         if not repo:  # on the makers' own server, checked by its hash
             if self._offline:
-                raise not_here(self.name)
+                raise missing_weights_error(self.name)
             return str(open_clip.download_pretrained(dict(trained)))
         usual, file = open_clip.constants.HF_WEIGHTS_NAME, file or open_clip.constants.HF_WEIGHTS_NAME
         safe = str(Path(file).with_suffix(".safetensors"))
@@ -212,7 +222,7 @@ class OpenClipEncoder(BatchedEncoder):
             return huggingface_hub.hf_hub_download(repo, safe, local_files_only=self._offline)
         except hub_errors.LocalEntryNotFoundError as error:
             if self._offline:
-                raise not_here(self.name) from error
+                raise missing_weights_error(self.name) from error
             raise
         except hub_errors.EntryNotFoundError:  # only a state dict of torch, which is read as data, never run
             return huggingface_hub.hf_hub_download(repo, file)
@@ -243,7 +253,7 @@ class TransformersEncoder(BatchedEncoder):
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
         model, processor, _, device = self._parts()
         # One call in one thread: its steps are too short for threads, which would wait for each other.
-        inputs = processor(images=[*map(as_rgb, images)], return_tensors="pt").to(device)
+        inputs = processor(images=[*map(convert_to_rgb, images)], return_tensors="pt").to(device)
         return lambda: _tensor(model.get_image_features(**inputs))
 
     def _tokens(self) -> tuple[Any, int]:
@@ -259,8 +269,8 @@ class TransformersEncoder(BatchedEncoder):
         texts, padding = list(texts), "longest"
         if siglip:  # its second version leaves the case to its caller
             texts, padding, names = [text.lower() for text in texts], "max_length", ["input_ids"]
-        most = model.config.text_config.max_position_embeddings
-        inputs = tokenizer(texts, padding=padding, truncation=True, max_length=most, return_tensors="pt")
+        max_length = model.config.text_config.max_position_embeddings
+        inputs = tokenizer(texts, padding=padding, truncation=True, max_length=max_length, return_tensors="pt")
         tensors = {key: inputs[key].to(device) for key in names if key in inputs}
         return lambda: _tensor(model.get_text_features(**tensors))
 
@@ -315,7 +325,7 @@ class TorchvisionPersonFinder(HubModel[tuple[Any, str]]):
         url, saved, _ = self._published()
         if not saved.is_file():
             if self._offline:
-                raise not_here(self.name)
+                raise missing_weights_error(self.name)
             saved.parent.mkdir(parents=True, exist_ok=True)
             with loading(self.name, url):
                 torch.hub.download_url_to_file(url, str(saved), saved.stem.rpartition("-")[2], progress=False)
@@ -341,7 +351,7 @@ class TorchvisionPersonFinder(HubModel[tuple[Any, str]]):
             model = torchvision.models.get_model(self.architecture, weights=None, weights_backbone=None)
             model.load_state_dict(torch.load(self.weights, map_location="cpu", weights_only=True))
         elif self._offline and not saved.is_file():
-            raise not_here(self.name)
+            raise missing_weights_error(self.name)
         else:
             model = torchvision.models.get_model(self.architecture, weights=weights)
         return model.to(device).eval(), device

@@ -27,7 +27,7 @@ import numpy as np
 from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable
-from bias_core.models.encoders import as_rgb
+from bias_core.models.encoders import convert_to_rgb
 from bias_core.models.language_models import ANSWER_WORDS, check_questions, without_thoughts
 from bias_core.values import read_json
 
@@ -69,13 +69,13 @@ class RequestFailed(ModelUnavailable):
         status: int = 0,
         reason: str = "",
         code: str = "",
-        again: bool = False,
+        can_retry: bool = False,
         pause: float | None = None,
-        most: int = 9,
+        max_requests: int = 9,
     ) -> None:
         super().__init__(message)
         self.status, self.reason, self.code = status, reason, code
-        self.again, self.pause, self.most = again, pause, most
+        self.can_retry, self.pause, self.max_requests = can_retry, pause, max_requests
 
 
 def ask_until_answered(request: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
@@ -84,7 +84,7 @@ def ask_until_answered(request: Callable[[], T], sleep: Callable[[float], None] 
         try:
             return request()
         except RequestFailed as failure:
-            if not failure.again or attempt >= min(_MOST_REQUESTS, failure.most):
+            if not failure.can_retry or attempt >= min(_MOST_REQUESTS, failure.max_requests):
                 raise
             pause = FIRST_PAUSE * 2 ** (attempt - 1) if failure.pause is None else failure.pause
             sleep(min(pause, _LONGEST_PAUSE))
@@ -144,10 +144,10 @@ class Endpoint:
         parts = urlsplit(self.url)
         return f"{parts.hostname}" + (f":{parts.port}" if parts.port else "")
 
-    def post(self, name: str, path: str, body: Mapping[str, Any], *, again: bool = False) -> Any:
+    def post(self, name: str, path: str, body: Mapping[str, Any], *, can_retry: bool = False) -> Any:
         """Post a request for the model ``name`` and return the JSON answer.
 
-        RequestFailed for unusable answers, with ``again`` for a retry. Some servers put an error into an answer
+        RequestFailed for unusable answers, with ``can_retry`` for a retry. Some servers put an error into an answer
         with a good status.
         """
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
@@ -157,7 +157,7 @@ class Endpoint:
         try:
             answer = read_json(content)
         except ValueError as error:
-            raise self.not_understood(name, error, again=again) from error
+            raise self.not_understood(name, error, can_retry=can_retry) from error
         fault = answer.get("error") if isinstance(answer, dict) else None
         if fault and not (answer.get("data") or answer.get("choices")):
             code = fault.get("code") if isinstance(fault, dict) else None
@@ -167,26 +167,26 @@ class Endpoint:
     def get(self, name: str, url: str) -> bytes:
         """Fetch a file that an answer names, without the key; RequestFailed if that fails."""
         if urlsplit(url).scheme not in ("http", "https"):
-            raise RequestFailed(f"{name} gave no valid address of a picture", again=True)
+            raise RequestFailed(f"{name} gave no valid address of a picture", can_retry=True)
         with self._worded(name):
             status, _, content = exchange("GET", url, self.seconds)
         if status != 200:
-            raise RequestFailed(f"the picture that {name} names cannot be fetched (status {status})", again=True)
+            raise RequestFailed(f"the picture that {name} names cannot be fetched (status {status})", can_retry=True)
         return content
 
-    def not_understood(self, name: str, error: Exception, *, again: bool = False) -> RequestFailed:
+    def not_understood(self, name: str, error: Exception, *, can_retry: bool = False) -> RequestFailed:
         """The error for an answer in another format, or with an empty list."""
         if isinstance(error, IndexError):
             return RequestFailed(
                 f"{name} answered with an empty list ({self.host} gave no reason; its filter may have removed "
                 "the answer)",
-                again=again,
+                can_retry=can_retry,
             )
         return RequestFailed(
             f"{self.host} is not an OpenAI-compatible server, or {name} broke off "
             f"({type(error).__name__} while reading it) ({self.settings}_URL should be like "
             "http://127.0.0.1:8000/v1)",
-            again=again,
+            can_retry=can_retry,
         )
 
     def safe(self, text: str) -> str:
@@ -201,13 +201,13 @@ class Endpoint:
             raise RequestFailed(  # twice at most: more would hold up all visitors
                 f"{name} did not answer within {self.seconds:g} s; is the server at {self.host} overloaded, or the "
                 "model too slow for it?",
-                again=True, pause=0.0, most=2,
+                can_retry=True, pause=0.0, max_requests=2,
             ) from error  # fmt: skip
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise RequestFailed(
                 f"{name} cannot be reached at {self.host}: {self.safe(str(error))} (check {self.settings}_URL "
                 "and that the server runs)",
-                again=not isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)),
+                can_retry=not isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)),
             ) from error
 
     def _check(self, name: str, status: int, pause: str, content: bytes) -> None:
@@ -235,7 +235,7 @@ class Endpoint:
         message = f"{name} refuses (status {status}): {reason or 'no reason given'}"
         if status == 404:
             message += f" (nothing answers at {self.place}: check {self.settings}_URL)"
-        raise RequestFailed(message, **facts, again=status in RETRIED, pause=pause_asked_for(pause))
+        raise RequestFailed(message, **facts, can_retry=status in RETRIED, pause=parse_retry_after(pause))
 
 
 def exchange(
@@ -311,10 +311,10 @@ def without_secrets(text: str, *secrets: str) -> str:
     return " ".join(text.split())[:_SHOWN]
 
 
-def pause_asked_for(header: str) -> float | None:
+def parse_retry_after(header: str) -> float | None:
     """Seconds in ``Retry-After``, a number or a date; None for other values.
 
-    >>> pause_asked_for("7"), pause_asked_for("soon")
+    >>> parse_retry_after("7"), parse_retry_after("soon")
     (7.0, None)
     """
     with suppress(ValueError):
@@ -375,16 +375,16 @@ class EndpointReader:
         self._sleep = sleep
         self._unknown: set[str] = set()
 
-    def _said_nothing(self, choice: Any, most: int) -> ModelUnavailable:
+    def _empty_answer_error(self, choice: Any, max_tokens: int) -> ModelUnavailable:
         refusal = choice["message"].get("refusal")
-        why = (
+        reason = (
             f"it declined: {self.endpoint.safe(str(refusal))}"
             if refusal
             else f"finish_reason {choice.get('finish_reason')!r}"
         )
         return ModelUnavailable(
-            f"{self.name} gave an empty answer ({why}); a model that thinks aloud may need more tokens than "
-            f"the {most} that it gets: choose another model"
+            f"{self.name} gave an empty answer ({reason}); a model that thinks aloud may need more tokens than "
+            f"the {max_tokens} that it gets: choose another model"
         )
 
     def _may_lack(self, key: str, reason: str) -> bool:
@@ -400,9 +400,9 @@ class EndpointReader:
             sent = {key: value for key, value in sent.items() if key not in self._unknown}
             try:
                 return ask_until_answered(partial(self.endpoint.post, self.name, path, sent), self._sleep)
-            except RequestFailed as refused:
-                new = {key for key in sent if self._may_lack(key, refused.reason)}
-                if refused.status not in (400, 422) or not new:
+            except RequestFailed as error:
+                new = {key for key in sent if self._may_lack(key, error.reason)}
+                if error.status not in (400, 422) or not new:
                     raise
                 self._unknown |= new
         raise ModelUnavailable(f"{self.name} accepts none of the known forms of a request")
@@ -449,7 +449,7 @@ class EndpointLanguageModel(EndpointReader):
         except (LookupError, TypeError, AttributeError) as error:
             raise self.endpoint.not_understood(self.name, error) from error
         if not text:
-            raise self._said_nothing(choice, max_new_tokens)
+            raise self._empty_answer_error(choice, max_new_tokens)
         return text
 
     def _continuations(self, prefixes: list[str], n: int) -> list[list[str]]:
@@ -459,10 +459,10 @@ class EndpointLanguageModel(EndpointReader):
         for n_shown in (n_tokens, *(fewer for fewer in _FEWER if fewer < n_tokens)):
             try:
                 answer = self._ask("completions", body | {"logprobs": n_shown})
-            except RequestFailed as refused:
-                if refused.status in (404, 405, 501):
-                    raise InvalidInput(f"{self.name} continues no texts ({refused.reason}). {_STOP_NEEDS}") from refused
-                if "logprob" not in refused.reason:
+            except RequestFailed as error:
+                if error.status in (404, 405, 501):
+                    raise InvalidInput(f"{self.name} continues no texts ({error.reason}). {_STOP_NEEDS}") from error
+                if "logprob" not in error.reason:
                     raise
                 continue
             if n_shown < n_tokens:
@@ -552,22 +552,22 @@ class EndpointJudge(EndpointReader):
         try:
             choice = self._ask("chat/completions", body)["choices"][0]
             text, thought = read_message(choice["message"])
-            answer = None if thought else _by_tokens(choice.get("logprobs"))
-        except RequestFailed as refused:
-            if refused.code in _REFUSALS:
-                return _CERTAIN[2], f"(refused: {refused.code})"
+            answer = None if thought else _read_token_shares(choice.get("logprobs"))
+        except RequestFailed as error:
+            if error.code in _REFUSALS:
+                return _CERTAIN[2], f"(refused: {error.code})"
             raise
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise self.endpoint.not_understood(self.name, error) from error
         if answer is not None:
             return answer, ""
         if choice.get("finish_reason") != "length":
-            return by_text(text), text
+            return read_verdict(text), text
         if n_tokens < _TOKENS_WITH_THOUGHTS:  # its verdict may come later
             self._most_tokens = _TOKENS_WITH_THOUGHTS
             return self._answer_one(image, question)
         if not text:
-            raise self._said_nothing(choice, n_tokens)
+            raise self._empty_answer_error(choice, n_tokens)
         return _CERTAIN[2], text + CUT_OFF
 
     def _may_lack(self, key: str, reason: str) -> bool:
@@ -578,10 +578,10 @@ CUT_OFF = " … (cut off)"
 """End of what a judge said if it was cut at its length, so that it has no verdict."""
 
 
-def by_text(text: str) -> np.ndarray:
+def read_verdict(text: str) -> np.ndarray:
     """The last verdict of a text, with certainty ``(3,)``; "cannot tell" if its sentence has both, or there is none.
 
-    >>> by_text("There is no beard. Final answer: Yes").tolist(), by_text("I am sorry, I can't say no.").tolist()
+    >>> read_verdict("There is no beard. Final answer: Yes").tolist(), read_verdict("Sorry, I can't say no.").tolist()
     ([1.0, 0.0, 0.0], [0.0, 0.0, 1.0])
     """
     plain = _ASKED.sub("", re.sub(r"[*_`]+", "", text))
@@ -593,7 +593,7 @@ def by_text(text: str) -> np.ndarray:
     return np.array(_CERTAIN[2])
 
 
-def _by_tokens(logprobs: Any) -> np.ndarray | None:
+def _read_token_shares(logprobs: Any) -> np.ndarray | None:
     """Shares of the answers among the likeliest first tokens; None if most are other words."""
     if not logprobs or not logprobs.get("content"):
         return None
@@ -611,5 +611,5 @@ def _by_tokens(logprobs: Any) -> np.ndarray | None:
 
 def _data_uri(image: Image.Image) -> str:
     buffer = io.BytesIO()
-    as_rgb(image).save(buffer, format="PNG")
+    convert_to_rgb(image).save(buffer, format="PNG")
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -28,7 +28,7 @@ from typing import Any, Protocol
 from PIL import Image
 
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, ModelUnavailable, StorageError
-from bias_core.models.model_sources import this_machine
+from bias_core.models.model_sources import get_machine
 from bias_core.models.weights import LazyModel
 from bias_core.protocols import ShowsForming, TextToImage
 from bias_core.store.files import write_atomically
@@ -130,7 +130,7 @@ class Meter:
             return None
         return Rate(seconds=n_workers * seconds / n_pictures, n_bytes=self._n_bytes / self.n_drawn, n=self.n_drawn)
 
-    def seconds_left(self, n_missing: int) -> float:
+    def estimate_seconds(self, n_missing: int) -> float:
         """Seconds until ``n_missing`` pictures are drawn; nan if unknown."""
         n_begun = self._sign[1]
         is_later = self._first is not None and n_begun > self._first[1]
@@ -214,7 +214,7 @@ def follow(
         for event in drawing.events():
             _check_sizes(event.images, missing)
             meter.see(event)
-            done, left = len(stored) + meter.n_drawn, meter.seconds_left(len(missing))
+            done, left = len(stored) + meter.n_drawn, meter.estimate_seconds(len(missing))
             yield replace(event, done=done, total=len(distinct), seconds_left=left)
     finally:
         drawing.stop()
@@ -261,7 +261,7 @@ class LocalEngine:
 
     def place(self) -> str:
         """Name of the GPU, or the number of processors."""
-        gpu = this_machine().gpu if self._device in {"auto", "cuda"} else ""
+        gpu = get_machine().gpu if self._device in {"auto", "cuda"} else ""
         return gpu or (self._device if self._device == "mps" else f"{os.cpu_count()} processors")
 
     def close(self) -> None:
@@ -316,7 +316,7 @@ class _LocalDrawing(Drawing):
             yield
             return
         self._model.load()  # its weights may decide the size
-        with self._model.in_batches_of(self.batch_size or self._model.batch_size):
+        with self._model.use_batch_size(self.batch_size or self._model.batch_size):
             try:
                 yield
             finally:
@@ -432,8 +432,8 @@ class RateStore:
 
 def _key(row: ImageRow, place: str) -> str:
     guided = "guided" if row.guidance_scale > 1 else "unguided"  # guidance doubles the passes
-    how = ", ".join(filter(None, (f"{row.num_inference_steps} steps", guided, row.sampler)))
-    return f"{row.model} | {row.width}x{row.height} | {how} | {place}"
+    settings = ", ".join(filter(None, (f"{row.num_inference_steps} steps", guided, row.sampler)))
+    return f"{row.model} | {row.width}x{row.height} | {settings} | {place}"
 
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -622,7 +622,7 @@ class _Board:
     def stop(self) -> None:
         self._stopped = True
 
-    def at_work(self) -> list[tuple[int, int, int]]:
+    def list_unfinished(self) -> list[tuple[int, int, int]]:
         """(step, steps in all, pictures) of each unfinished batch."""
         return list(self._at_work.values())
 
@@ -704,15 +704,15 @@ class _RayDrawing(Drawing):
         try:
             n_left = len(self._batches)
             while n_left:
-                n_left -= self._take_in()
-                self._look_at(board)
+                n_left -= self._take_outcomes()
+                self._report_progress(board)
         finally:
             self._enough.set()
             self._let_finish(board)
             ray.kill(board)
             collector.join(_GRACE_SECONDS if self._last_steps else _POLL_SECONDS)
 
-    def _take_in(self) -> int:
+    def _take_outcomes(self) -> int:
         """Take the next outcomes and return their number."""
         try:
             outcome = self._outcomes.get(timeout=_POLL_SECONDS)
@@ -727,12 +727,12 @@ class _RayDrawing(Drawing):
         self.put([self._store.adopt(image) for image in outcome])
         return 1
 
-    def _look_at(self, board: Any) -> None:
+    def _report_progress(self, board: Any) -> None:
         """Pass on the batches' progress; raise Cancelled after Stop."""
         import ray
 
         self.check()
-        at_work = [entry for entry in ray.get(board.at_work.remote()) if entry[0]]
+        at_work = [entry for entry in ray.get(board.list_unfinished.remote()) if entry[0]]
         if at_work and at_work != self._last_steps:
             self._last_steps = at_work
             step, n_steps, _ = max(at_work)
@@ -745,7 +745,7 @@ class _RayDrawing(Drawing):
 
         ray.get(board.stop.remote())
         deadline = time.monotonic() + _GRACE_SECONDS
-        while time.monotonic() < deadline and ray.get(board.at_work.remote()):
+        while time.monotonic() < deadline and ray.get(board.list_unfinished.remote()):
             time.sleep(_POLL_SECONDS)
 
     def _collect(self, board: Any) -> None:

@@ -68,7 +68,7 @@ class PipelineFacts:
     guided: bool = False  # true if a separate component, a guider, does the guidance
 
     @property
-    def in_batches(self) -> bool:
+    def can_batch(self) -> bool:
         """True if a picture does not depend on the rest of its batch."""
         return self.name in _IN_BATCHES
 
@@ -78,9 +78,9 @@ class Guidance:
     """A family's guidance towards the prompt; none by default."""
 
     argument: str = ""  # argument for the scale, "guider" for that component, "" for none
-    least: float = math.inf  # no guidance up to this scale; -inf if the network itself takes it
+    threshold: float = math.inf  # no guidance up to this scale; -inf if the network itself takes it
     negative: bool = False  # true if the pipeline reads negative prompts above that scale
-    why: str = ""  # reason in words if the scale or the negative prompt has no effect
+    reason: str = ""  # reason in words if the scale or the negative prompt has no effect
 
 
 def accepted(pipeline: Any) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 @cache
-def parameters_of(class_name: str, method: str) -> Mapping[str, Any] | None:
+def read_parameters(class_name: str, method: str) -> Mapping[str, Any] | None:
     """Parameters of a method of a pipeline's class in diffusers, with defaults; None if there is no such class.
 
     They are read from the source, because an import takes seconds, and none of a stored picture needs it. A default
@@ -114,10 +114,10 @@ def _parameters_in_source(class_name: str, method: str) -> dict[str, Any] | None
         if isinstance(part, ast.FunctionDef) and part.name == method:
             given, named = [*part.args.posonlyargs, *part.args.args], part.args.kwonlyargs
             defaults = [*[None] * (len(given) - len(part.args.defaults)), *part.args.defaults, *part.args.kw_defaults]
-            further = [each for each in (part.args.vararg, part.args.kwarg) if each is not None]
-            values = [inspect.Parameter.empty if each is None else ast.literal_eval(each) for each in defaults]
+            further = [parameter for parameter in (part.args.vararg, part.args.kwarg) if parameter is not None]
+            values = [inspect.Parameter.empty if default is None else ast.literal_eval(default) for default in defaults]
             values += [inspect.Parameter.empty] * len(further)
-            return {each.arg: value for each, value in zip([*given, *named, *further], values, strict=True)}
+            return {parameter.arg: value for parameter, value in zip([*given, *named, *further], values, strict=True)}
     parents = (_parameters_in_source(base.id, method) for base in definition.bases if isinstance(base, ast.Name))
     return next((parameters for parameters in parents if parameters is not None), None)
 
@@ -136,7 +136,7 @@ def _class_in_source(name: str) -> ast.ClassDef | None:
     return found[0] if len(found) == 1 else None
 
 
-def denoiser_of(pipeline: Any) -> Any:
+def get_denoiser(pipeline: Any) -> Any:
     """The network of a denoising step."""
     return next(getattr(pipeline, name) for name in _DENOISERS if hasattr(pipeline, name))
 
@@ -149,18 +149,18 @@ def pipeline_facts(pipeline: Any) -> PipelineFacts:
         call=accepted(pipeline),
         parts=inspect.signature(kind.__init__).parameters,
         index=dict(pipeline.config),
-        denoiser=dict(denoiser_of(pipeline).config),
+        denoiser=dict(get_denoiser(pipeline).config),
         scheduler=dict(pipeline.scheduler.config) | {"_class_name": type(pipeline.scheduler).__name__},
         guided=getattr(pipeline, _GUIDER, None) is not None,
     )
 
 
-def facts_at(info: ModelInfo, source: str) -> PipelineFacts | None:
+def read_facts(info: ModelInfo, source: str) -> PipelineFacts | None:
     """Facts from the files of an unloaded pipeline; None if they are not on this machine."""
     index = read_config(info, source, INDEX)
     name = str(index.get("_class_name")).replace("KandinskyV22Pipeline", "KandinskyV22CombinedPipeline")
     denoiser = read_config(info, source, f"{next((p for p in _DENOISERS if p in index), 'unet')}/config.json")
-    call, parts = (parameters_of(name, method) if denoiser else None for method in ("__call__", "__init__"))
+    call, parts = (read_parameters(name, method) if denoiser else None for method in ("__call__", "__init__"))
     if call is None or parts is None:
         return None
     return PipelineFacts(
@@ -178,8 +178,8 @@ def read_index(source: str, file: str = INDEX, *, revision: str | None, local_fi
     """A JSON file of a folder or hub id, by default the one with the pipeline's classes."""
     if Path(source).is_dir():
         return read_model_json(Path(source, file))
-    how = {"revision": revision, "local_files_only": local_files_only}
-    return read_model_json(Path(huggingface_hub.hf_hub_download(source, file, **how)))
+    options = {"revision": revision, "local_files_only": local_files_only}
+    return read_model_json(Path(huggingface_hub.hf_hub_download(source, file, **options)))
 
 
 def llama_folder(source: str, *, offline: bool) -> Path:
@@ -187,8 +187,8 @@ def llama_folder(source: str, *, offline: bool) -> Path:
     if (folder := Path(source).expanduser()).is_dir():
         return folder
     repo, revision = split_revision(source)
-    how = {"revision": revision or None, "local_files_only": offline}
-    return Path(huggingface_hub.snapshot_download(repo, allow_patterns=["*.json", "*.safetensors"], **how))
+    options = {"revision": revision or None, "local_files_only": offline}
+    return Path(huggingface_hub.snapshot_download(repo, allow_patterns=["*.json", "*.safetensors"], **options))
 
 
 def read_config(info: ModelInfo, source: str, file: str) -> Mapping[str, Any]:
@@ -198,66 +198,69 @@ def read_config(info: ModelInfo, source: str, file: str) -> Mapping[str, Any]:
     return {}
 
 
-def guidance_of(facts: PipelineFacts, call: Mapping[str, Any] | None = None) -> Guidance:
+def find_guidance(facts: PipelineFacts, call: Mapping[str, Any] | None = None) -> Guidance:
     """The guidance of this pipeline; ``call`` are further arguments of its call."""
     parameters, name, weights = facts.call, facts.name, facts.denoiser
     embeds = weights.get("guidance_embeds")
-    embedded = Guidance(why="its weights have no guidance embedding (guidance_embeds is false)")
+    embedded = Guidance(reason="its weights have no guidance embedding (guidance_embeds is false)")
     if embeds or weights.get("time_cond_proj_dim") or (name == "Flux2Pipeline" and embeds is None):
-        why = "guidance is an input of its network, which has no pass without the prompt"
-        embedded = Guidance(argument="guidance_scale", least=-math.inf, why=why)
+        reason = "guidance is an input of its network, which has no pass without the prompt"
+        embedded = Guidance(argument="guidance_scale", threshold=-math.inf, reason=reason)
     if facts.index.get("is_distilled") and name == "Flux2KleinPipeline":
-        return Guidance(why="its weights are distilled to draw without guidance")
+        return Guidance(reason="its weights are distilled to draw without guidance")
     if "distilled_guidance_scale" in parameters:
         if embeds:
             return replace(embedded, argument="distilled_guidance_scale")
-        why = "its folder has no guider, and its weights have no guidance embedding"
-        return Guidance(argument=_GUIDER, least=1.0, negative=True) if facts.guided else Guidance(why=why)
+        reason = "its folder has no guider, and its weights have no guidance embedding"
+        return Guidance(argument=_GUIDER, threshold=1.0, negative=True) if facts.guided else Guidance(reason=reason)
     if "true_cfg_scale" in parameters:
         if parameters.get("guidance_scale") is None and not embedded.argument:
-            return Guidance(argument="true_cfg_scale", least=1.0, negative=True)
+            return Guidance(argument="true_cfg_scale", threshold=1.0, negative=True)
         if float((call or {}).get("true_cfg_scale", 1.0)) > 1:
             return replace(embedded, negative=True)
-        how = "set call: {true_cfg_scale: 4.0} in its options for one with a negative prompt"
-        return replace(embedded, why=f"{embedded.why}; {how}")
+        advice = "set call: {true_cfg_scale: 4.0} in its options for one with a negative prompt"
+        return replace(embedded, reason=f"{embedded.reason}; {advice}")
     distilled = {"Flux2Pipeline", "SanaSprintPipeline", "LatentConsistencyModelPipeline"}
     if name in distilled or weights.get("time_cond_proj_dim") is not None:
         return embedded
     argument = next((scale for scale in _SCALES if scale in parameters), "")
     if not argument:
-        return Guidance(why=f"{name} takes no guidance scale")
-    least = 0.0 if name in _COUNTS_FROM_0 else -math.inf if name in _ALWAYS_TWO_PASSES else 1.0
-    return Guidance(argument=argument, least=least, negative="negative_prompt" in parameters, why=f"{name} takes none")
+        return Guidance(reason=f"{name} takes no guidance scale")
+    threshold = 0.0 if name in _COUNTS_FROM_0 else -math.inf if name in _ALWAYS_TWO_PASSES else 1.0
+    return Guidance(
+        argument=argument, threshold=threshold, negative="negative_prompt" in parameters, reason=f"{name} takes none"
+    )
 
 
 def without_guidance(
     facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]
 ) -> tuple[ImageRow, dict[str, float]] | None:
     """The row and call arguments without guidance; None if there is none already."""
-    guidance, more = guidance_of(facts, call), dict[str, float]()
-    argument, off, two_passes = guidance.argument, guidance.least, facts.name in _ALWAYS_TWO_PASSES
+    guidance, extra_arguments = find_guidance(facts, call), dict[str, float]()
+    argument, off, two_passes = guidance.argument, guidance.threshold, facts.name in _ALWAYS_TWO_PASSES
     scale = float(call.get(argument, row.guidance_scale))
     if guidance.negative and not math.isfinite(off):  # true guidance in addition to the network's
-        more = {"true_cfg_scale": 1.0} if row.negative_prompt else {}
+        extra_arguments = {"true_cfg_scale": 1.0} if row.negative_prompt else {}
     elif argument and (scale != 1 if two_passes else scale > off > -math.inf):
         off = 1.0 if two_passes else off
-        row, more = replace(row, guidance_scale=off), {argument: off}
+        row, extra_arguments = replace(row, guidance_scale=off), {argument: off}
     if call.get("pag_scale", facts.call.get("pag_scale", 0.0)):  # perturbed attention has its own pass
-        more["pag_scale"] = 0.0
-    return (row, more) if more else None
+        extra_arguments["pag_scale"] = 0.0
+    return (row, extra_arguments) if extra_arguments else None
 
 
 def unused_settings(facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]) -> tuple[str, ...]:
     """A sentence on each setting of the row without an effect, or with an unusual one."""
-    guidance, model, scale = guidance_of(facts, call), row.model, row.guidance_scale
-    least, why = guidance.least, guidance.why
+    guidance, model, scale = find_guidance(facts, call), row.model, row.guidance_scale
+    threshold, reason = guidance.threshold, guidance.reason
     sentences = {
-        f"The guidance scale ({scale:g}) has no effect on {model}: {why}.": not guidance.argument and scale > 1,
-        f"{model} counts guidance from 0: {scale:g} here is {1 + scale:g} in other models.": least == 0 and scale > 0,
-        f"The negative prompt has no effect on {model}: {why}.": row.negative_prompt and not guidance.negative,
+        f"The guidance scale ({scale:g}) has no effect on {model}: {reason}.": not guidance.argument and scale > 1,
+        f"{model} counts guidance from 0: {scale:g} here is {1 + scale:g} in other models.": threshold == 0
+        and scale > 0,
+        f"The negative prompt has no effect on {model}: {reason}.": row.negative_prompt and not guidance.negative,
         f"The negative prompt has no effect on {model}: its pictures are drawn without guidance at a "
-        f"scale of {scale:g}; set the guidance above {least:g}.": (
-            row.negative_prompt and guidance.negative and scale <= least
+        f"scale of {scale:g}; set the guidance above {threshold:g}.": (
+            row.negative_prompt and guidance.negative and scale <= threshold
         ),
         f"{model} ({facts.name}) was trained on long structured captions (JSON); a plain sentence "
         "may give worse pictures.": facts.name in _STRUCTURED,
@@ -290,7 +293,7 @@ def own_defaults(class_name: str, index: Mapping[str, Any]) -> dict[str, float]:
     >>> own_defaults("PRXPipeline", {"default_sample_size": 1024})
     {'steps': 28, 'guidance': 4.0, 'size': 1024}
     """
-    parameters = parameters_of(class_name, "__call__") or {}
+    parameters = read_parameters(class_name, "__call__") or {}
     if "prompt" not in parameters:
         return {}
     scales, schedule = (parameters.get(scale) for scale in _SCALES), parameters.get("guidance_schedule")
@@ -356,9 +359,9 @@ def drawn_size(pipeline: Any, width: int, height: int) -> Size:
     return size if min(size) >= 1 else (width, height)  # too small: the pipeline reports it
 
 
-def drawn_size_at(info: ModelInfo, source: str, width: int, height: int) -> Size:
+def read_drawn_size(info: ModelInfo, source: str, width: int, height: int) -> Size:
     """The same for an unloaded pipeline; the requested size if its files are missing."""
-    if read_config(info, source, INDEX).get("_class_name") in _RULES and (facts := facts_at(info, source)):
+    if read_config(info, source, INDEX).get("_class_name") in _RULES and (facts := read_facts(info, source)):
         # The loader reports damaged files.
         with suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             return drawn_size(_without_weights(facts, info, source), width, height)
@@ -395,8 +398,8 @@ def other_size(model: str, size: Size, drawn: Size) -> tuple[str, ...]:
     """A warning if a model draws another size than requested; else empty."""
     if size == drawn:
         return ()
-    own, other = (f"{width}x{height}" for width, height in (drawn, size))
-    return (f"{model} draws {own} pixels instead of {other}; the run records the drawn size.",)
+    drawn_text, requested_text = (f"{width}x{height}" for width, height in (drawn, size))
+    return (f"{model} draws {drawn_text} pixels instead of {requested_text}; the run records the drawn size.",)
 
 
 def reads(prompt: str, *, name: str, tokenizer: Any, limit: int, before: str = "", lower: bool = False) -> PromptLimit:
@@ -411,12 +414,12 @@ def reads(prompt: str, *, name: str, tokenizer: Any, limit: int, before: str = "
     text = before + (prompt.lower().strip() if lower else prompt)
     n_before = len(tokenizer.encode(before)) - 2 if before else 0
     n_tokens, cut = len(tokenizer(text, verbose=False).input_ids) - n_before, ""
-    how = {"truncation": True, "max_length": limit + n_before}
+    options = {"truncation": True, "max_length": limit + n_before}
     if n_tokens > limit and tokenizer.is_fast:
-        offsets = tokenizer(text, return_offsets_mapping=True, **how).offset_mapping
+        offsets = tokenizer(text, return_offsets_mapping=True, **options).offset_mapping
         cut = text[max(end for _, end in offsets) :].strip()
     elif n_tokens > limit:
-        cut = text[len(tokenizer.decode(tokenizer(text, **how).input_ids, skip_special_tokens=True)) :].strip()
+        cut = text[len(tokenizer.decode(tokenizer(text, **options).input_ids, skip_special_tokens=True)) :].strip()
     return PromptLimit(prompt=prompt, reader=name, n_tokens=n_tokens, limit=limit, cut=cut)
 
 
@@ -428,14 +431,14 @@ def prompt_limits(info: ModelInfo, source: str, pipeline: Any, prompts: Sequence
     if pipeline:
         parts = pipeline.components
         encoders = {name: type(part).__name__ for name, part in parts.items() if "text_encoder" in name}
-        tokenizers = {name: parts.get(_tokenizer_of(name, parts)) for name in encoders}
+        tokenizers = {name: parts.get(_find_tokenizer(name, parts)) for name in encoders}
     readers = list(
-        _readers(info, type(pipeline).__name__, encoders, tokenizers) if pipeline else _readers_at(info, source)
+        _readers(info, type(pipeline).__name__, encoders, tokenizers) if pipeline else _load_readers(info, source)
     )
     return tuple(read(prompt) for prompt in prompts for read in readers)
 
 
-def _readers_at(info: ModelInfo, source: str) -> Iterator[Callable[[str], PromptLimit]]:
+def _load_readers(info: ModelInfo, source: str) -> Iterator[Callable[[str], PromptLimit]]:
     revision = info.revision
     if info.family == "kandinsky" and not (Path(source) / "prior_tokenizer").is_dir():
         source, revision = split_revision(str(info.options.get("prior", KANDINSKY_PRIOR)))
@@ -445,7 +448,7 @@ def _readers_at(info: ModelInfo, source: str) -> Iterator[Callable[[str], Prompt
         encoders = {name: kind for name, kind in classes.items() if "text_encoder" in name and isinstance(kind, str)}
         tokenizers = {}
         for name in encoders:
-            place: dict[str, Any] = {"subfolder": _tokenizer_of(name, index), "revision": revision or None}
+            place: dict[str, Any] = {"subfolder": _find_tokenizer(name, index), "revision": revision or None}
             folder = source
             if Path(source).is_dir():
                 folder, place = str(Path(source, place["subfolder"])), {}
@@ -455,7 +458,7 @@ def _readers_at(info: ModelInfo, source: str) -> Iterator[Callable[[str], Prompt
     return _readers(info, str(index.get("_class_name")), encoders, tokenizers)
 
 
-def _tokenizer_of(encoder: str, parts: Mapping[str, Any]) -> str:
+def _find_tokenizer(encoder: str, parts: Mapping[str, Any]) -> str:
     """The tokenizer of an encoder, or a processor with one."""
     name = encoder.replace("text_encoder", "tokenizer")
     return name if name in parts else "processor"
@@ -464,7 +467,7 @@ def _tokenizer_of(encoder: str, parts: Mapping[str, Any]) -> str:
 def _readers(
     info: ModelInfo, class_name: str, encoders: Mapping[str, str], tokenizers: Mapping[str, Any]
 ) -> Iterator[Callable[[str], PromptLimit]]:
-    inputs = parameters_of(class_name, "__call__") or {}
+    inputs = read_parameters(class_name, "__call__") or {}
     before = inputs.get("complex_human_instruction")
     for name, encoder in encoders.items():
         tokenizer = getattr(tokenizers[name], "tokenizer", tokenizers[name])  # of a processor

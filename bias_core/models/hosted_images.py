@@ -45,7 +45,7 @@ from bias_core.models.endpoints import (
     ask_until_answered,
     error_text,
     is_unpaid,
-    pause_asked_for,
+    parse_retry_after,
     unpaid,
     without_secrets,
 )
@@ -96,7 +96,7 @@ class HostedTextToImage(ABC):
 
     @property
     @abstractmethod
-    def drawn_by(self) -> tuple[str, str]:
+    def provider_and_model(self) -> tuple[str, str]:
         """The provider, and its name of the model."""
 
     @abstractmethod
@@ -114,7 +114,7 @@ class HostedTextToImage(ABC):
     def version(self) -> str:
         """The provider and its name of the model, which decide the pictures together with the row."""
         self.check_token()
-        return "/".join(self.drawn_by)
+        return "/".join(self.provider_and_model)
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order; a refused one is blank and ``blocked``, with the reason.
@@ -127,7 +127,7 @@ class HostedTextToImage(ABC):
             try:
                 answer = ask_until_answered(partial(self._picture_or_refusal, row), partial(_pause, on_step))
             except RequestFailed as failure:
-                raise (NotDrawn if failure.again else ModelUnavailable)(str(failure)) from failure
+                raise (NotDrawn if failure.can_retry else ModelUnavailable)(str(failure)) from failure
             yield self._generated(row, answer)
 
     def check_settings(self, row: ImageRow) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ class HostedTextToImage(ABC):
             raise
 
     def _generated(self, row: ImageRow, answer: PictureAnswer) -> GeneratedImage:
-        provider, model = self.drawn_by
+        provider, model = self.provider_and_model
         drawn: dict[str, Any] = {
             "provider": provider,
             "model": model,
@@ -198,7 +198,7 @@ class OpenAIImages(HostedTextToImage):
         self._needs_key = needs_key  # on a public server: visitors may not use its key
 
     @property
-    def drawn_by(self) -> tuple[str, str]:
+    def provider_and_model(self) -> tuple[str, str]:
         """The server, and its name of the model."""
         return self.endpoint.host, self.endpoint.model
 
@@ -218,19 +218,19 @@ class OpenAIImages(HostedTextToImage):
         """Send one request; RequestFailed without a usable answer."""
         name, size = row.model, f"{row.width}x{row.height}"
         body = {"model": self.endpoint.model, "prompt": row.prompt, "n": 1, "size": size}
-        answer = self.endpoint.post(name, "images/generations", body, again=True)
+        answer = self.endpoint.post(name, "images/generations", body, can_retry=True)
         if refusal := _flagged(answer):
             return PictureAnswer(image=None, refusal=refusal)
         try:
             first = (answer["data"] if "data" in answer else answer["images"])[0]
         except (LookupError, TypeError) as error:
-            raise self.endpoint.not_understood(name, error, again=True) from error
+            raise self.endpoint.not_understood(name, error, can_retry=True) from error
         revised = _text(first.get("revised_prompt")) if isinstance(first, Mapping) else ""
         if refusal := _flagged(first):
             return PictureAnswer(image=None, refusal=refusal, revised_prompt=revised)
         picture = _link_or_code(first)
         if not picture:
-            raise RequestFailed(f"{name} answered without a picture", again=True)
+            raise RequestFailed(f"{name} answered without a picture", can_retry=True)
         data = self.endpoint.get(name, picture) if "://" in picture[:20] else _decoded(name, picture)
         return PictureAnswer(image=read_picture(name, data), revised_prompt=revised)
 
@@ -252,7 +252,7 @@ class HubInference(HostedTextToImage):
         self._token, self._offline, self._seconds = token, offline, seconds
 
     @cached_property
-    def drawn_by(self) -> tuple[str, str]:
+    def provider_and_model(self) -> tuple[str, str]:
         """The provider, and its own name of the model; the hub is asked once. HubNotReached if it does not answer."""
         path, provider, title = self.name.path, self.name.provider, f"inference:{self.name.path}"
         if self._offline:
@@ -271,9 +271,9 @@ class HubInference(HostedTextToImage):
             offer.provider: offer for offer in info.inference_provider_mapping or () if offer.task == "text-to-image"
         }
         if not offers or (provider and provider not in offers):
-            others = f", but of {', '.join(offers)}" if offers else ""
+            providers = f", but of {', '.join(offers)}" if offers else ""
             raise ModelUnavailable(
-                f"{path} is not on offer of {provider or 'any provider'} as a text-to-image model{others}; see the "
+                f"{path} is not on offer of {provider or 'any provider'} as a text-to-image model{providers}; see the "
                 "page of the model on Hugging Face"
             )
         chosen = offers[provider] if provider else next(iter(offers.values()))
@@ -283,7 +283,7 @@ class HubInference(HostedTextToImage):
     def has_seeds(self) -> bool:
         """True if this provider documents a seed; False while the provider is unknown."""
         try:
-            return self.drawn_by[0] in _SEEDED
+            return self.provider_and_model[0] in _SEEDED
         except ModelUnavailable:
             return False
 
@@ -305,7 +305,7 @@ class HubInference(HostedTextToImage):
 
     def draw(self, row: ImageRow) -> PictureAnswer:
         """Send one request; RequestFailed without a usable answer."""
-        name, provider = row.model, self.drawn_by[0]
+        name, provider = row.model, self.provider_and_model[0]
         sent: dict[str, Any] = {
             "negative_prompt": row.negative_prompt or None,
             "num_inference_steps": row.num_inference_steps or None,
@@ -321,21 +321,21 @@ class HubInference(HostedTextToImage):
         except InferenceTimeoutError as error:
             raise RequestFailed(
                 f"{name} did not answer within {self._seconds:g} s; is {provider} overloaded?",
-                again=True,
+                can_retry=True,
                 pause=0.0,
-                most=2,
+                max_requests=2,
             ) from error
         except HfHubHTTPError as error:
             raise self._refused(name, error) from error
         except (HTTPError, OSError) as error:
             raise RequestFailed(
-                f"{name} cannot be reached at {provider}: {self.safe(str(error))}", again=True
+                f"{name} cannot be reached at {provider}: {self.safe(str(error))}", can_retry=True
             ) from error
         except LookupError as error:
-            raise RequestFailed(f"{name}: {provider} answered without a picture", again=True) from error
+            raise RequestFailed(f"{name}: {provider} answered without a picture", can_retry=True) from error
         except (TypeError, ValueError, AttributeError) as error:
             raise RequestFailed(
-                f"{name}: {provider} sent an answer that is not understood ({self.safe(str(error))})", again=True
+                f"{name}: {provider} sent an answer that is not understood ({self.safe(str(error))})", can_retry=True
             ) from error
 
     def _refused(self, name: str, error: Any) -> RequestFailed:
@@ -345,13 +345,13 @@ class HubInference(HostedTextToImage):
         text, code = error_text(getattr(response, "content", b"") or b"")
         reason = self.safe(text) or self.safe(str(getattr(error, "server_message", "") or ""))
         no_credit = is_unpaid(status, code, text)
-        provider = self.drawn_by[0]
-        why = f"{provider} {'refuses the token' if status == 401 else 'refuses'}"
-        why = unpaid(provider) if no_credit else why
-        message = f"{name}: {why} (status {status}): {reason or 'no reason given'}"
-        pause = pause_asked_for(response.headers.get("retry-after", "")) if response is not None else None
+        provider = self.provider_and_model[0]
+        refusal = f"{provider} {'refuses the token' if status == 401 else 'refuses'}"
+        refusal = unpaid(provider) if no_credit else refusal
+        message = f"{name}: {refusal} (status {status}): {reason or 'no reason given'}"
+        pause = parse_retry_after(response.headers.get("retry-after", "")) if response is not None else None
         return RequestFailed(
-            message, status=status, reason=reason, code=code, again=status in RETRIED and not no_credit, pause=pause
+            message, status=status, reason=reason, code=code, can_retry=status in RETRIED and not no_credit, pause=pause
         )
 
 
@@ -366,18 +366,22 @@ def hosted_model(info: ModelInfo, settings: Settings, token: str) -> HostedTextT
         raise UnknownModel(f"{info.id} is not a hosted model")
     seconds, at_once = settings.remote_seconds, settings.remote_at_once
     if name.service == "inference":
-        own = "" if settings.public else huggingface_hub.get_token() or ""
-        return HubInference(info, name, token or own, offline=settings.offline, seconds=seconds, at_once=at_once)
+        machine_key = "" if settings.public else huggingface_hub.get_token() or ""
+        return HubInference(
+            info, name, token or machine_key, offline=settings.offline, seconds=seconds, at_once=at_once
+        )
     if not settings.images_url:
         raise HubNotReached(
             f"{info.id} needs a server, and none is known here (set BIAS_IMAGES_URL to its address, such as "
             "https://api.openai.com/v1, and BIAS_IMAGES_KEY to its key)"
         )
-    own = "" if settings.public else settings.images_key.get_secret_value()
+    machine_key = "" if settings.public else settings.images_key.get_secret_value()
     endpoint = Endpoint(
         url=settings.images_url,
         model=name.path,
-        key=own if token.startswith("hf_") else token or own,  # Hugging Face's token goes to no other server
+        key=machine_key
+        if token.startswith("hf_")
+        else token or machine_key,  # Hugging Face's token goes to no other server
         seconds=seconds,
         settings="BIAS_IMAGES",
         named_by="the name after openai:",
@@ -399,18 +403,20 @@ def _readable(name: str) -> Iterator[None]:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             yield
     except (UnidentifiedImageError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise RequestFailed(f"{name} answered with an unreadable picture", again=True) from error
+        raise RequestFailed(f"{name} answered with an unreadable picture", can_retry=True) from error
 
 
 def checked_picture(name: str, image: Image.Image) -> Image.Image:
     """Load a picture as RGB, with transparent parts on white; RequestFailed if damaged, tiny or huge."""
     width, height = image.size
     if min(width, height) < _LEAST_SIDE or width * height > _MOST_PIXELS:
-        raise RequestFailed(f"{name} answered a picture of {width}x{height} pixels: too large or too small", again=True)
+        raise RequestFailed(
+            f"{name} answered a picture of {width}x{height} pixels: too large or too small", can_retry=True
+        )
     try:
         image.load()
     except (OSError, SyntaxError, ValueError) as error:  # Pillow's errors for cut-off or malformed files
-        raise RequestFailed(f"{name} answered with a cut-off picture", again=True) from error
+        raise RequestFailed(f"{name} answered with a cut-off picture", can_retry=True) from error
     if image.mode in ("RGBA", "LA", "P", "PA"):
         image = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
@@ -430,13 +436,13 @@ def _link_or_code(item: Any) -> str:
 
 def _decoded(name: str, coded: str) -> bytes:
     """The bytes of a picture in base64, or in a data URL."""
-    head, _, rest = coded.partition(",") if coded.startswith("data:") else (";base64", "", coded)
+    head, _, content = coded.partition(",") if coded.startswith("data:") else (";base64", "", coded)
     if not head.endswith(";base64"):
-        return unquote_to_bytes(rest)
+        return unquote_to_bytes(content)
     try:
-        return base64.b64decode("".join(rest.split()), validate=True)
+        return base64.b64decode("".join(content.split()), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise RequestFailed(f"{name} answered with a cut-off picture", again=True) from error
+        raise RequestFailed(f"{name} answered with a cut-off picture", can_retry=True) from error
 
 
 def _text(value: object) -> str:
@@ -527,8 +533,8 @@ class _RequestDrawing(Drawing):
                 self.check()
                 if not pending:
                     wait_while_paused(self.check)
-                most = 1 if clock.is_paused else self._at_once  # a run paused just now sends one more request
-                while len(pending) < most and self._fatal is None and (row := next(rows, None)) is not None:
+                max_pending = 1 if clock.is_paused else self._at_once  # a run paused just now sends one more request
+                while len(pending) < max_pending and self._fatal is None and (row := next(rows, None)) is not None:
                     pending.add(self._start(row))
                 if not pending:
                     break
@@ -537,7 +543,7 @@ class _RequestDrawing(Drawing):
                     self._over.set()  # wait for pending requests instead of repeating them
         except Cancelled:
             self._over.set()
-            self._take(pending, _GRACE_SECONDS, everything=True)
+            self._take(pending, _GRACE_SECONDS, wait_for_all=True)
             raise
         if self._fatal is not None:
             raise self._fatal
@@ -559,10 +565,10 @@ class _RequestDrawing(Drawing):
             raise stopped()
 
     def _take(
-        self, pending: "set[Future[list[StoredImage]]]", seconds: float, *, everything: bool = False
+        self, pending: "set[Future[list[StoredImage]]]", seconds: float, *, wait_for_all: bool = False
     ) -> "set[Future[list[StoredImage]]]":
         """Pass on the answers of that time; return the ended requests."""
-        ended = wait(pending, timeout=seconds, return_when="ALL_COMPLETED" if everything else FIRST_COMPLETED).done
+        ended = wait(pending, timeout=seconds, return_when="ALL_COMPLETED" if wait_for_all else FIRST_COMPLETED).done
         for future in ended:
             error = future.exception()
             if error is None:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models import torch, transformers
-from bias_core.models.encoders import as_rgb
+from bias_core.models.encoders import convert_to_rgb
 from bias_core.models.weights import HubModel, load_whole, pick_device
 
 _NAMES = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection|analysis|scratchpad)"
@@ -38,7 +38,7 @@ def without_thoughts(text: str) -> str:
     >>> without_thoughts("<think>The picture shows no beard.</think>\n\nYes"), without_thoughts("<think>No beard")
     ('Yes', '')
     """
-    answer = _final_of(text)
+    answer = _find_final_text(text)
     if answer is None:
         if _CHANNELS.search(text):
             return ""
@@ -46,7 +46,7 @@ def without_thoughts(text: str) -> str:
     return _AROUND.sub("", _unthought(answer)).strip()
 
 
-def _final_of(text: str) -> str | None:
+def _find_final_text(text: str) -> str | None:
     """The text of the last answer channel; None without one."""
     before, sign, after = text.rpartition(_MESSAGE)
     start = before.rfind(_FINAL)
@@ -95,7 +95,7 @@ class _Blip(HubModel[tuple[Any, Any, str]]):
         model, processor, device = self._parts()
 
         def texts(batch: Sequence[int]) -> list[str]:
-            inputs = processor(images=[as_rgb(images[number]) for number in batch], return_tensors="pt")
+            inputs = processor(images=[convert_to_rgb(images[number]) for number in batch], return_tensors="pt")
             arguments = {"pixel_values": inputs["pixel_values"].to(device)}
             if questions is not None:
                 arguments["input_ids"] = torch.tensor([questions[number] for number in batch], device=device)
@@ -351,23 +351,23 @@ class TransformersJudge(HubModel[tuple[Any, Any, list[Any], str]]):
         model, processor, tokens, device = self._parts()
         text = {"type": "text", "text": question}
         turns = [
-            [{"role": "user", "content": [{"type": "image", "image": as_rgb(images[number])}, text]}]
+            [{"role": "user", "content": [{"type": "image", "image": convert_to_rgb(images[number])}, text]}]
             for number in numbers
         ]
-        how = {"add_generation_prompt": True, "enable_thinking": False}  # templates without this switch ignore it
-        if open_thought(processor.apply_chat_template(turns[:1], tokenize=False, **how)[0]):
+        options = {"add_generation_prompt": True, "enable_thinking": False}  # templates without this switch ignore it
+        if open_thought(processor.apply_chat_template(turns[:1], tokenize=False, **options)[0]):
             raise ModelUnavailable(
                 f"{self.name} thinks aloud first, so its first word is not an answer; choose one of the "
                 "-Instruct models, or serve it (BIAS_JUDGE_URL)"
             )
-        inputs = processor.apply_chat_template(turns, tokenize=True, return_dict=True, return_tensors="pt", **how)
+        inputs = processor.apply_chat_template(turns, tokenize=True, return_dict=True, return_tensors="pt", **options)
         inputs = inputs.to(device, dtype=model.dtype)
         with torch.inference_mode():
             logits = model(**inputs).logits[:, -1].float()  # (n, n_words)
         if not torch.isfinite(logits).all():
             raise ModelUnavailable(f"{self.name} answers NaN; its weights are corrupt or of too low precision")
-        each = torch.stack([logits[:, ids].logsumexp(dim=-1) for ids in tokens], dim=-1)
-        answers: np.ndarray = each.softmax(dim=-1).double().cpu().numpy()
+        scores = torch.stack([logits[:, ids].logsumexp(dim=-1) for ids in tokens], dim=-1)
+        answers: np.ndarray = scores.softmax(dim=-1).double().cpu().numpy()
         return answers
 
     def _load(self) -> tuple[Any, Any, list[Any], str]:
@@ -393,13 +393,13 @@ def first_tokens(tokenizer: Any, name: str) -> list[list[int]]:
         forms = {form for word in words for form in (word, word.capitalize(), word.upper())}
         texts = [space + form for form in sorted(forms) for space in ("", " ")]
         ids.append({tokenizer(text, add_special_tokens=False)["input_ids"][0] for text in texts})
-    own = [
-        some - {tokenizer.unk_token_id}.union(*(others for j, others in enumerate(ids) if j != i))
-        for i, some in enumerate(ids)
+    unique_ids = [
+        answer_ids - {tokenizer.unk_token_id}.union(*(other_ids for j, other_ids in enumerate(ids) if j != i))
+        for i, answer_ids in enumerate(ids)
     ]
-    if not all(own):
+    if not all(unique_ids):
         raise ModelUnavailable(f"{name} begins yes, no and cannot tell with the same token; choose another model")
-    return [sorted(some) for some in own]
+    return [sorted(answer_ids) for answer_ids in unique_ids]
 
 
 class ClassifierJudge(HubModel[Any]):
@@ -420,7 +420,7 @@ class ClassifierJudge(HubModel[Any]):
             return np.empty((0, 3))
         with self._running() as classify:
             every = list(classify.model.config.id2label.values())
-            parts = self._batches.run(images, lambda batch: classify([*map(as_rgb, batch)], top_k=len(every)))
+            parts = self._batches.run(images, lambda batch: classify([*map(convert_to_rgb, batch)], top_k=len(every)))
             shares = [{label["label"]: label["score"] for label in given} for part in parts for given in part]
         return np.array([self._answer(given, question) for given, question in zip(shares, questions, strict=True)])
 

@@ -28,7 +28,7 @@ from bias_core.models.family_facts import (
     KANDINSKY_PRIOR,
     llama_folder,
 )
-from bias_core.models.weights import hub_folder, loading, pick_device, some_of
+from bias_core.models.weights import format_keys, hub_folder, loading, pick_device
 from bias_core.settings import Settings
 from bias_core.store.files import FileHashes
 from bias_core.types import ModelInfo
@@ -59,7 +59,7 @@ class ModelSources:
         local = Path(path).expanduser()
         return str(local) if local.exists() else path
 
-    def is_here(self, info: ModelInfo) -> bool:
+    def is_local(self, info: ModelInfo) -> bool:
         """True if the weights are on this machine."""
         path = str(info.options.get("path", ""))
         return info.embedded or Path(self.find(path)).is_dir() or is_cached(path, info.revision)
@@ -92,26 +92,26 @@ class ModelSources:
 
     def check_size(self, name: str, path: str, listed_gb: float, revision: str = "") -> None:
         """On a public server, refuse unlisted models larger than ``BIAS_ALLOWED_GB`` or of unknown size."""
-        most = self._settings.allowed_gb
+        max_gb = self._settings.allowed_gb
         asks = self._settings.public and not self._settings.offline  # no downloads offline
         if not asks or listed_gb or not is_hub_id(self.find(path)):
             return
         n_gb = self._answers.get("size", name, partial(download_gb, path, revision), limit=HUB_SECONDS)
         if not n_gb:
             raise ModelUnavailable(f"the hub does not say how large {name} is; choose another model")
-        if n_gb > most:
+        if n_gb > max_gb:
             raise ModelUnavailable(
-                f"{name} has {n_gb:.0f} GB of weights, and this server allows {most:g} GB; choose a smaller model"
+                f"{name} has {n_gb:.0f} GB of weights, and this server allows {max_gb:g} GB; choose a smaller model"
             )
 
     def fit(self, info: ModelInfo) -> "ModelFit":
         """The fit of a model to this machine; for unlisted ones, the hub is asked for the size, once."""
-        settings, here = self._settings, self.is_here(info)
-        if not here and not info.download_gb and not settings.offline:
+        settings, is_local = self._settings, self.is_local(info)
+        if not is_local and not info.download_gb and not settings.offline:
             ask = partial(download_gb, str(info.options["path"]), info.revision)
             info = replace(info, download_gb=round(self._answers.get("size", info.id, ask), 1))
-        how = {"offline": settings.offline, "on_cpu": settings.device == "cpu"}
-        return model_fit(info, this_machine(), here=here, free_disk=free_disk(), **how)
+        options = {"offline": settings.offline, "on_cpu": settings.device == "cpu"}
+        return model_fit(info, get_machine(), is_local=is_local, free_disk=free_disk(), **options)
 
     def loras(self, info: ModelInfo) -> Path | None:
         """The folder with one LoRA per condition, for a model with conditions."""
@@ -171,8 +171,8 @@ def snapshot(repo: str, revision: str = "", *, name: str, offline: bool = False)
     ModelUnavailable: no such repository or revision, no access to it, or neither a network nor a copy.
     """
     with loading(name, repo):
-        how = {"revision": revision or None, "allow_patterns": _SMALL, "local_files_only": offline}
-        return Path(huggingface_hub.snapshot_download(repo, **how))
+        options = {"revision": revision or None, "allow_patterns": _SMALL, "local_files_only": offline}
+        return Path(huggingface_hub.snapshot_download(repo, **options))
 
 
 def pinned(info: ModelInfo, *, offline: bool = False) -> ModelInfo:
@@ -217,8 +217,12 @@ def fetch_pipeline(info: ModelInfo) -> None:
             elif key == "llama":
                 llama_folder(str(info.options[key]), offline=False)
             else:
-                how = {"revision": revision or None, "variant": info.options.get("variant"), "use_safetensors": True}
-                download_pipeline(repo, **how, **dict.fromkeys(DEEPFLOYD_SHARED if key == "upscaler" else ()))
+                options = {
+                    "revision": revision or None,
+                    "variant": info.options.get("variant"),
+                    "use_safetensors": True,
+                }
+                download_pipeline(repo, **options, **dict.fromkeys(DEEPFLOYD_SHARED if key == "upscaler" else ()))
 
 
 def download_pipeline(repo: str, **options: Any) -> Path:
@@ -252,7 +256,7 @@ class Machine:
 
 
 @lru_cache(maxsize=1)
-def this_machine() -> Machine:
+def get_machine() -> Machine:
     """Sizes of this machine, read once without importing torch."""
     total = int(psutil.virtual_memory().total)
     memory = min(total, _cgroup(_LIMITS) or total)
@@ -318,41 +322,41 @@ _GATED = (
 class ModelFit:
     """The fit of a model to this machine."""
 
-    here: bool  # true if its weights are on this machine
+    is_local: bool  # true if its weights are on this machine
     works: bool  # false if it certainly cannot be used
     short: str  # a few words for a menu; "" for shipped models
     says: str  # one or two sentences with advice
 
 
 def model_fit(
-    info: ModelInfo, machine: Machine, *, here: bool, offline: bool, free_disk: int, on_cpu: bool = False
+    info: ModelInfo, machine: Machine, *, is_local: bool, offline: bool, free_disk: int, on_cpu: bool = False
 ) -> ModelFit:
-    """Judge one model with weights that are ``here`` or need part of the ``free_disk`` bytes.
+    """Judge one model with weights that are ``is_local`` or need part of the ``free_disk`` bytes.
 
     ``offline`` forbids downloads, ``on_cpu`` the GPU.
     """
     size = info.download_gb
     if info.embedded:
-        return ModelFit(here=True, works=True, short="", says="Comes with the program.")
-    if not here and offline:
+        return ModelFit(is_local=True, works=True, short="", says="Comes with the program.")
+    if not is_local and offline:
         says = "Its weights are not on this machine, and downloads are off (BIAS_OFFLINE forbids them)."
-        return ModelFit(here=False, works=False, short="not on this machine", says=says)
-    if not here and size * _GB > free_disk:
+        return ModelFit(is_local=False, works=False, short="not on this machine", says=says)
+    if not is_local and size * _GB > free_disk:
         says = (
             f"Its weights take {size:g} GB, and the disk has {free_disk / _GB:.0f} GB free; make room "
             "(or set HF_HOME to a larger disk)."
         )
-        return ModelFit(here=False, works=False, short=f"no room for {size:g} GB", says=says)
+        return ModelFit(is_local=False, works=False, short=f"no room for {size:g} GB", says=says)
     weights, sentence = "size unknown", "The size of its download on first use is unknown."
-    if here:
+    if is_local:
         weights, sentence = "on this machine", "Its weights are on this machine."
     elif size:
         weights, sentence = f"downloads {size:g} GB", f"Downloads {size:g} GB on first use."
-    if info.gated and not here:
+    if info.gated and not is_local:
         weights, sentence = f"{weights}, gated", sentence + _GATED
     works, room, advice = _memory(info, machine, on_cpu=on_cpu)
     short, says = ", ".join(filter(None, (weights, room))), " ".join(filter(None, (sentence, advice)))
-    return ModelFit(here=here, works=works, short=short, says=says)
+    return ModelFit(is_local=is_local, works=works, short=short, says=says)
 
 
 def hosted_fit(info: ModelInfo, hosted: HostedName, *, has_server: bool) -> ModelFit:
@@ -363,14 +367,16 @@ def hosted_fit(info: ModelInfo, hosted: HostedName, *, has_server: bool) -> Mode
             "It needs an OpenAI-compatible server, and none is known here (set BIAS_IMAGES_URL, and "
             "BIAS_IMAGES_KEY for its key)."
         )
-        return ModelFit(here=False, works=False, short="hosted, no server is set", says=says)
-    who = hosted.provider or "a provider that Hugging Face chooses"
+        return ModelFit(is_local=False, works=False, short="hosted, no server is set", says=says)
+    provider = hosted.provider or "a provider that Hugging Face chooses"
     server = (
-        "an OpenAI-compatible server (BIAS_IMAGES_URL)" if hosted.service == "openai" else f"{who}, with your own token"
+        "an OpenAI-compatible server (BIAS_IMAGES_URL)"
+        if hosted.service == "openai"
+        else f"{provider}, with your own token"
     )
     seeds = " It takes no seed: pictures cannot be paired." if "seed" in hosted.unsent else ""
     says = f"Each picture is a request to {server}; {price}.{seeds}"
-    return ModelFit(here=True, works=True, short=f"hosted, {price}", says=says)
+    return ModelFit(is_local=True, works=True, short=f"hosted, {price}", says=says)
 
 
 def _memory(info: ModelInfo, machine: Machine, *, on_cpu: bool) -> tuple[bool, str, str]:
@@ -421,23 +427,23 @@ def first_batch_size(info: ModelInfo, machine: Machine, device: str, weights: in
 
 def fitting_readers(listed: Iterable[ToolInfo]) -> tuple[str, ...]:
     """Readers for any pictures that fit this machine, local ones first."""
-    memory, room = this_machine().memory / ON_CPU, free_disk()
+    memory, room = get_machine().memory / ON_CPU, free_disk()
     general = [(info, is_cached(info.path, file="config.json")) for info in listed if not info.world]
-    sizes = [(info.id, info.download_gb * _GB, here) for info, here in general]
-    fits = {name: here for name, size, here in sizes if size <= memory and (here or size <= room)}
+    sizes = [(info.id, info.download_gb * _GB, is_local) for info, is_local in general]
+    fits = {name: is_local for name, size, is_local in sizes if size <= memory and (is_local or size <= room)}
     return tuple(sorted(fits, key=lambda name: not fits[name]))
 
 
 def default_reader(listed: Sequence[ToolInfo], world: str, *, on_cpu: bool, offline: bool) -> str:
     """The default reader for pictures of a world ("" for any others) on this machine; offline a local one."""
-    if own := [info.id for info in listed if world and info.world == world]:
-        return own[0]
-    machine = "gpu" if this_machine().gpu_memory and not on_cpu else "cpu"
+    if world_readers := [info.id for info in listed if world and info.world == world]:
+        return world_readers[0]
+    machine = "gpu" if get_machine().gpu_memory and not on_cpu else "cpu"
     general = sorted((info for info in listed if not info.world), key=lambda info: info.default != machine)
     fits = fitting_readers(listed)
-    here = [info.id for info in general if info.id in fits and is_cached(info.path, file="config.json")]
-    if offline and here:
-        return here[0]
+    local_readers = [info.id for info in general if info.id in fits and is_cached(info.path, file="config.json")]
+    if offline and local_readers:
+        return local_readers[0]
     return next((info.id for info in general if info.id in fits), general[0].id)
 
 
@@ -504,7 +510,7 @@ def open_checkpoint(file: Path, prediction: str, folder: Path, *, offline: bool 
         keys, metadata = _header(file)
         if not any(key.startswith(_NETWORKS) for key in keys):
             raise ModelUnavailable(
-                f"{file} is not a checkpoint of a whole model (its weights are {some_of(keys) or 'none'})"
+                f"{file} is not a checkpoint of a whole model (its weights are {format_keys(keys) or 'none'})"
             )
         settings = _settings(file, offline=offline)
         name = str(read_model_json(settings / "model_index.json").get("_class_name"))
@@ -512,15 +518,15 @@ def open_checkpoint(file: Path, prediction: str, folder: Path, *, offline: bool 
         if not hasattr(kind, "from_single_file"):
             raise ModelUnavailable(f"{file} is a {name}, which diffusers does not open from one file; give a folder")
         scheduler = read_model_json(settings / "scheduler" / "scheduler_config.json")
-        more = _scheduler_changes(file, prediction, scheduler, keys, metadata)
+        changes = _scheduler_changes(file, prediction, scheduler, keys, metadata)
         diffusers.utils.logging.disable_progress_bar()
         try:
             pipeline = kind.from_single_file(str(file), config=str(settings), local_files_only=True)
         except NotImplementedError as error:  # a network with a tensor without data
             raise ModelUnavailable(f"{file} lacks weights of one of its networks; download it again") from error
         _check_whole_of_single_file(file, pipeline)
-        if more:
-            pipeline.scheduler = type(pipeline.scheduler).from_config(pipeline.scheduler.config, **more)
+        if changes:
+            pipeline.scheduler = type(pipeline.scheduler).from_config(pipeline.scheduler.config, **changes)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
             whole = Path(unfinished) / "whole"
@@ -557,9 +563,15 @@ def _scheduler_changes(
         if prediction:
             raise ModelUnavailable(f"{file} is a flow model, which predicts a velocity; name it without @{prediction}")
         return {}
-    said = metadata.get("modelspec.prediction_type", "").lower()
-    own = "v_prediction" if "v_pred" in keys or said.startswith("v") else "epsilon" if said == "epsilon" else ""
-    prediction = prediction or own
+    metadata_type = metadata.get("modelspec.prediction_type", "").lower()
+    file_prediction = (
+        "v_prediction"
+        if "v_pred" in keys or metadata_type.startswith("v")
+        else "epsilon"
+        if metadata_type == "epsilon"
+        else ""
+    )
+    prediction = prediction or file_prediction
     if prediction not in PREDICTIONS:
         raise ModelUnavailable(
             f"{file} does not say what its network predicts; name it {file}@epsilon, as most are, or "
@@ -575,4 +587,4 @@ def _check_whole_of_single_file(file: Path, pipeline: Any) -> None:
         if isinstance(part, torch.nn.Module):
             missing = [key for key, tensor in part.state_dict().items() if tensor.is_meta]
             if missing:
-                raise ModelUnavailable(f"{file} lacks {len(missing)} weights of its {name} ({some_of(missing)})")
+                raise ModelUnavailable(f"{file} lacks {len(missing)} weights of its {name} ({format_keys(missing)})")

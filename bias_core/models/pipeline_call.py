@@ -28,7 +28,7 @@ from PIL import Image
 
 from bias_core.errors import BiasCoreError, InvalidInput, ModelUnavailable
 from bias_core.models import diffusers, torch
-from bias_core.models.family_facts import DECODERS, DENOISERS, PipelineFacts, accepted, guidance_of, pipeline_facts
+from bias_core.models.family_facts import DECODERS, DENOISERS, PipelineFacts, accepted, find_guidance, pipeline_facts
 from bias_core.models.model_sources import free_memory
 from bias_core.models.weights import TROUBLES
 from bias_core.protocols import StepCallback
@@ -45,8 +45,8 @@ _LONGEST = 300  # letters of an error in a message
 _MAX_BYTES = 512_000_000  # of cached encodings of texts
 
 
-def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **more: Any) -> dict[str, Any]:
-    """Arguments that the call accepts, with ``more`` and the ``call`` of the model's options.
+def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **extra_arguments: Any) -> dict[str, Any]:
+    """Arguments that the call accepts, with ``extra_arguments`` and the ``call`` of the model's options.
 
     Each picture has its own generator on the CPU, so that it looks the same on every device. No negative prompt
     is not always an empty one: SDXL takes zeros. "True guidance" needs one, and a space
@@ -55,10 +55,10 @@ def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **m
     first, parameters, call = rows[0], accepted(pipeline), info.options.get("call", {})
     if first.rewrite and not REWRITING & set(parameters):
         raise no_rewriting(info.id, type(pipeline).__name__)
-    guidance = guidance_of(pipeline_facts(pipeline), call)
+    guidance = find_guidance(pipeline_facts(pipeline), call)
     true_guidance = guidance.argument == "true_cfg_scale"
     required = parameters.get("negative_prompt") is inspect.Parameter.empty
-    negative = first.guidance_scale > guidance.least if true_guidance else bool(first.negative_prompt or required)
+    negative = first.guidance_scale > guidance.threshold if true_guidance else bool(first.negative_prompt or required)
     seeds = [row.seed for row in rows]
     if first.negative_prompt and _STAGES[0] in parameters:
         seeds *= 2  # its prior also embeds the negative prompts
@@ -76,7 +76,7 @@ def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **m
     if negative:
         empty = " " if true_guidance else ""
         arguments["negative_prompt"] = [row.negative_prompt or empty for row in rows]
-    arguments |= {**call, **more}
+    arguments |= {**call, **extra_arguments}
     if arguments["num_inference_steps"] != _SCM_STEPS:
         arguments.setdefault("intermediate_timesteps", None)
     return {key: value for key, value in arguments.items() if key in parameters}
@@ -145,7 +145,7 @@ class SchedulerStep:
 @contextmanager
 def step_replaced(scheduler: Any, look: Callable[[SchedulerStep], Any]) -> Iterator[None]:
     """Let ``look`` answer each step of the scheduler until the block ends."""
-    step, own = scheduler.step, vars(scheduler).get("step")  # the instance's, if it is replaced already
+    step, own_step = scheduler.step, vars(scheduler).get("step")  # the instance's, if it is replaced already
     signature = inspect.signature(step)
 
     @wraps(step)  # pipelines inspect its arguments
@@ -158,24 +158,24 @@ def step_replaced(scheduler: Any, look: Callable[[SchedulerStep], Any]) -> Itera
     try:
         yield
     finally:
-        if own is None:
+        if own_step is None:
             del scheduler.step
         else:
-            scheduler.step = own
+            scheduler.step = own_step
 
 
 @contextmanager
 def forward_replaced(module: Any, forward: Callable[..., Any]) -> Iterator[None]:
     """Replace a network's forward pass until the block ends."""
-    own = vars(module).get("forward")  # set if components take turns on the device
+    own_forward = vars(module).get("forward")  # set if components take turns on the device
     module.forward = forward
     try:
         yield
     finally:
-        if own is None:
+        if own_forward is None:
             del module.forward
         else:
-            module.forward = own
+            module.forward = own_forward
 
 
 def output_pixels(output: Any) -> Any:
@@ -196,7 +196,7 @@ def report_steps(
 
 
 @contextmanager
-def in_float32(pipeline: Any) -> Iterator[bool]:
+def use_float32(pipeline: Any) -> Iterator[bool]:
     """Compute in float32 until the block ends; False if the weights are in it already, or do not fit."""
     networks = [part for part in pipeline.components.values() if isinstance(part, torch.nn.Module)]
     tensors = {id(tensor): tensor for part in networks for tensor in (*part.parameters(), *part.buffers())}
@@ -260,12 +260,12 @@ def records(
         "asked": {name: value for name, value in arguments.items() if isinstance(value, plain)},
         "reported": reported,
     }
-    guidance, scale, notes = guidance_of(pipeline_facts(pipeline), arguments), rows[0].guidance_scale, list(warnings)
+    guidance, scale, notes = find_guidance(pipeline_facts(pipeline), arguments), rows[0].guidance_scale, list(warnings)
     if guidance.argument == "guidance_scale":
         if reported.get("guidance_scale", scale) != scale:
             notes.append(f"guidance {scale:g} was requested, and the pipeline reports {reported['guidance_scale']:g}")
         runs = reported.get("do_classifier_free_guidance")
-        if runs is not None and math.isfinite(guidance.least) and runs != (scale > guidance.least):
+        if runs is not None and math.isfinite(guidance.threshold) and runs != (scale > guidance.threshold):
             notes.append(f"at guidance {scale:g} the pipeline says that it was {'' if runs else 'not '}guided")
     if notes:
         common["warnings"] = notes
@@ -321,7 +321,7 @@ class TextCache:
         self._rows.clear()
 
     @contextmanager
-    def of(self, pipeline: Any) -> Iterator[None]:
+    def use_cache(self, pipeline: Any) -> Iterator[None]:
         """Use the cache in calls of this pipeline until the block ends."""
         with ExitStack() as afterwards:
             for name, module in pipeline.components.items():
@@ -386,12 +386,14 @@ def _keys(ids: Any, kwargs: dict[str, Any]) -> list[tuple[Any, ...]]:
 
     A mask without a row per text counts as a whole.
     """
-    rest = tuple(sorted((name, repr(value)) for name, value in kwargs.items() if not hasattr(value, "shape")))
+    plain_arguments = tuple(
+        sorted((name, repr(value)) for name, value in kwargs.items() if not hasattr(value, "shape"))
+    )
     masks = [value.tolist() for _, value in sorted(kwargs.items()) if hasattr(value, "shape")]
     keys = []
     for i, row in enumerate(ids.tolist()):
         of_row = (mask[i] if isinstance(mask, list) and len(mask) == len(ids) else mask for mask in masks)
-        keys.append((tuple(ids.shape), rest, str(row), *map(str, of_row)))
+        keys.append((tuple(ids.shape), plain_arguments, str(row), *map(str, of_row)))
     return keys
 
 
@@ -475,9 +477,9 @@ class Tracer:
             before = dict(vars(scheduler))
             answer = step.answer()
             changes = {key: value for key, value in vars(scheduler).items() if value is not before.get(key)}
-            following = following_of(answer).clone()
-            how = {"following": following, "answer": _with_sample(answer, following), "changes": changes}
-            moments.append(Moment(sigma=math.nan, xt=xt, velocity=velocity, **how))
+            following = get_next_latents(answer).clone()
+            values = {"following": following, "answer": _with_sample(answer, following), "changes": changes}
+            moments.append(Moment(sigma=math.nan, xt=xt, velocity=velocity, **values))
             timesteps.append(step.timestep)
             self.after_step()
             return answer
@@ -549,7 +551,7 @@ class Tracer:
         return math.sqrt(1 - float(scheduler.alphas_cumprod[int(time)]))
 
 
-def following_of(answer: Any) -> Any:
+def get_next_latents(answer: Any) -> Any:
     """The next latent in a scheduler's answer."""
     return answer[0] if isinstance(answer, tuple) else answer.prev_sample
 
@@ -573,7 +575,7 @@ class _EnoughSteps(Exception):
 
 
 @contextmanager
-def first_steps_of(pipeline: Any, call: Call, n_steps: int, after_step: Callable[[], None]) -> Iterator[None]:
+def repeat_first_steps(pipeline: Any, call: Call, n_steps: int, after_step: Callable[[], None]) -> Iterator[None]:
     """Repeat the denoiser's first answers of ``call`` in the next call, until the block ends.
 
     Latents, noise and the scheduler's memory then equal those of ``call``, bit for bit, for any
@@ -613,18 +615,18 @@ def _answering(pipeline: Any, networks: Mapping[str, Any], by: Callable[..., Any
 
 
 def _recorded(
-    answers: Mapping[str, list[Any]], name: str, _done: _StepsDone, own: Call, *args: Any, **given: Any
+    answers: Mapping[str, list[Any]], name: str, _done: _StepsDone, forward: Call, *args: Any, **given: Any
 ) -> Any:
-    output = own(*args, **given)
+    output = forward(*args, **given)
     answers[name].append(_cloned(output))  # pipelines change their inputs in place
     return output
 
 
 def _from_record(
-    answers: Mapping[str, list[Any]], n_steps: int, name: str, done: _StepsDone, own: Call, *args: Any, **given: Any
+    answers: Mapping[str, list[Any]], n_steps: int, name: str, done: _StepsDone, forward: Call, *args: Any, **given: Any
 ) -> Any:
     if not 0 < done.n < n_steps:
-        output = own(*args, **given)  # also in the first step, when some networks store the text
+        output = forward(*args, **given)  # also in the first step, when some networks store the text
         if done.n:
             return output
     return answers[name].pop(0)
@@ -657,8 +659,8 @@ def _answer_replaced(pipeline: Any, by: Callable[..., Any]) -> ExitStack:
 def _answers_noted(pipeline: Any, answers: dict[str, list[_Answer]], wanted: Callable[[], bool]) -> ExitStack:
     """Note the answers of networks, with the shapes of their inputs, while they are ``wanted``."""
 
-    def noted(name: str, own: Call, *args: Any, **given: Any) -> Any:
-        output = own(*args, **given)
+    def noted(name: str, forward: Call, *args: Any, **given: Any) -> Any:
+        output = forward(*args, **given)
         if wanted():
             answers.setdefault(name, []).append((_shapes(args, given), output))
         return output
@@ -670,9 +672,9 @@ def _answers_repeated(pipeline: Any, answers: Mapping[str, list[_Answer]]) -> Ex
     """Let networks repeat these answers, in order, to inputs of the same shapes."""
     left = {name: iter(earlier) for name, earlier in answers.items()}
 
-    def repeated(name: str, own: Call, *args: Any, **given: Any) -> Any:
+    def repeated(name: str, forward: Call, *args: Any, **given: Any) -> Any:
         shapes, output = next(left.get(name, iter(())), (None, None))
-        return output if shapes == _shapes(args, given) else own(*args, **given)
+        return output if shapes == _shapes(args, given) else forward(*args, **given)
 
     return _answer_replaced(pipeline, repeated)
 

@@ -71,7 +71,7 @@ def load_pipeline(
     place, folder = pick_device(device), Path(source)
     check_memory(info, folder)
     check_json(folder)
-    pipeline = pipeline_of(
+    pipeline = assemble_pipeline(
         info,
         source,
         revision=info.revision or None,
@@ -187,26 +187,26 @@ def speed_up(pipeline: Any, *, compiled: bool) -> None:
         denoiser.compile_repeated_blocks()  # compiling one block serves all of its kind
 
 
-def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
+def assemble_pipeline(info: ModelInfo, source: str, **options: Any) -> Any:
     """Load the pipeline of a hub id or folder by ``from_pretrained``, with parts from other repositories.
 
     The model's ``options`` may hold ``prior`` (Kandinsky), ``upscaler`` (DeepFloyd IF) and ``llama`` (HiDream), as hub
     ids, with "@revision" if pinned, or folders. Raises ModelUnavailable: it does not draw from text, or
     needs its own code.
     """
-    index = read_index(source, revision=how["revision"], local_files_only=how["local_files_only"])
+    index = read_index(source, revision=options["revision"], local_files_only=options["local_files_only"])
     name, kind = _pipeline_class(info, index)
     if name == "HiDreamImagePipeline" and (index.get("text_encoder_4") or [None])[0] is None:
-        how |= _llama(info, how)  # its makers may not redistribute it
-    absent = {part: None for part, value in index.items() if value == [None, None] and part not in how}
+        options |= _llama(info, options)  # its makers may not redistribute it
+    absent = {part: None for part, value in index.items() if value == [None, None] and part not in options}
     check_parts(kind, absent, info.id)
     if name == "KandinskyV22Pipeline":
-        return _with_prior(info, source, how)
+        return _with_prior(info, source, options)
     if name == "IFPipeline":
-        return _with_upscaler(info, source, index, how)
+        return _with_upscaler(info, source, index, options)
     if "add_watermarker" in inspect.signature(kind.__init__).parameters:
-        how["add_watermarker"] = False  # otherwise pixels would depend on an installed package
-    return load_components(source, info.id, **how)
+        options["add_watermarker"] = False  # otherwise pixels would depend on an installed package
+    return load_components(source, info.id, **options)
 
 
 def _pipeline_class(info: ModelInfo, index: Mapping[str, Any]) -> tuple[str, Any]:
@@ -227,10 +227,12 @@ def _pipeline_class(info: ModelInfo, index: Mapping[str, Any]) -> tuple[str, Any
             "decoder that belongs to it, such as kandinsky-community/kandinsky-2-2-decoder"
         )
     inputs = accepted(kind)  # prompt and size must suffice; a picture may be optional
-    others = {part for part in _NOT_FROM_TEXT & set(inputs) if part != "image" or inputs[part] is not None}
-    others |= {part for part, default in inputs.items() if default is inspect.Parameter.empty}
-    others -= {"self", "prompt", "args", "kwargs"}
-    from_text = {"prompt", "height"} <= set(inputs) and not others and not any(word in name for word in _OTHER_WORK)
+    unknown_inputs = {part for part in _NOT_FROM_TEXT & set(inputs) if part != "image" or inputs[part] is not None}
+    unknown_inputs |= {part for part, default in inputs.items() if default is inspect.Parameter.empty}
+    unknown_inputs -= {"self", "prompt", "args", "kwargs"}
+    from_text = (
+        {"prompt", "height"} <= set(inputs) and not unknown_inputs and not any(word in name for word in _OTHER_WORK)
+    )
     if name != "KandinskyV22Pipeline" and not from_text:
         raise ModelUnavailable(
             f"{info.id} is a {name}, which does not draw pictures from a text alone; choose a text-to-image model"
@@ -238,73 +240,73 @@ def _pipeline_class(info: ModelInfo, index: Mapping[str, Any]) -> tuple[str, Any
     return name, kind
 
 
-def _load_other(info: ModelInfo, option: str, default: str, how: dict[str, Any]) -> Any:
+def _load_other(info: ModelInfo, option: str, default: str, options: dict[str, Any]) -> Any:
     """Load the second pipeline, named by an option."""
     source = str(info.options.get(option, default))
     folder = Path(source).expanduser()
     if folder.is_dir():
-        return load_components(str(folder), info.id, **how | {"revision": None, "local_files_only": True})
+        return load_components(str(folder), info.id, **options | {"revision": None, "local_files_only": True})
     repo, revision = split_revision(source)
-    return load_components(repo, info.id, **how | {"revision": revision or None})
+    return load_components(repo, info.id, **options | {"revision": revision or None})
 
 
-def _llama(info: ModelInfo, how: Mapping[str, Any]) -> dict[str, Any]:
+def _llama(info: ModelInfo, options: Mapping[str, Any]) -> dict[str, Any]:
     """Load HiDream's fourth text encoder and its tokenizer."""
     source, name = str(info.options.get("llama", HIDREAM_LLAMA)), f"{info.id}: text_encoder_4"
     with loading(name, source):
-        folder = llama_folder(source, offline=how["local_files_only"])
+        folder = llama_folder(source, offline=options["local_files_only"])
         model = load_whole(
             transformers.LlamaForCausalLM,
             str(folder),
             name=name,
             local_files_only=True,
             attn_implementation="eager",  # the pipeline requests attentions
-            **({"dtype": how["dtype"]} if how.get("dtype") is not None else {}),
+            **({"dtype": options["dtype"]} if options.get("dtype") is not None else {}),
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     return {"text_encoder_4": model, "tokenizer_4": tokenizer}
 
 
-def _with_prior(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
+def _with_prior(info: ModelInfo, source: str, options: dict[str, Any]) -> Any:
     """Kandinsky 2.2: the prior, which draws the embedding of a picture, and the decoder in one."""
-    decoder = load_components(source, info.id, **how)
-    prior = _load_other(info, "prior", KANDINSKY_PRIOR, how)
+    decoder = load_components(source, info.id, **options)
+    prior = _load_other(info, "prior", KANDINSKY_PRIOR, options)
     parts = {f"prior_{name}": part for name, part in prior.components.items()}
     return diffusers.KandinskyV22CombinedPipeline(**decoder.components, **parts)
 
 
-def _with_upscaler(info: ModelInfo, source: str, index: Mapping[str, Any], how: dict[str, Any]) -> Any:
+def _with_upscaler(info: ModelInfo, source: str, index: Mapping[str, Any], options: dict[str, Any]) -> Any:
     """DeepFloyd IF: stage I, and stage II without the text encoder and the checker, which they share."""
     checker = None
     if index.get("safety_checker", [None])[0]:
         name = f"{info.id}: safety_checker"
-        checker = load_whole(SafetyChecker, source, name=name, subfolder="safety_checker", **how)
-    first = load_components(source, info.id, **how | {"watermarker": None, "safety_checker": checker})
+        checker = load_whole(SafetyChecker, source, name=name, subfolder="safety_checker", **options)
+    first = load_components(source, info.id, **options | {"watermarker": None, "safety_checker": checker})
     without = dict.fromkeys(DEEPFLOYD_SHARED) | {"requires_safety_checker": False}
-    return DeepFloydPipeline.of(first, _load_other(info, "upscaler", DEEPFLOYD_UPSCALER, how | without))
+    return DeepFloydPipeline.combine(first, _load_other(info, "upscaler", DEEPFLOYD_UPSCALER, options | without))
 
 
-def load_components(source: str, name: str, **how: Any) -> Any:
+def load_components(source: str, name: str, **kwargs: Any) -> Any:
     """Load the pipeline of a hub id or a folder, like ``DiffusionPipeline.from_pretrained``.
 
-    Each network is loaded here, with its weights checked; components in ``how`` are used as they
+    Each network is loaded here, with its weights checked; components in ``kwargs`` are used as they
     are, None for without. Raises ModelUnavailable: a component is missing, of an unknown class, or its
     weights are incomplete.
     """
-    options = {key: value for key, value in how.items() if key != "dtype"}
+    options = {key: value for key, value in kwargs.items() if key != "dtype"}
     folder = Path(source) if Path(source).is_dir() else download_pipeline(source, **options)
     index = read_model_json(folder / INDEX)
     # Diffusers needs a None for each component that never existed.
-    how = {part: None for part, value in index.items() if value == [None, None]} | how
-    variant, dtype = how.pop("variant", None), how.get("dtype")
+    kwargs = {part: None for part, value in index.items() if value == [None, None]} | kwargs
+    variant, dtype = kwargs.pop("variant", None), kwargs.get("dtype")
     for part, entry in index.items():
         # Others are settings, also lists of two numbers or null.
         names_class = isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], str)
-        if part.startswith("_") or part in how or not names_class:
+        if part.startswith("_") or part in kwargs or not names_class:
             continue
         kind = _component_class(folder, part, str(entry[0]), entry[1], name)
         if isinstance(kind, type) and issubclass(kind, torch.nn.Module):
-            how[part] = load_whole(
+            kwargs[part] = load_whole(
                 kind,
                 str(folder / part),
                 name=f"{name}: {part}",
@@ -313,7 +315,7 @@ def load_components(source: str, name: str, **how: Any) -> Any:
                 local_files_only=True,
                 **({"dtype": dtype} if dtype is not None else {}),
             )
-    return diffusers.DiffusionPipeline.from_pretrained(folder, **how | {"revision": None, "local_files_only": True})
+    return diffusers.DiffusionPipeline.from_pretrained(folder, **kwargs | {"revision": None, "local_files_only": True})
 
 
 def _component_class(folder: Path, part: str, library: str, class_name: str, name: str) -> Any:
@@ -392,7 +394,7 @@ class DeepFloydPipeline(DiffusionPipeline):
             setattr(self, method, getattr(self.first, method))  # stage I decides the contents
 
     @classmethod
-    def of(cls, first: IFPipeline, second: IFSuperResolutionPipeline) -> "DeepFloydPipeline":
+    def combine(cls, first: IFPipeline, second: IFSuperResolutionPipeline) -> "DeepFloydPipeline":
         """Combine both stages, with the text encoder and the checker of the first."""
         parts = {name: part for name, part in first.components.items() if name != "watermarker"}
         return cls(
@@ -441,7 +443,7 @@ class DeepFloydPipeline(DiffusionPipeline):
             output_type=output_type,
         )
 
-    def set_progress_bar_config(self, **how: Any) -> None:
+    def set_progress_bar_config(self, **kwargs: Any) -> None:
         """Configure the progress bars of both stages."""
         for stage in (self.first, self.second):
-            stage.set_progress_bar_config(**how)
+            stage.set_progress_bar_config(**kwargs)

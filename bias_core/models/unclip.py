@@ -36,9 +36,9 @@ def prior_embeddings(pipeline: Any, arguments: Mapping[str, Any]) -> np.ndarray:
     They are those that the decoder gets in that call: the generators begin anew, and nothing else draws before.
     """
     usual = accepted(pipeline)
-    own = {name: arguments.get(f"prior_{name}", usual[f"prior_{name}"]) for name in _OF_PRIOR}
+    prior_arguments = {name: arguments.get(f"prior_{name}", usual[f"prior_{name}"]) for name in _OF_PRIOR}
     shared = {name: arguments[name] for name in _SHARED if name in arguments}
-    embeddings, _ = pipeline.prior_pipe(**shared, **own, output_type="pt", return_dict=False)
+    embeddings, _ = pipeline.prior_pipe(**shared, **prior_arguments, output_type="pt", return_dict=False)
     return _unit_rows(embeddings)
 
 

@@ -147,16 +147,18 @@ def _quiet_libraries() -> Iterator[None]:
 
 def _raise_in_words(name: str, source: str, kind: object, error: BaseException | None, _trace: object) -> None:
     """Reraise in words; the tokenizers' library, in Rust, raises plain Exception."""
-    others = (hub_errors.HTTPError, safetensors.SafetensorError, hub_errors.StrictDataclassError)
-    foreseen = isinstance(error, (*TROUBLES, *others)) or kind is Exception
+    library_errors = (hub_errors.HTTPError, safetensors.SafetensorError, hub_errors.StrictDataclassError)
+    foreseen = isinstance(error, (*TROUBLES, *library_errors)) or kind is Exception
     if error is None or isinstance(error, BiasCoreError) or not foreseen:
         return
     if isinstance(error, ImportError | AttributeError | TypeError) and (wrong := wrong_versions()):
         raise ModelUnavailable(f"{name} cannot be loaded; install other versions: {wrong}") from error
     if isinstance(error, ImportError):
         raise ModelUnavailable(f"{name} needs a library that is not installed: {error}") from error
-    why = _why(source, error)
-    raise (HubNotReached if why.endswith(_UNREACHED) else ModelUnavailable)(f"{name} cannot be loaded{why}") from error
+    reason = _why(source, error)
+    raise (HubNotReached if reason.endswith(_UNREACHED) else ModelUnavailable)(
+        f"{name} cannot be loaded{reason}"
+    ) from error
 
 
 def wrong_versions() -> str:
@@ -224,19 +226,19 @@ class Batches:
         self.name, self.size = name, size
 
     @contextmanager
-    def of_size(self, size: int) -> Iterator[None]:
+    def use_size(self, size: int) -> Iterator[None]:
         """Make batches of this size until the block ends; only memory that runs out changes the size after it."""
-        own, self.size = self.size, size
+        usual_size, self.size = self.size, size
         try:
             yield
         finally:
-            self.size = min(own, self.size) if self.size < size else own
+            self.size = min(usual_size, self.size) if self.size < size else usual_size
 
-    def run(self, inputs: Sequence[X], work: Callable[[Sequence[X]], R], *, most: int | None = None) -> Iterator[R]:
+    def run(self, inputs: Sequence[X], work: Callable[[Sequence[X]], R], *, max_size: int | None = None) -> Iterator[R]:
         """Yield the result of ``work`` for each batch, in order; ModelUnavailable if memory does not hold one input."""
         start = 0
         while start < len(inputs):
-            n = min(self.size, most or self.size)
+            n = min(self.size, max_size or self.size)
             batch = inputs[start : start + n]
             try:
                 done = work(batch)
@@ -333,9 +335,9 @@ class LazyModel(ABC, Generic[T]):
         """Inputs at once, at most; it halves when memory runs out."""
         return self._batches.size
 
-    def in_batches_of(self, size: int) -> AbstractContextManager[None]:
+    def use_batch_size(self, size: int) -> AbstractContextManager[None]:
         """Work in batches of this size until the block ends, as an earlier part of a run did."""
-        return self._batches.of_size(size)
+        return self._batches.use_size(size)
 
     def load(self) -> None:
         """Read the weights now; ModelUnavailable if that fails."""
@@ -379,7 +381,7 @@ class HubModel(LazyModel[T]):
             try:
                 source = huggingface_hub.snapshot_download(source, local_files_only=True)
             except hub_errors.LocalEntryNotFoundError as error:
-                raise not_here(self.name) from error
+                raise missing_weights_error(self.name) from error
         return source, {"local_files_only": Path(source).is_dir()}
 
 
@@ -428,7 +430,7 @@ class ReadersTurn:
         self._reader_lock.release()
 
 
-def not_here(name: str) -> ModelUnavailable:
+def missing_weights_error(name: str) -> ModelUnavailable:
     """The error for missing weights while downloads are forbidden."""
     return ModelUnavailable(
         f"{name} is not on this machine, and downloads are off (BIAS_OFFLINE forbids them); choose another one"
@@ -436,7 +438,7 @@ def not_here(name: str) -> ModelUnavailable:
 
 
 def load_whole(
-    kind: Any, source: str, *, name: str, stem: str = "model", variant: str | None = None, **how: Any
+    kind: Any, source: str, *, name: str, stem: str = "model", variant: str | None = None, **kwargs: Any
 ) -> Any:
     """``kind.from_pretrained(source, **how)`` with a check that every weight came from the files and is finite.
 
@@ -448,23 +450,25 @@ def load_whole(
     Diffusion's text encoder), or if they belong to a larger model of which one tower is loaded: the picture tower of a
     CLIP, the decoder of a T5.
     """
-    folder = Path(source) / str(how.get("subfolder") or "")
+    folder = Path(source) / str(kwargs.get("subfolder") or "")
     check_json(folder)
     _check_files(folder, name)
-    if "gguf_file" not in how:
-        how |= {"use_safetensors": True, "variant": _variant_of(folder, stem, variant)}
-    model, info = kind.from_pretrained(source, output_loading_info=True, ignore_mismatched_sizes=True, **how)
-    rest = _REST_OF.get(str(getattr(model.config, "model_type", "")))
+    if "gguf_file" not in kwargs:
+        kwargs |= {"use_safetensors": True, "variant": _choose_variant(folder, stem, variant)}
+    model, info = kind.from_pretrained(source, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs)
+    ignored_keys = _REST_OF.get(str(getattr(model.config, "model_type", "")))
     wrong = {
         "lacks {} of its weights": [key for key in info["missing_keys"] if not _COMPUTED.search(key)],
         "has {} that this kind of model does not take": [
-            key for key in info["unexpected_keys"] if not (_COMPUTED.search(key) or (rest and rest.search(key)))
+            key
+            for key in info["unexpected_keys"]
+            if not (_COMPUTED.search(key) or (ignored_keys and ignored_keys.search(key)))
         ],
         "has {} of another shape": [
             f"{key} is {list(has)}, not {list(wants)}" for key, has, wants in info["mismatched_keys"]
         ],
     }
-    faults = [words.format(len(keys)) + f" ({some_of(keys)})" for words, keys in wrong.items() if keys]
+    faults = [words.format(len(keys)) + f" ({format_keys(keys)})" for words, keys in wrong.items() if keys]
     if faults:
         raise ModelUnavailable(
             f"{name} {' and '.join(faults)}: its weights and its config.json are not of one model; "
@@ -505,7 +509,7 @@ def _check_files(folder: Path, name: str) -> None:
         missing = sorted(file for file in files if not (folder / str(file)).is_file())
         if missing:
             raise ModelUnavailable(
-                f"{name} lacks {len(missing)} of its {len(files)} files of weights ({some_of(missing)}) that "
+                f"{name} lacks {len(missing)} of its {len(files)} files of weights ({format_keys(missing)}) that "
                 f"{index.name} names; download them again"
             )
     paths = [path for path in folder.glob("*.safetensors") if path.is_file()]
@@ -517,25 +521,25 @@ def _check_files(folder: Path, name: str) -> None:
             whole = [key for key in weights if file.get_slice(key).get_dtype() in _WHOLE_NUMBERS]
         if whole:
             raise ModelUnavailable(
-                f"{name} has {len(whole)} weights of whole numbers in {path.name} ({some_of(whole)}), and "
+                f"{name} has {len(whole)} weights of whole numbers in {path.name} ({format_keys(whole)}), and "
                 "its config.json has no quantization_config; download it again, or choose another model"
             )
 
 
-def _variant_of(folder: Path, stem: str, preferred: str | None) -> str | None:
+def _choose_variant(folder: Path, stem: str, preferred: str | None) -> str | None:
     """The variant of the weights to read: the preferred, the plain, or the only one."""
     if not folder.is_dir():
         return preferred
     shard = r"(?:-\d{5}-of-\d{5})?"
     name = re.compile(rf"{stem}{shard}(?:\.(\w+))?{shard}\.safetensors(?:\.index(?:\.(\w+))?\.json)?")
     matches = (name.fullmatch(path.name) for path in folder.glob(f"{stem}*.safetensors*"))
-    there = {match[1] or match[2] or "" for match in matches if match}
-    if preferred in there or not there:
-        return preferred if preferred in there else None
-    return None if "" in there else sorted(there, key=lambda variant: (variant != "fp16", variant))[0]
+    variants = {match[1] or match[2] or "" for match in matches if match}
+    if preferred in variants or not variants:
+        return preferred if preferred in variants else None
+    return None if "" in variants else sorted(variants, key=lambda variant: (variant != "fp16", variant))[0]
 
 
-def some_of(keys: Iterable[object]) -> str:
+def format_keys(keys: Iterable[object]) -> str:
     """The first few keys, in order."""
     names = sorted(map(str, keys))
     return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
@@ -626,14 +630,14 @@ def use_in_parts(pipeline: Any, *, denoiser: str, text_encoders: str) -> None:
 def hub_folder(repo: str, revision: str, *, offline: bool = False) -> Path:
     """The folder of a hub's LoRA, downloaded if allowed."""
     for patterns in _HUB_PATTERNS:
-        how = {"revision": revision or None, "allow_patterns": patterns, "local_files_only": offline}
-        folder = Path(huggingface_hub.snapshot_download(repo, **how))
+        options = {"revision": revision or None, "allow_patterns": patterns, "local_files_only": offline}
+        folder = Path(huggingface_hub.snapshot_download(repo, **options))
         if any(folder.glob("*.safetensors")):
             break
     return folder
 
 
-def _check_kind(path: Path, what: str) -> None:
+def _check_kind(path: Path, label: str) -> None:
     """Refuse an adapter that is not a LoRA, and a DoRA whose magnitudes diffusers would ignore."""
     with safetensors.safe_open(path, framework="pt") as file:
         keys = sorted(file.keys())
@@ -644,28 +648,28 @@ def _check_kind(path: Path, what: str) -> None:
         is_word = (len(keys) == 1 and max(n_axes) <= 2 and not keys[0].endswith(_LAYERS)) or _EMBEDDINGS >= set(
             keys
         ) > set()
-        kind = "a textual inversion" if is_word else f"no LoRA (its weights are {some_of(keys) or 'none'})"
+        kind = "a textual inversion" if is_word else f"no LoRA (its weights are {format_keys(keys) or 'none'})"
     if kind:
-        raise ModelUnavailable(f"{what} is {kind}, and only a LoRA works")
+        raise ModelUnavailable(f"{label} is {kind}, and only a LoRA works")
     if n := sum("dora_scale" in key for key in keys):
         raise ModelUnavailable(
-            f"{what} fits only in part: it is a DoRA, and its {n} magnitudes (dora_scale) have no place here; take a "
+            f"{label} fits only in part: it is a DoRA, and its {n} magnitudes (dora_scale) have no place here; take a "
             "plain LoRA, or a DoRA that peft saved (lora_magnitude_vector)"
         )
 
 
 def _load(loader: Any, folder: Path, file: str, name: str) -> set[str]:
     """Load it; return the expected keys."""
-    how = {"weight_name": file, "use_safetensors": True, "local_files_only": True}
-    state = loader.lora_state_dict(str(folder), **how)
+    options = {"weight_name": file, "use_safetensors": True, "local_files_only": True}
+    state = loader.lora_state_dict(str(folder), **options)
     tensors = state[0] if isinstance(state, tuple) else state
-    loader.load_lora_weights(str(folder), adapter_name=name, **how)
+    loader.load_lora_weights(str(folder), adapter_name=name, **options)
     keys, left = set[str](), set(tensors)
     for part, network in _networks(loader).items():
         of_part = {key for key in tensors if key.startswith(f"{part}.")}
         left -= of_part
         named = {key.removeprefix(f"{part}."): tensors[key] for key in of_part}
-        keys |= {f"{part}.{key}" for key in _in_peft_words(named, network, part)}
+        keys |= {f"{part}.{key}" for key in _rename_for_peft(named, network, part)}
     return keys | left
 
 
@@ -678,28 +682,28 @@ def _load_peft(loader: Any, folder: Path, name: str) -> set[str]:
         raise ModelUnavailable(f"{folder} is an adapter of the kind {kind}, and only a LoRA works")
     tensors = {key.removeprefix("base_model.model."): value for key, value in load_file(folder / _PEFT).items()}
     networks = _networks(loader)
-    fitting = {part: _in_peft_words(tensors, network, part) for part, network in networks.items()}
+    fitting = {part: _rename_for_peft(tensors, network, part) for part, network in networks.items()}
     n_fitting: dict[str, int] = {}
     for part, network in networks.items():
         layers = {layer for layer, _ in network.named_modules()}
         n_fitting[part] = sum(key.rsplit(".lora_", 1)[0] in layers for key in fitting[part])
-    most = max(n_fitting.values())
-    best, *others = [part for part, n in n_fitting.items() if n == most]
-    if most == 0:
+    max_fitting = max(n_fitting.values())
+    best, *other_parts = [part for part, n in n_fitting.items() if n == max_fitting]
+    if max_fitting == 0:
         return set(tensors)
-    if others:
+    if other_parts:
         raise ModelUnavailable(
-            f"{folder} fits {' and '.join((best, *others))} alike and does not say which it is for; save it with "
+            f"{folder} fits {' and '.join((best, *other_parts))} alike and does not say which it is for; save it with "
             "save_lora_weights of the diffusers pipeline"
         )
     config = peft.LoraConfig.from_pretrained(str(folder)).to_dict()
     metadata = {f"{best}.{key}": value for key, value in config.items()}
     state = {f"{best}.{key}": value for key, value in fitting[best].items()}
-    how = {"prefix": best, "adapter_name": name, "metadata": metadata, "_pipeline": loader}
+    options = {"prefix": best, "adapter_name": name, "metadata": metadata, "_pipeline": loader}
     if best.startswith("text_encoder"):
-        loader.load_lora_into_text_encoder(state, None, networks[best], **how)
+        loader.load_lora_into_text_encoder(state, None, networks[best], **options)
     else:
-        networks[best].load_lora_adapter(state, **how)
+        networks[best].load_lora_adapter(state, **options)
     return set(state)
 
 
@@ -709,7 +713,7 @@ def _networks(loader: Any) -> dict[str, Any]:
     return {name: part for name, part in parts if isinstance(part, torch.nn.Module) and name.startswith(kinds)}
 
 
-def _in_peft_words(tensors: Mapping[str, Any], part: Any, name: str) -> dict[str, Any]:
+def _rename_for_peft(tensors: Mapping[str, Any], part: Any, name: str) -> dict[str, Any]:
     """The tensors of one component under peft's names."""
     words, of_text, convert = dict(tensors), name.startswith("text_encoder"), diffusers.utils.state_dict_utils
     if words and not any("lora_A" in key for key in words):
@@ -722,7 +726,7 @@ def _in_peft_words(tensors: Mapping[str, Any], part: Any, name: str) -> dict[str
     return words
 
 
-def _check_whole(loader: Any, keys: set[str], name: str, what: str, misfit: str) -> None:
+def _check_whole(loader: Any, keys: set[str], name: str, label: str, misfit: str) -> None:
     """Refuse a LoRA that is only partly in the pipeline: diffusers only warns about left-out parts.
 
     ModelUnavailable: no layer of it fits, or some do not, or a layer lacks one of its halves, or has NaN.
@@ -731,7 +735,7 @@ def _check_whole(loader: Any, keys: set[str], name: str, what: str, misfit: str)
     for part, names in loader.get_list_adapters().items():
         if name in names:
             module = getattr(loader, part)
-            check_finite(module, what)
+            check_finite(module, label)
             of_part = peft.get_peft_model_state_dict(module, adapter_name=name)
             loaded_keys |= {f"{part}.{key.removesuffix('.weight')}" for key in of_part}
     if not loaded_keys:
@@ -741,10 +745,10 @@ def _check_whole(loader: Any, keys: set[str], name: str, what: str, misfit: str)
         "{} of its {} weights have no place in this model": expected - loaded_keys,
         "{} weights are missing next to its {}": loaded_keys - expected,
     }
-    for words, some in wrong.items():
-        if some:
+    for words, faults in wrong.items():
+        if faults:
             raise ModelUnavailable(
-                f"{what} fits only in part: {words.format(len(some), len(expected))} ({some_of(some)}); it "
+                f"{label} fits only in part: {words.format(len(faults), len(expected))} ({format_keys(faults)}); it "
                 "was made for another model, or is damaged"
             )
 
@@ -759,5 +763,5 @@ def _only_file(folder: Path) -> str:
             f"{folder} has {len(files)} .safetensors files ({', '.join(files[:4])}); name one of them"
         )
     pickles = [path.name for kind in ("*.bin", "*.pt", "*.ckpt") for path in folder.glob(kind)]
-    why = f"only {pickles[0]}, a pickle, which can run code and is refused" if pickles else "none"
-    raise ModelUnavailable(f"a LoRA is a .safetensors file, and {folder} has {why}")
+    contents = f"only {pickles[0]}, a pickle, which can run code and is refused" if pickles else "none"
+    raise ModelUnavailable(f"a LoRA is a .safetensors file, and {folder} has {contents}")

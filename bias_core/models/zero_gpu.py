@@ -20,7 +20,7 @@ from bias_core.errors import BiasCoreError, Interrupted, ModelUnavailable
 from bias_core.models import hub_errors, torch
 from bias_core.protocols import StepCallback
 from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, Step
-from bias_core.waiting import one_at_a_time
+from bias_core.waiting import iterate_in_thread
 
 _LEAST_SECONDS, _MOST_SECONDS = 10, 120
 _MARGIN = 1.4  # margin over earlier calls: a call that exceeds its request is killed
@@ -30,7 +30,7 @@ _MOST_ROWS = 32
 _INPUTS_A_SECOND = 20.0  # a first guess for readers, before one is timed
 
 
-def gpu_seconds_left(token: str) -> float | None:
+def get_remaining_gpu_seconds(token: str) -> float | None:
     """Seconds of GPU time left today for this token, which needs the scope ``read-billing``; None if unknown."""
     refusals = (hub_errors.HTTPError, hub_errors.HFValidationError, hub_errors.OfflineModeIsEnabled)
     ask = getattr(huggingface_hub, "get_zero_gpu_quota", None)  # older versions have none
@@ -78,7 +78,7 @@ def run_job(
             hand(("value", value))
 
     try:
-        yield from one_at_a_time(work)
+        yield from iterate_in_thread(work)
     except BiasCoreError as error:
         yield "error", error
 
@@ -107,7 +107,7 @@ class CallPace:
         estimate = _FORK_SECONDS + _MARGIN * (self._load + units * self._unit)
         return min(_MOST_SECONDS, max(_LEAST_SECONDS, math.ceil(estimate)))
 
-    def units_in(self, seconds: float) -> float:
+    def estimate_units(self, seconds: float) -> float:
         """The likely number of units in one call of ``seconds``."""
         return max(0.0, (seconds - _FORK_SECONDS - self._load) / self._unit) if self._unit else math.inf
 
@@ -218,11 +218,13 @@ class ZeroGpuTextToImage(Borrower):
             if hasattr(local, method):  # they load no weights
                 setattr(self, method, getattr(local, method))
 
-    def pictures_in(self, seconds: float, steps: int) -> int:
+    def estimate_pictures(self, seconds: float, steps: int) -> int:
         """The likely number of pictures of ``steps`` steps in this GPU time, in calls of whole batches."""
         units = max(1, steps)
-        n_calls, rest = divmod(seconds, self._pace.likely_seconds(self.batch_size * units))
-        return int(n_calls) * self.batch_size + int(min(self._pace.units_in(rest) / units, self.batch_size - 1))
+        n_calls, remaining_seconds = divmod(seconds, self._pace.likely_seconds(self.batch_size * units))
+        return int(n_calls) * self.batch_size + int(
+            min(self._pace.estimate_units(remaining_seconds) / units, self.batch_size - 1)
+        )
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order; if time is short, in several calls of fewer rows.
@@ -255,8 +257,8 @@ class ZeroGpuTextToImage(Borrower):
         """Yield every denoising step, as the model's own ``trace`` does."""
         passes = (1 + 2 * len(attributes)) * (2 if guided else 1) + (1 if predicted else 0)
         units = passes * max(1, row.num_inference_steps)
-        how = {"guided": guided, "predicted": predicted}
-        yield from self.call("trace", row, tuple(attributes), units=units, on_step=on_step, steps=True, **how)
+        options = {"guided": guided, "predicted": predicted}
+        yield from self.call("trace", row, tuple(attributes), units=units, on_step=on_step, steps=True, **options)
 
 
 class ZeroGpuReader(Borrower):
@@ -270,10 +272,10 @@ class ZeroGpuReader(Borrower):
         if hasattr(local, "prompt_limits"):  # which loads no weights
             self.prompt_limits = local.prompt_limits
 
-    def _ask(self, method: str, inputs: Any, *more: Any) -> Any:
+    def _ask(self, method: str, inputs: Any, *arguments: Any) -> Any:
         """Call a method; a unit of work is an input, or a token of an answer to one text."""
-        given, units = (inputs, more[0]) if isinstance(inputs, str) else (list(inputs), len(inputs))
-        (answer,) = self.call(method, given, *more, units=units)
+        given, units = (inputs, arguments[0]) if isinstance(inputs, str) else (list(inputs), len(inputs))
+        (answer,) = self.call(method, given, *arguments, units=units)
         return answer
 
     def _download(self) -> None:

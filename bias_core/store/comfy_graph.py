@@ -13,12 +13,12 @@ from bias_core.store.drawing_facts import (
     PictureMetadata,
     agreed,
     choose_guidance,
+    clean_line,
     different,
     find_loras,
     guidance,
-    in_quotes,
     number,
-    one_line,
+    quote_excerpt,
     several_prompts,
     short_name,
     whole,
@@ -34,9 +34,9 @@ Find = Callable[Concatenate["_Graph", P], T]
 
 _TEXTS = ("text", "text_g", "text_l", "clip_l", "clip_g", "t5xxl", "llama", "prompt", "populated_text")
 _NO_CONDITIONING = {
-    role: re.compile(f"{other}|clip|model|vae|image|pixels|latent|samples|control_net|mask|noise|style|sigmas|sampler"
+    role: re.compile(f"{reverse}|clip|model|vae|image|pixels|latent|samples|control_net|mask|noise|style|sigmas|sampler"
                      "|bbox|sam_|guidance", re.IGNORECASE)
-    for role, other in (("positive", "negative"), ("negative", "positive"))
+    for role, reverse in (("positive", "negative"), ("negative", "positive"))
 }  # fmt: skip
 _NO_PICTURE = re.compile(
     "positive|negative|conditioning|model|guider|noise|sigmas|^sampler$|embeds|clip|vae|control_net|detector|text|pipe",
@@ -150,8 +150,8 @@ class _Graph:
         try:
             prompts = different(text for sampler in first for text in self._texts(sampler, "positive"))
             unclear = several_prompts(different(map(without_networks, prompts)))
-        except _Unclear as why:
-            prompts, unclear = [], str(why)
+        except _Unclear as error:
+            prompts, unclear = [], str(error)
         prompt = "" if unclear else without_networks(prompts[0])
         # A refiner adds no noise: its seed decides nothing.
         drawing = [sampler for sampler in passes if self._setting(sampler, "add_noise") != "disable"]
@@ -159,7 +159,7 @@ class _Graph:
         negatives = self._safe_texts(guided, "negative")
         is_clear = len(negatives) == 1 and not negatives[0].startswith("its workflow ")
         negative = without_networks(negatives[0]) if is_clear else ""
-        notes = [] if is_clear else [f"negative prompt {in_quotes(text)}" for text in negatives]
+        notes = [] if is_clear else [f"negative prompt {quote_excerpt(text)}" for text in negatives]
         width, height = self._size(end)
         loaders = (loader for sampler in passes for loader in self._before(sampler, self._model_links))
         loras = tuple(different(name for loader in loaders for name in self._find_own_loras(loader)))
@@ -240,7 +240,9 @@ class _Graph:
         for _ in self.inputs:
             if not (link := self._link(value)):
                 return value if isinstance(value, str | int | float) else None
-            inputs = {key: each for key, each in self.inputs[link].items() if not key.startswith("control")}
+            inputs = {
+                key: input_value for key, input_value in self.inputs[link].items() if not key.startswith("control")
+            }
             if re.search("random|aspect|ratio|math", self.kinds[link], re.IGNORECASE):
                 return None
             single = next(iter(inputs.values())) if len(inputs) == 1 else None
@@ -284,9 +286,11 @@ class _Graph:
         if _SWITCH.search(self.kinds[node]):
             return [chosen] if (chosen := self._chosen(node)) else []
         inputs = self.inputs[node]
-        own = [name for name in inputs if len(inputs) == 1 or _MODEL.fullmatch(name)]
-        has_model = any("model" in name and self._link(inputs[name]) for name in own)
-        return [link for name in (*own, *(() if has_model else _PIPES)) if (link := self._link(inputs.get(name)))]
+        model_names = [name for name in inputs if len(inputs) == 1 or _MODEL.fullmatch(name)]
+        has_model = any("model" in name and self._link(inputs[name]) for name in model_names)
+        return [
+            link for name in (*model_names, *(() if has_model else _PIPES)) if (link := self._link(inputs.get(name)))
+        ]
 
     def _size(self, end: str) -> tuple[int | None, int | None]:
         empty = [node for node in self._before(end, self._links) if re.match("Empty.{0,40}Latent", self.kinds[node])]
@@ -305,17 +309,17 @@ class _Graph:
                     couple = [self._link(value) for loader in loaders for name, value in self.inputs[loader].items()
                               if name.startswith("cond_")]  # fmt: skip
                     texts = [*self._conditioned(value, role), *self._merge_conditionings(couple, role)]
-                    return different(map(one_line, texts))
+                    return different(map(clean_line, texts))
         return []
 
     def _conditioned(self, value: Any, role: Role) -> list[str]:
         """The texts of a conditioning, or of a node that loads and encodes at once."""
         if not (node := self._link(value)):
             return [value] if isinstance(value, str) else []
-        return self._conditioned_by(node, role)
+        return self._find_conditionings(node, role)
 
     @_once
-    def _conditioned_by(self, node: str, role: Role) -> list[str]:
+    def _find_conditionings(self, node: str, role: Role) -> list[str]:
         inputs = self.inputs[node]
         if "zeroout" in self.kinds[node].lower():
             return []
@@ -323,10 +327,10 @@ class _Graph:
         for names in (
             (("populated_text",),) if is_joined else ((f"{role}_prompt",), (role,), ("populated_text",), _TEXTS)
         ):
-            if own := [inputs[name] for name in names if name in inputs]:
+            if values := [inputs[name] for name in names if name in inputs]:
                 if names == (role,):
-                    return self._conditioned(own[0], role)
-                texts = [text for value in own if (text := self._text(value)).strip()]
+                    return self._conditioned(values[0], role)
+                texts = [text for value in values if (text := self._text(value)).strip()]
                 links = [self._link(inputs[name]) for name in inputs if name.startswith("conditioning")]
                 return different([*texts, *self._merge_conditionings(links, role)])
         if chosen := self._chosen(node):
@@ -336,7 +340,7 @@ class _Graph:
         return self._merge_conditionings(self._links(node, _NO_CONDITIONING[role]), role)
 
     def _merge_conditionings(self, links: Iterable[str], role: Role) -> list[str]:
-        return different(text for link in filter(None, links) for text in self._conditioned_by(link, role))
+        return different(text for link in filter(None, links) for text in self._find_conditionings(link, role))
 
     def _text(self, value: Any) -> str:
         """The text of an input, computed through the nodes before it; _Unclear if their values do not determine it."""
@@ -355,7 +359,7 @@ class _Graph:
             return self._made_text(chosen)
         names = [name for name in sorted(inputs, key=_order) if _PART.fullmatch(name)]
         parts = {name: self._text(inputs[name]) for name in names[: whole(inputs.get("inputcount"), 99)]}
-        joined = self._joined(node, parts) if len(parts) != 1 or _JOINS.search(kind) else None
+        joined = self._join_parts(node, parts) if len(parts) != 1 or _JOINS.search(kind) else None
         replaced = self._replaced(node, parts)
         text: str | None = replaced if replaced is not None else joined
         texts = different(parts.values()) or [value for value in inputs.values() if value == ""][:1]
@@ -367,11 +371,11 @@ class _Graph:
             text = self._text(next(iter(inputs.values())))
         if text is None or len(text) > _LONGEST_MADE:
             written = [*filter(None, texts)] or different(value for value in inputs.values() if isinstance(value, str))
-            found = "; ".join(in_quotes(text) for text in written[:3]) or "no text"
+            found = "; ".join(quote_excerpt(text) for text in written[:3]) or "no text"
             raise _Unclear(f"its workflow makes the prompt by {kind or 'a node'}, which does not record it ({found})")
         return text
 
-    def _joined(self, node: str, parts: Mapping[str, str]) -> str | None:
+    def _join_parts(self, node: str, parts: Mapping[str, str]) -> str | None:
         inputs, kind = self.inputs[node], self.kinds[node]
         if kind.startswith("StringFunction"):
             tidy = ", " if inputs.get("tidy_tags") == "yes" else ""
@@ -424,17 +428,19 @@ class _Graph:
         known = {*prompts, *self._safe_texts(first, "negative")}
         roles: dict[Role, str] = {"positive": "prompt", "negative": "negative prompt"}
         for sampler in passes:
-            for role, what in roles.items() if sampler not in first else ():
+            for role, role_name in roles.items() if sampler not in first else ():
                 new_texts = [text for text in self._safe_texts([sampler], role) if text not in known]
-                yield from (f"{what} of a later pass ({self.kinds[sampler]}) {in_quotes(text)}" for text in new_texts)
+                yield from (
+                    f"{role_name} of a later pass ({self.kinds[sampler]}) {quote_excerpt(text)}" for text in new_texts
+                )
             if isinstance(wildcard := self.inputs[sampler].get("wildcard"), str) and wildcard.strip():
-                yield f"wildcard of {self.kinds[sampler]} {in_quotes(one_line(wildcard))}"
+                yield f"wildcard of {self.kinds[sampler]} {quote_excerpt(clean_line(wildcard))}"
 
     def _safe_texts(self, nodes: list[str], role: Role) -> list[str]:
         try:
             return different(text for node in nodes for text in self._texts(node, role))
-        except _Unclear as why:
-            return [str(why)]
+        except _Unclear as error:
+            return [str(error)]
 
     def _pictures(self, end: str) -> Iterator[str]:
         """Start pictures and guide pictures."""

@@ -53,14 +53,14 @@ class PossibleCopy:
         """Width times height."""
         return self.size[0] * self.size[1]
 
-    def contradicts(self, other: "PossibleCopy") -> bool:
+    def contradicts(self, second: "PossibleCopy") -> bool:
         """Return true if both have a known seed or way of drawing, and these differ."""
-        pairs = ((self.drawing.seed, other.drawing.seed), (self.way, other.way))
+        pairs = ((self.drawing.seed, second.drawing.seed), (self.way, second.way))
         return any(first not in (None, "") and second not in (None, "") and first != second for first, second in pairs)
 
-    def has_shape_of(self, other: "PossibleCopy") -> bool:
+    def has_same_shape(self, second: "PossibleCopy") -> bool:
         """Return true if both have the same proportions."""
-        own_shape, other_shape = (size[0] / size[1] for size in (self.size, other.size))
+        own_shape, other_shape = (size[0] / size[1] for size in (self.size, second.size))
         return abs(own_shape / other_shape - 1) <= _SAME_SHAPE
 
 
@@ -168,13 +168,13 @@ class PairAlike:
 
     first: PossibleCopy
     second: PossibleCopy
-    most: float
+    max_difference: float
     mean: float
 
     @property
     def is_within_noise(self) -> bool:
         """Return true if saving one of them again can make the other."""
-        return self.most <= _SAVED_AGAIN_MOST and self.mean <= _SAVED_AGAIN_MEAN
+        return self.max_difference <= _SAVED_AGAIN_MOST and self.mean <= _SAVED_AGAIN_MEAN
 
 
 def _find_saved_again(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
@@ -204,11 +204,11 @@ def _pairs_alike(pictures: Sequence[PossibleCopy], most_mean: float = _ALIKE_MEA
         differences = np.abs(cells[candidates] - cells[place])
         distances = differences.mean(axis=(1, 2))
         for nearest in np.argsort(distances, kind="stable")[:_MOST_ALIKE]:
-            other = comparable[candidates[nearest]]
-            if distances[nearest] <= most_mean and picture.has_shape_of(other):
-                first, second = sorted((picture, other), key=lambda each: order[each.name])
-                most, mean = float(differences[nearest].max()), float(distances[nearest])
-                yield PairAlike(first=first, second=second, most=most, mean=mean)
+            neighbour = comparable[candidates[nearest]]
+            if distances[nearest] <= most_mean and picture.has_same_shape(neighbour):
+                first, second = sorted((picture, neighbour), key=lambda each: order[each.name])
+                max_difference, mean = float(differences[nearest].max()), float(distances[nearest])
+                yield PairAlike(first=first, second=second, max_difference=max_difference, mean=mean)
 
 
 _MOST_COMPARED, _MOST_ALIKE = 300, 30  # pictures that one is compared with, and is found to look like

@@ -50,16 +50,16 @@ class PictureMetadata:
     unread: tuple[str, ...] = ()  # metadata that is there and was not read, such as: a hidden text
 
     @property
-    def drawn_with(self) -> str:
+    def way(self) -> str:
         """Return what tells ways of drawing apart: model, LoRAs, a start picture; "" if none is known."""
         start = ["a start picture"] if any("start picture" in text for text in self.further) else []
         return " + ".join(filter(None, [self.model, *self.loras, *start]))
 
-    def merged_with(self, other: "PictureMetadata") -> "PictureMetadata":
-        """Fill unknown facts from ``other``."""
-        values = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+    def fill_unknown_facts(self, source: "PictureMetadata") -> "PictureMetadata":
+        """Fill unknown facts from ``source``."""
+        values = ((f.name, getattr(self, f.name), getattr(source, f.name)) for f in fields(self))
         return replace(
-            self, **{name: theirs if own is False or own in (None, "", ()) else own for name, own, theirs in values}
+            self, **{name: theirs if fact is False or fact in (None, "", ()) else fact for name, fact, theirs in values}
         )
 
     def record(self) -> dict[str, Any]:
@@ -104,10 +104,10 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
     def first(fact: str, read: Callable[[Any], T | None]) -> T | None:
         return next((value for name in _COLUMNS[fact] if (value := read(short.get(name))) not in (None, "")), None)
 
-    text = first("prompt", one_line) or ""
+    text = first("prompt", clean_line) or ""
     prompt = without_networks(text)
-    negative, cfg = first("negative", one_line) or "", first("guidance", guidance)
-    revised = first("revised", one_line) or ""
+    negative, cfg = first("negative", clean_line) or "", first("guidance", guidance)
+    revised = first("revised", clean_line) or ""
     width, height = (first(side, lambda value: whole(value, LARGEST_SIDE)) for side in ("width", "height"))
     if not width or not height:
         width, height = first("size", lambda value: size_of_text(value) if value else None) or (None, None)
@@ -125,7 +125,7 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
         width=width,
         height=height,
         revised_prompt="" if revised == prompt else revised[:10_000],
-        further=further_of(table, but={prompt, text, negative, revised}),
+        further=find_further_texts(table, but={prompt, text, negative, revised}),
         is_blanked=any(
             (number(value) or 0) >= 2 or str(value).lower() in ("true", "[true]")
             for name, value in short.items()
@@ -157,14 +157,14 @@ _FROM_A_PICTURE = re.compile(r"img2img|image2image|inpaint|outpaint|infill", re.
 _NOTHING = frozenset({"", "none", "false", "0", "[]", "{}", "null"})
 
 
-def further_of(table: Mapping[str, Any], *, but: Iterable[str] = ()) -> tuple[str, ...]:
+def find_further_texts(table: Mapping[str, Any], *, but: Iterable[str] = ()) -> tuple[str, ...]:
     """All prompts and captions of a table ``but`` these, and all pictures that it names."""
-    notes, known = [], {one_line(text) for text in but}
+    notes, known = [], {clean_line(text) for text in but}
     for name, value in _leaves(table):
-        plain, text = _plain(name), one_line(value) if isinstance(value, str) else ""
+        plain, text = _plain(name), clean_line(value) if isinstance(value, str) else ""
         is_text = _FURTHER.search(name) and not _NEVER_DRAWN.search(name) and number(text) is None
         if is_text and text and text not in known:
-            notes.append(f"{name} {in_quotes(text)}")
+            notes.append(f"{name} {quote_excerpt(text)}")
         elif (_PICTURE.search(plain) and str(value).strip().lower() not in _NOTHING) or (
             plain in ("generationmode", "requesttype", "mode", "type", "workflow") and _FROM_A_PICTURE.search(text[:40])
         ):
@@ -191,7 +191,7 @@ def _plain(name: object) -> str:
     return re.sub(r"[\s_-]", "", str(name).lower())
 
 
-def in_quotes(text: str) -> str:
+def quote_excerpt(text: str) -> str:
     """A text in quotation marks, shortened at its end."""
     return f"“{text[:200]}…”" if len(text) > 200 else f"“{text}”"
 
@@ -199,7 +199,7 @@ def in_quotes(text: str) -> str:
 def without_networks(text: str) -> str:
     """A prompt on one line, without the networks that it loads."""
     plain, n_networks = _EXTRA_NETWORK.subn("", text)
-    return one_line(plain).strip(" ," if n_networks else None)
+    return clean_line(plain).strip(" ," if n_networks else None)
 
 
 def find_loras(table: Mapping[str, Any], prompts: Iterable[str] = ()) -> tuple[str, ...]:
@@ -218,10 +218,10 @@ def find_loras(table: Mapping[str, Any], prompts: Iterable[str] = ()) -> tuple[s
         match = _LORA.fullmatch(name) if "weights" not in name or ":" in str(value) else None
         if match and int(match[1] or 0) <= n_loras and str(short.get(f"switch{match[1]}")).lower() not in _OFF:
             weight = next((short[key + match[1]] for key in weights if key + match[1] in short), "")
-            found += _loras_in(value, "" if name.startswith("refiner") else weight)
+            found += _parse_loras(value, "" if name.startswith("refiner") else weight)
     loras: dict[str, str] = {}
     for name, *weight in found:
-        name = re.sub(r"\.(?:safetensors|ckpt|pt|bin)$", "", one_line(name).rpartition("/")[2].rpartition("\\")[2])
+        name = re.sub(r"\.(?:safetensors|ckpt|pt|bin)$", "", clean_line(name).rpartition("/")[2].rpartition("\\")[2])
         if name and name.lower() != "none" and number(strength := "".join(weight[:1]).strip() or "1") != 0:
             plain = f"{weight_number:g}" if (weight_number := number(strength)) is not None else strength
             strength = f":{plain[:40]}" if weight and weight[0] else ""
@@ -241,14 +241,14 @@ _WEIGHT = re.compile(r"-?\d{0,3}\.?\d{1,6}")  # else a hash
 _OFF = frozenset({"off", "false"})
 
 
-def _loras_in(value: Any, weight: Any) -> list[tuple[str, ...]]:
+def _parse_loras(value: Any, weight: Any) -> list[tuple[str, ...]]:
     """The names and weights in a value: a name, "name: weight" or "name: hash", a table, or a list of such."""
     if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
         with suppress(InvalidInput, ValueError, RecursionError):
             value = read_json(value)
     if isinstance(value, Mapping):
         if "__value__" in value:
-            return _loras_in(value["__value__"], weight)
+            return _parse_loras(value["__value__"], weight)
         given = next((value[key] for key in ("strength", "weight", "strength_model", "multiplier") if key in value), "")
         is_off = any(str(value.get(key)).lower() in _OFF for key in ("on", "enabled", "is_enabled", "active"))
         return [] if is_off else [(_read_name(value), str(given))]
@@ -258,7 +258,9 @@ def _loras_in(value: Any, weight: Any) -> list[tuple[str, ...]]:
         if texts and len(strengths) == 1 and len(value) in (2, 3):  # [enabled,] name, weight[, hash]
             return [] if value[0] is False else [(texts[0], str(strengths[0]))]
         weights = weight if isinstance(weight, list) else [weight] * len(value)
-        return [pair for part, each in zip(value, weights, strict=False) for pair in _loras_in(part, each)]
+        return [
+            pair for part, part_weight in zip(value, weights, strict=False) for pair in _parse_loras(part, part_weight)
+        ]
     if not isinstance(value, str):
         return []
     pairs = [part.rpartition(":") if ":" in part else (part, "", str(weight)) for part in value.split(",")]
@@ -314,14 +316,14 @@ def agreed(values: Iterable[T | None]) -> T | None:
     return distinct.pop() if len(distinct) == 1 else None
 
 
-def one_line(value: object) -> str:
+def clean_line(value: object) -> str:
     """A text with single spaces and without invalid characters; "" for other values."""
     return " ".join(_UNWRITABLE.sub(" ", value).split()) if isinstance(value, str) else ""
 
 
 def short_name(value: object) -> str:
     """A name of usual length; "" for a word that stands for none."""
-    return "" if (name := one_line(value)[:LONGEST_NAME]).lower() in ("none", "null", "undefined") else name
+    return "" if (name := clean_line(value)[:LONGEST_NAME]).lower() in ("none", "null", "undefined") else name
 
 
 def number(value: object) -> float | None:
@@ -333,14 +335,14 @@ def number(value: object) -> float | None:
     return None
 
 
-def whole(value: object, most: int) -> int | None:
-    """A whole number from 0 to ``most``, with every digit of a seed; else None."""
+def whole(value: object, limit: int) -> int | None:
+    """A whole number from 0 to ``limit``, with every digit of a seed; else None."""
     if (as_float := number(value)) is None or not as_float.is_integer():
         return None
     result = int(as_float)
     with suppress(ValueError):  # "20.0"
         result = int(value)  # type: ignore[call-overload]
-    return result if 0 <= result <= most else None
+    return result if 0 <= result <= limit else None
 
 
 def guidance(value: object) -> float | None:

@@ -85,7 +85,7 @@ def without_splits(name: str) -> str:
 def text_from(name: str, *, autoescape: bool = False, **values: Any) -> str:
     """Render a template of ``assets/texts``; its filters keep users' markup out of a card."""
     environment = Environment(autoescape=autoescape, trim_blocks=True, keep_trailing_newline=True)
-    environment.filters |= {"line": in_markdown, "paragraphs": paragraphs, "code": as_code, "fenced": fenced}
+    environment.filters |= {"line": escape_markdown, "paragraphs": paragraphs, "code": format_code, "fenced": fenced}
     return environment.from_string((ASSETS / "texts" / name).read_text(encoding="utf-8")).render(values)
 
 
@@ -167,14 +167,14 @@ def croissant(facts: DatasetFacts, metadata: bytes, kinds: Mapping[str, str]) ->
 
 def _field(records: str, name: str, kind: str, source: str, part: str, text: str = "") -> dict[str, Any]:
     """A field from a ``part`` of a file's lines (a column), or of a set of files (names or contents)."""
-    place, what = ("fileObject", {part: name}) if part == "column" else ("fileSet", {"fileProperty": part})
+    place, extract = ("fileObject", {part: name}) if part == "column" else ("fileSet", {"fileProperty": part})
     return {
         "@type": "cr:Field",
         "@id": f"{records}/{name.replace(' ', '_')}",  # which may hold no spaces
         "name": name,
         "description": text or described([name])[name],
         "dataType": kind,
-        "source": {place: {"@id": source}, "extract": what},
+        "source": {place: {"@id": source}, "extract": extract},
     }
 
 
@@ -298,14 +298,14 @@ _LEADING = re.compile(r"(?:[-+](?=\s|$)|[-=+]+$|>|:)")  # of a line: a list, a r
 _NUMBERED = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
 
 
-def in_markdown(text: object) -> str:
+def escape_markdown(text: object) -> str:
     r"""Escape text to one line of Markdown: for a paragraph, heading, list item, table cell or link text.
 
-    >>> in_markdown("91 % [82, 96]"), in_markdown("![x](http://evil.example)")
+    >>> escape_markdown("91 % [82, 96]"), escape_markdown("![x](http://evil.example)")
     ('91 % [82, 96]', '`![x](http://evil.example)`')
-    >>> in_markdown("<b>a|b</b>\n# *c*"), in_markdown("1. d_e _f_")
+    >>> escape_markdown("<b>a|b</b>\n# *c*"), escape_markdown("1. d_e _f_")
     ('&lt;b>a\\|b&lt;/b> \\# \\*c\\*', '1\\. d_e \\_f\\_')
-    >>> in_markdown("people (three.csv), otherwise www.name.org.")
+    >>> escape_markdown("people (three.csv), otherwise www.name.org.")
     'people (`three.csv`), otherwise `www.name.org`.'
     """
     line = " ".join(str(text).replace("\0", " ").split())
@@ -326,15 +326,15 @@ def _word(word: str) -> str:
 
 
 def paragraphs(text: str) -> str:
-    """Escape each paragraph by :func:`in_markdown`."""
-    return "\n\n".join(filter(None, map(in_markdown, re.split(r"\n\s*\n", text))))
+    """Escape each paragraph by :func:`escape_markdown`."""
+    return "\n\n".join(filter(None, map(escape_markdown, re.split(r"\n\s*\n", text))))
 
 
-def as_code(text: object) -> str:
+def format_code(text: object) -> str:
     """Text on one line as code; as plain text if it has a bar, which would end a table cell."""
     line = " ".join(str(text).split())
     if "|" in line:
-        return in_markdown(line)
+        return escape_markdown(line)
     fence = _fence(line, 1)
     return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
 

@@ -95,7 +95,7 @@ class FileHashes:
 
     def __init__(self, path: Path, repairs: Repairs | None = None) -> None:
         repairs = repairs or Repairs()
-        self._file = SqliteFile(path, what="list of file hashes", schema=_SCHEMA, form=1, repairs=repairs)
+        self._file = SqliteFile(path, title="list of file hashes", schema=_SCHEMA, form=1, repairs=repairs)
         self._hashes: dict[str, tuple[str, str]] = {}  # by real path: state and hash
         self._locks: dict[str, threading.Lock] = {}
 
@@ -108,13 +108,13 @@ class FileHashes:
         Raises ModelUnavailable: the file is missing or unreadable.
         """
         digest = hashlib.sha256()
-        for name, path in sorted(_files_of(source).items()):
+        for name, path in sorted(_list_files(source).items()):
             digest.update(f"{name}:{_last(self._read(path))}\n".encode())
         return digest.hexdigest()[:12]
 
     def reading(self, *sources: Path) -> Iterator[tuple[int, int]]:
         """Hash unknown sources; yield (bytes read, bytes in all). If stopped, completely read files stay cached."""
-        files = [path for source in sources for path in _files_of(source).values()]
+        files = [path for source in sources for path in _list_files(source).values()]
         unknown = [path for path in files if not self._find(path, _state(path))]
         total, done = sum(_state(path).size for path in unknown), 0
         for path in unknown:
@@ -193,7 +193,7 @@ def _state(path: Path) -> _State:
     return _State(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
 
 
-def _files_of(source: Path) -> dict[str, Path]:
+def _list_files(source: Path) -> dict[str, Path]:
     """The files that count, by path inside the folder."""
     if not source.is_dir():
         return {source.suffix: source}
@@ -218,8 +218,8 @@ def _last(steps: Generator[int, None, str]) -> str:
     try:
         while True:
             next(steps)
-    except StopIteration as end:
-        return str(end.value)
+    except StopIteration as stop_iteration:
+        return str(stop_iteration.value)
 
 
 @contextmanager
@@ -228,5 +228,5 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise ModelUnavailable(f"cannot read {path}: {why}; check the path and your right to read it") from error
+        reason = error.strerror or type(error).__name__
+        raise ModelUnavailable(f"cannot read {path}: {reason}; check the path and your right to read it") from error

@@ -19,10 +19,10 @@ from bias_core.store.copies import PossibleCopy, describe_possible_copies, find_
 from bias_core.store.drawing_facts import (
     LARGEST_SEED,
     PictureMetadata,
+    clean_line,
     different,
     is_fact_name,
     number,
-    one_line,
     whole,
 )
 from bias_core.store.images import DamagedRecord, decode_picture, is_animation, open_picture, read_record
@@ -38,6 +38,8 @@ from bias_core.store.picture_metadata import (
     find_folders,
     find_hidden_text,
     find_numbered,
+    find_sidecars,
+    find_wrapper_folder,
     is_setting,
     metadata_of_line,
     metadata_of_record,
@@ -46,10 +48,8 @@ from bias_core.store.picture_metadata import (
     names_as_prompts,
     read_metadata,
     reads_like_a_prompt,
-    sidecars_of,
-    wrapper_of,
 )
-from bias_core.store.reader import TooMuch, count_picture, may_write, one_file
+from bias_core.store.reader import TooMuch, count_picture, limit_file, may_write
 from bias_core.store.tables import Row, describe_unused_columns, note_unused_columns, parquet_rows, read_table, refuse
 from bias_core.types import IMPORTED, ImageRow, PictureRecord, is_blank
 from bias_core.values import MAX_TEXT, check_texts, normal_form, read_json
@@ -159,7 +159,7 @@ class PictureLook:
         return {summary.prompt: summary.n for summary in self.prompts}
 
     @property
-    def of_prompts(self) -> str:
+    def prompt_count_text(self) -> str:
         """Return the number of prompts in words, such as “of 2 prompts”."""
         n = sum(prompt.prompt != NO_PROMPT for prompt in self.prompts)
         without = "without a prompt" if n < len(self.prompts) else ""
@@ -271,7 +271,7 @@ def _lines(name: str, files: Files, remarks: list[str], unused: dict[str, None])
                 if has_file or not text:
                     raise InvalidInput(f"needs file_name and one of {', '.join(TEXTS)}")
                 places_without_file.append(place)
-            people = {column: people for column in WHOM if (people := one_line(row.get(column)))}
+            people = {column: people for column in WHOM if (people := clean_line(row.get(column)))}
             line = _Line(text, people, metadata_of_line(row), f"{PurePosixPath(name).name}, {place}")
             yield place, file_name, line
         except InvalidInput as error:
@@ -301,8 +301,8 @@ def _is_file_column(name: str) -> bool:
 
 
 def _is_used_column(name: str) -> bool:
-    own = (*WHOM, "drawn_with_model", "drawn_by", "program")
-    return name in own or _is_file_column(name) or is_fact_name(name)
+    usual_columns = (*WHOM, "drawn_with_model", "drawn_by", "program")
+    return name in usual_columns or _is_file_column(name) or is_fact_name(name)
 
 
 def _mend_numbers(row: dict[str, Any]) -> Iterator[str]:
@@ -371,7 +371,7 @@ class FoundPictures:
 
     def __init__(self, source: Source) -> None:
         self._source, self._broken, path = source, dict(source.broken), source.path
-        with one_file(path.name, self._broken):
+        with limit_file(path.name, self._broken):
             self._files = open_files(path)
         self.name = path.resolve().stem if path.is_file() else path.resolve().name
         rejected = self._files.rejected
@@ -419,12 +419,15 @@ class FoundPictures:
     def _summarise(self, prompt: str, pictures: Sequence[ImportedPicture]) -> PromptSummary:
         names, drawings = [picture.name for picture in pictures], [picture.drawing for picture in pictures]
         found = [self._found[name] for name in names]
-        spellings, doubts = different(each.text for each in found), [each.doubt or each.missing for each in found]
+        spellings, doubts = (
+            different(found_prompt.text for found_prompt in found),
+            [found_prompt.doubt or found_prompt.missing for found_prompt in found],
+        )
         return PromptSummary(
             prompt=prompt,
             n=len(pictures),
             sources=Counter(picture.prompt_source for picture in pictures if picture.prompt_source),
-            doubts=_first_of(different([*doubts, self._describe_folders(names), *_describe_settings(drawings)])),
+            doubts=_limit_texts(different([*doubts, self._describe_folders(names), *_describe_settings(drawings)])),
             spellings=tuple(spellings) if len(spellings) > 1 else (),
             drawn_with=Counter(picture.way for picture in pictures),
             samplers=Counter(drawing.sampler for drawing in drawings if drawing.sampler),
@@ -478,7 +481,7 @@ class FoundPictures:
             ("file is neither a picture nor a text about one",
              "files are neither pictures nor texts about them", self.others),
         )  # fmt: skip
-        return [(one if len(lines) == 1 else many, lines) for one, many, lines in parts if lines]
+        return [(single if len(lines) == 1 else many, lines) for single, many, lines in parts if lines]
 
     def _spellings(self) -> list[list[str]]:
         """Return the different texts of each prompt."""
@@ -502,7 +505,9 @@ class FoundPictures:
                 if first_prompt != prompt_key and self._source.copies == COUNT_ONCE:
                     copies.setdefault(candidate.name, f"the same picture as {first}, which has another prompt")
         self.left_out |= copies
-        self._counted += [each for each in candidates if each.name not in copies][: _MOST_KEPT - len(self._counted)]
+        self._counted += [candidate for candidate in candidates if candidate.name not in copies][
+            : _MOST_KEPT - len(self._counted)
+        ]
         pictures = self._pictures[prompt_key] = list[ImportedPicture]()
         for candidate, picture in read:
             if picture.name in copies:
@@ -529,7 +534,7 @@ class FoundPictures:
         if self._source.copies != COUNT_ONCE:
             return none
         try:
-            with one_file(self.name, self._broken, times=_TABLE_TIMES):
+            with limit_file(self.name, self._broken, times=_TABLE_TIMES):
                 return compare(pictures)
         except TooMuch as error:
             self.problems.append(f"copies among {len(pictures):,} pictures are not found: {error}")
@@ -537,14 +542,14 @@ class FoundPictures:
 
     def _read(self, name: str) -> tuple[PossibleCopy, ImportedPicture]:
         """Read a picture, for comparison with others and as it counts."""
-        with one_file(name, self._broken):
+        with limit_file(name, self._broken):
             data = self._files.read(name)
             with open_picture(io.BytesIO(data)) as opened:
                 size, kind, is_animated = opened.size, str(opened.format), is_animation(opened, data)
                 hidden = find_hidden_text(opened) if kind in _LOSSLESS else ""
                 image = decode_picture(opened)
             record, drawing = self._find_drawing(name, data)
-            way = drawing.drawn_with or model_folder(name)
+            way = drawing.way or model_folder(name)
             if self._source.drawn_with and way != self._source.drawn_with:
                 raise InvalidInput(f"drawn with {way}" if way else "how it was drawn is not known")
             candidate = PossibleCopy(
@@ -596,14 +601,14 @@ class FoundPictures:
                 self.unread_metadata.append(f"{name}: {error}")
         drawing = self._merge_facts(name, inside)
         of_name = facts_of_name(name, self._numbered)
-        for what, first, second, third in (
+        for fact_name, first, second, third in (
             ("model", drawing.model, inside.model, of_name.model),
             ("seed", drawing.seed, inside.seed, of_name.seed),
             ("negative prompt", drawing.negative_prompt, inside.negative_prompt, ""),
         ):
             for value, where in ((second, "its own record"), (third, "its name")):
                 if value not in (None, "") and model_key(f"{first}") != model_key(f"{value}"):
-                    self.unread_metadata.append(f"{name}: its {what} is {value} by {where}, but {first} counts")
+                    self.unread_metadata.append(f"{name}: its {fact_name} is {value} by {where}, but {first} counts")
         model = next(iter(self._models.get(model_key(drawing.model), ())), drawing.model)
         if digits := self._checkpoints.get((model_key(model), drawing.model_hash)):
             model = f"{model} ({digits})"
@@ -612,9 +617,9 @@ class FoundPictures:
     def _merge_facts(self, name: str, inside: PictureMetadata) -> PictureMetadata:
         """Return the facts of a picture, each from the first source that has it."""
         line = self._lines[name].drawing if name in self._lines else PictureMetadata()
-        known = line.merged_with(self._tables.get(name, PictureMetadata())).merged_with(inside)
+        known = line.fill_unknown_facts(self._tables.get(name, PictureMetadata())).fill_unknown_facts(inside)
         of_name = replace(facts_of_name(name, self._numbered), prompt="")
-        return known.merged_with(self._beside[name]).merged_with(of_name)
+        return known.fill_unknown_facts(self._beside[name]).fill_unknown_facts(of_name)
 
     def _find_checkpoints(self) -> dict[tuple[str, str], str]:
         """Return the hashes of models that share their name, by their key and hash; the longest of those that agree."""
@@ -623,12 +628,18 @@ class FoundPictures:
             if facts.model:
                 self._models[model_key(facts.model)][facts.model] = None
                 hashes[model_key(facts.model)] |= {facts.model_hash} - {""}
-        for model, each in hashes.items():
-            longest = [digits for digits in each if not any(other.startswith(digits) for other in each - {digits})]
-            longer = {digits: [other for other in longest if other.startswith(digits)] for digits in each}
-            full = {digits: others[0] if len(others) == 1 else digits for digits, others in longer.items()}
+        for model, model_hashes in hashes.items():
+            longest = [
+                digits
+                for digits in model_hashes
+                if not any(candidate.startswith(digits) for candidate in model_hashes - {digits})
+            ]
+            longer = {
+                digits: [candidate for candidate in longest if candidate.startswith(digits)] for digits in model_hashes
+            }
+            full = {digits: matches[0] if len(matches) == 1 else digits for digits, matches in longer.items()}
             if len({*full.values()}) > 1:
-                checkpoints |= {(model, digits): full[digits] for digits in each}
+                checkpoints |= {(model, digits): full[digits] for digits in model_hashes}
         return checkpoints
 
     def _read_metadata(self, names: Sequence[str]) -> set[PurePosixPath]:
@@ -636,7 +647,7 @@ class FoundPictures:
         paths = [PurePosixPath(name) for name in self._files.names if _is_table(name)]
         for path in paths:
             try:
-                with one_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
+                with limit_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
                     self._read_lines(path, _Matches(names, path.parent))
             except TooMuch as error:
                 raise InvalidInput(f"{path} {error}") from error
@@ -670,7 +681,7 @@ class FoundPictures:
         for name in self._files.names:
             if name not in used and not _is_table(name) and not name.lower().endswith(known_endings):
                 self._note_other_file(name)
-        self._wrapper = wrapper_of(names) if self._source.prompts_from == AUTO else ""
+        self._wrapper = find_wrapper_folder(names) if self._source.prompts_from == AUTO else ""
         self._numbered, found = find_numbered(names), dict[str, FoundPrompt]()
         for name in names:
             prompt = self._find_prompt(name, is_in_table=not folders.isdisjoint(PurePosixPath(name).parents))
@@ -706,12 +717,16 @@ class FoundPictures:
             return FoundPrompt((written | guesses)[source], source)
         if is_in_table and not written[IN_TABLE]:
             named = "its line in the table has no prompt" if name in self._lines else "no line of the table names it"
-            others = [f"{of} says “{text[:SHOWN]}”, which does not count" for of, text in written.items() if text]
-            return FoundPrompt(missing=" and ".join([named, *others]))
+            notes = [
+                f"{origin} says “{text[:SHOWN]}”, which does not count" for origin, text in written.items() if text
+            ]
+            return FoundPrompt(missing=" and ".join([named, *notes]))
         good = {source: text for source, text in guesses.items() if reads_like_a_prompt(text)}
         for source, text in (written | good).items():
             if text:
-                self._note_others(name, text, {of: other for of, other in written.items() if of != source})
+                self._note_others(
+                    name, text, {origin: other_text for origin, other_text in written.items() if origin != source}
+                )
                 return FoundPrompt(text, source, self._find_doubt(name, source, good) if source in guesses else "")
         if inside.unclear:  # programs number their files
             return FoundPrompt(missing=inside.unclear)
@@ -723,11 +738,15 @@ class FoundPictures:
         text, path = guesses[source], PurePosixPath(name)
         outer = {"the outermost folder": self._wrapper} if reads_like_a_prompt(self._wrapper) else {}
         names = {**guesses, **outer}
-        others = [f"while {of} says “{other[:SHOWN]}”" for of, other in names.items() if key(other) != key(text)]
+        notes = [
+            f"while {origin} says “{other_text[:SHOWN]}”"
+            for origin, other_text in names.items()
+            if key(other_text) != key(text)
+        ]
         below = path.parent.name if source == IN_FOLDER else ""
         if below and key(below) != key(text) and not is_setting(below):
-            others.append(f"in which the folder “{below[:SHOWN]}” may be another prompt")
-        return find_doubt(text, path.stem if source == IN_FILE else "") or "".join(others[:1])
+            notes.append(f"in which the folder “{below[:SHOWN]}” may be another prompt")
+        return find_doubt(text, path.stem if source == IN_FILE else "") or "".join(notes[:1])
 
     def _describe_folders(self, names: Sequence[str]) -> str:
         """Name the folders that have pictures of the same prompt; "" for a single one, or without a prompt."""
@@ -737,9 +756,9 @@ class FoundPictures:
             return ""
         return f"the same prompt in {len(folders):,} folders, which count together: {_count_in_words(folders)}"
 
-    def _note_others(self, name: str, prompt: str, others: Mapping[str, str]) -> None:
+    def _note_others(self, name: str, prompt: str, other_texts: Mapping[str, str]) -> None:
         """Note sources with another prompt than the one that counts."""
-        for source, text in others.items():
+        for source, text in other_texts.items():
             if text and key(text) != key(prompt):
                 self.unread_metadata.append(f"{name}: {source} says “{text[:SHOWN]}”, which does not count")
 
@@ -748,7 +767,7 @@ class FoundPictures:
         try:
             if not (text := self._sidecars.get(name)):
                 return PictureMetadata()
-            with one_file(text, self._broken):
+            with limit_file(text, self._broken):
                 data = self._files.read(text)
                 if len(mended := _json_list(b"[" + data + b"]")) == 1:
                     self.unread_metadata += [f"{text}: {remark}" for remark in _mend_numbers(mended[0])]
@@ -772,7 +791,7 @@ class FoundPictures:
     def _read_inside(self, name: str) -> PictureMetadata:
         """Read the metadata in a picture."""
         try:
-            with one_file(name, self._broken), self._files.open(name) as file:
+            with limit_file(name, self._broken), self._files.open(name) as file:
                 return read_metadata(file, name)
         except TooMuch as error:
             self._broken[name] = str(error)
@@ -790,13 +809,13 @@ class FoundPictures:
             self.left_out[name] = f"{ending} pictures are not supported; save it as PNG, JPEG or WebP"
             return False
         head = b""
-        with suppress(InvalidInput), one_file(name, self._broken), self._files.open(name) as file:
+        with suppress(InvalidInput), limit_file(name, self._broken), self._files.open(name) as file:
             head = file.read(16)
         return head.startswith(_HEADS) or head[8:12] == b"WEBP" or head[4:12] in (b"ftypavif", b"ftypavis")
 
     def _read_tables(self, names: Sequence[str]) -> None:
         """Read other tables, and the texts next to pictures."""
-        self._sidecars, self._second_texts = sidecars_of(names, self._files.names)
+        self._sidecars, self._second_texts = find_sidecars(names, self._files.names)
         seconds = self._second_texts.items()
         self.unread_metadata += [f"{text}: a second text about {name}, which does not count" for text, name in seconds]
         picture_names, beside = set(names), set(self._sidecars.values())
@@ -807,7 +826,7 @@ class FoundPictures:
                 continue
             unused = dict[str, None]()
             try:
-                with one_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
+                with limit_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
                     data = self._files.read(path.as_posix())
                     rows = self._mend(path, parquet_rows(data) if is_parquet else _json_list(data))
                     table = (row for _, row in note_unused_columns(rows, TEXTS, _is_used_column, unused))
@@ -825,8 +844,8 @@ class FoundPictures:
             named = {(path.parent / name).as_posix(): facts for name, facts in found.items()}
             self._tables |= {name: named[name] for name in named if name in picture_names}
             if absent := [name for name in named if name not in picture_names]:
-                such = absent[0][:SHOWN]
-                self.problems.append(f"{path}: {len(absent):,} of its pictures are not here, such as {such}")
+                example = absent[0][:SHOWN]
+                self.problems.append(f"{path}: {len(absent):,} of its pictures are not here, such as {example}")
 
 
 def _json_list(data: bytes) -> list[dict[str, Any]]:
@@ -840,12 +859,14 @@ def _json_list(data: bytes) -> list[dict[str, Any]]:
 def _describe_settings(drawings: Sequence[PictureMetadata]) -> Iterator[str]:
     """Name settings that differ among the pictures of one prompt, with numbers of pictures."""
     values = {
-        "negative prompts": [f"“{one.negative_prompt[:SHOWN]}”" * bool(one.negative_prompt) for one in drawings],
-        "steps": [f"{one.num_inference_steps}" for one in drawings if one.num_inference_steps is not None],
-        "guidance": [f"{one.guidance_scale:g}" for one in drawings if one.guidance_scale is not None],
-        "samplers": [one.sampler for one in drawings if one.sampler],
+        "negative prompts": [
+            f"“{drawing.negative_prompt[:SHOWN]}”" * bool(drawing.negative_prompt) for drawing in drawings
+        ],
+        "steps": [f"{drawing.num_inference_steps}" for drawing in drawings if drawing.num_inference_steps is not None],
+        "guidance": [f"{drawing.guidance_scale:g}" for drawing in drawings if drawing.guidance_scale is not None],
+        "samplers": [drawing.sampler for drawing in drawings if drawing.sampler],
     }
-    for setting, counts in ((setting, Counter(each)) for setting, each in values.items()):
+    for setting, counts in ((setting, Counter(setting_values)) for setting, setting_values in values.items()):
         if len(counts) > 1:
             yield f"{setting}: {_count_in_words(counts)}"
 
@@ -853,10 +874,10 @@ def _describe_settings(drawings: Sequence[PictureMetadata]) -> Iterator[str]:
 def _count_in_words(counts: Mapping[str, int]) -> str:
     """Return the most common values with their numbers of pictures, such as “male (3), none (1)”."""
     shown = [f"{value or 'none'} ({n:,})" for value, n in sorted(counts.items(), key=lambda pair: -pair[1])]
-    return ", ".join(_first_of(shown))
+    return ", ".join(_limit_texts(shown))
 
 
-def _first_of(texts: Sequence[str]) -> tuple[str, ...]:
+def _limit_texts(texts: Sequence[str]) -> tuple[str, ...]:
     """Return the first texts, and the number of others."""
     return (*texts[:_MOST_SHOWN], *[f"and {len(texts) - _MOST_SHOWN:,} more"] * (len(texts) > _MOST_SHOWN))
 
@@ -925,7 +946,7 @@ def look(source: Source) -> PictureLook:
 def decode(source: Source, name: str, longest: int) -> tuple[tuple[int, int], bytes]:
     """Return the size and the RGB pixels of a picture, with its longer side at most ``longest``."""
     files = _open_again(source)
-    with one_file(name), open_picture(io.BytesIO(files.read(name))) as opened:
+    with limit_file(name), open_picture(io.BytesIO(files.read(name))) as opened:
         image = decode_picture(opened)
         image.thumbnail((longest, longest))
         return image.size, image.tobytes()
@@ -933,7 +954,7 @@ def decode(source: Source, name: str, longest: int) -> tuple[tuple[int, int], by
 
 def write_with_table(zip_path: str, target_path: str, table_path: str) -> None:
     """Write a copy of a zip as :func:`bias_core.store.imports.with_table` does."""
-    with one_file(Path(zip_path).name, times=_TABLE_TIMES):
+    with limit_file(Path(zip_path).name, times=_TABLE_TIMES):
         _write_with_table(Path(zip_path), Path(target_path), Path(table_path))
 
 

@@ -49,7 +49,7 @@ _TERM = re.compile(r"cv\.iptc\.org/newscodes/digitalsourcetype/([A-Za-z]{3,60})"
 _BEFORE_TEXT = len(SIGNATURE) + 25  # the header chunk
 
 
-def source_of(record: PictureRecord) -> str:
+def get_source_type(record: PictureRecord) -> str:
     """The digital source type of a picture; "" for an imported one without it."""
     drawn = record.drawn or {}
     given = drawn.get("digital_source_type")
@@ -100,7 +100,7 @@ def encode_png(generated: GeneratedImage) -> bytes:
     text["settings"] = json.dumps({key: row[key] for key in settings})
     text[RECORD_KEY] = json.dumps(record, sort_keys=True)
     bodies = [b"iTXt" + key.encode() + b"\0\0\0\0\0" + value.encode() for key, value in text.items()]
-    return with_source(with_chunks(data, bodies), source_of(generated))
+    return with_source(with_chunks(data, bodies), get_source_type(generated))
 
 
 def read_record(data: bytes) -> PictureRecord:
@@ -113,7 +113,7 @@ def read_record(data: bytes) -> PictureRecord:
     # iTXt: keyword \0 compressed? method language \0 translated keyword \0 text; ours is uncompressed.
     try:
         record = json.loads(text.split(b"\0", 5)[-1])
-        of_picture = _record_of(record)
+        of_picture = _parse_record(record)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedRecord(f"the picture's record cannot be read: {str(error)[:300]}") from error
     # Pictures of earlier versions have no digest.
@@ -126,10 +126,10 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {"int": int, "float": (int, floa
 _FIELDS = [(field.name, field.default, _KINDS.get(str(field.type), str)) for field in fields(ImageRow)]
 
 
-def _record_of(record: Mapping[str, Any]) -> PictureRecord:
+def _parse_record(record: Mapping[str, Any]) -> PictureRecord:
     """Check the type of every value of the record, which may be forged."""
     row, truth, blocked, drawn = record["row"], record["truth"], record["blocked"], record.get("drawn")
-    if not all(isinstance(one, dict) for one in (row, truth or {}, drawn or {})) or not isinstance(blocked, bool):
+    if not all(isinstance(entry, dict) for entry in (row, truth or {}, drawn or {})) or not isinstance(blocked, bool):
         raise TypeError("it has another form")
     for name, default, kind in _FIELDS:
         value = row.get(name, default)

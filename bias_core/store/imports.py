@@ -130,7 +130,7 @@ class ImportedImages:
 
     def count_files(self, prompt: str) -> int:
         """Number of files of a prompt, usable or not before :meth:`examine`."""
-        return sum(n for each, n in self.counts.items() if get_key(each) == get_key(prompt))
+        return sum(n for counted_prompt, n in self.counts.items() if get_key(counted_prompt) == get_key(prompt))
 
     def get_picture(self, image_id: str) -> ImportedPicture:
         """Return what is known of a picture of :meth:`rows`; InvalidInput if there is no such picture."""

@@ -166,8 +166,8 @@ class ManifestStore(_RunFiles):
                 data, written = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_mtime_ns
                 if session is not None and not re.search(_SESSION % re.escape(json.dumps(session)).encode(), data):
                     return None
-                while not (rows := _ROWS.search(data)) and (more := file.read(_PIECE)):
-                    data += more
+                while not (rows := _ROWS.search(data)) and (piece := file.read(_PIECE)):
+                    data += piece
             values = _read_values(data[: rows.start()] + b"}") if rows else {}
             if "image_ids" in values:
                 return RunHead(**values)
@@ -175,7 +175,7 @@ class ManifestStore(_RunFiles):
             pass
         if (run_id, written) not in self._old:
             manifest = self.find(run_id)
-            self._old[run_id, written] = manifest and RunHead(**_values_of(manifest.described(), RunHead))
+            self._old[run_id, written] = manifest and RunHead(**_shallow_dict(manifest.described(), RunHead))
         return self._old[run_id, written]
 
     def get(self, run_id: str) -> Manifest:
@@ -210,7 +210,7 @@ class ManifestStore(_RunFiles):
     def restore(self, manifest: Manifest) -> Manifest:
         """Restore a deleted run."""
         manifest = manifest.described()
-        rows = json.dumps([_values_of(row, ImageRow) for row in manifest.rows], ensure_ascii=False)
+        rows = json.dumps([_shallow_dict(row, ImageRow) for row in manifest.rows], ensure_ascii=False)
         self._write_parts(manifest, f', "rows": {rows}}}'.encode())
         return manifest
 
@@ -227,7 +227,7 @@ class ManifestStore(_RunFiles):
             self.restore(replace(self.get(run_id), **about))
 
     def _write_parts(self, head: RunHead, rows: bytes) -> None:
-        values = _values_of(head, RunHead)
+        values = _shallow_dict(head, RunHead)
         values["kept"] = values.pop("is_kept")
         for name in ("name", "note", "headline", "is_shared"):
             if not values[name]:
@@ -236,7 +236,7 @@ class ManifestStore(_RunFiles):
         write_atomically(self.path(head.id), text.encode() + rows)
 
 
-def _values_of(record: object, kind: type) -> dict[str, Any]:
+def _shallow_dict(record: object, kind: type) -> dict[str, Any]:
     """The fields of a dataclass; dataclasses.asdict copies deeply: a third of a second for 2,000 rows."""
     return {f.name: getattr(record, f.name) for f in fields(kind)}
 
@@ -275,10 +275,10 @@ def make_room(data: Path, limit: int, images: ImageStore, manifests: ManifestSto
         texts = (path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file())
         return {name for text in texts for name in _NAMED.findall(text)}
 
-    reports, rest = data / "reports", max(_LEAST, int(_SHARE * limit))
-    evict_oldest(reports.glob("*.json"), rest, protected=lambda path: path.stem in kept_runs())
-    for run in evict_oldest(manifests.folder.glob("*.json"), rest, protected=lambda path: is_needed(path.stem)):
+    reports, side_limit = data / "reports", max(_LEAST, int(_SHARE * limit))
+    evict_oldest(reports.glob("*.json"), side_limit, protected=lambda path: path.stem in kept_runs())
+    for run in evict_oldest(manifests.folder.glob("*.json"), side_limit, protected=lambda path: is_needed(path.stem)):
         (reports / run.name).unlink(missing_ok=True)
     derived = [path for name in DERIVED for path in (data / name).rglob("*.*")]
-    evict_oldest(derived, rest, protected=lambda path: path.relative_to(data).as_posix() in shown_files())
+    evict_oldest(derived, side_limit, protected=lambda path: path.relative_to(data).as_posix() in shown_files())
     return [] if images.n_bytes <= limit else images.evict(limit, protected=manifests.protected_ids())

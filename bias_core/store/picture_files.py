@@ -96,10 +96,10 @@ def check_name(name: str) -> str:
 def _open_folder(path: Path) -> Files:
     """Open a folder; links are followed, as downloaded data sets have them."""
     root = path.resolve()
-    there = {file.relative_to(root).as_posix(): file for file in root.rglob("*")}
+    files = {file.relative_to(root).as_posix(): file for file in root.rglob("*")}
     openers: Openers = {name: cast("Callable[[], BinaryIO]", partial(_follow_written_link(file).open, "rb"))
-                        for name, file in there.items() if not _is_of_system(name) and file.is_file()}  # fmt: skip
-    links = [name for name, file in there.items() if file.is_symlink() and not file.exists()]
+                        for name, file in files.items() if not _is_of_system(name) and file.is_file()}  # fmt: skip
+    links = [name for name, file in files.items() if file.is_symlink() and not file.exists()]
     return Files(openers, dict.fromkeys(links, "a link to a file that is not here"))
 
 

@@ -24,16 +24,16 @@ from bias_core.store.drawing_facts import (
     LARGEST_SEED,
     MOST_STEPS,
     PictureMetadata,
+    clean_line,
     different,
     facts_of_table,
     guidance,
     number,
-    one_line,
     several_prompts,
     short_name,
     whole,
 )
-from bias_core.store.images import XMP_KEY, open_picture, read_late_texts, read_source, source_of
+from bias_core.store.images import XMP_KEY, get_source_type, open_picture, read_late_texts, read_source
 from bias_core.store.tables import decode_text
 from bias_core.types import IMPORTED, PictureRecord
 from bias_core.values import read_json
@@ -62,24 +62,24 @@ def metadata_of_record(record: PictureRecord) -> PictureMetadata:
     """Facts from our own record; for a picture imported before, the facts of its original program."""
     row, drawn = record.row, record.drawn
     before = drawn if drawn and "program" in drawn else {}
-    own = "" if row.model.startswith(IMPORTED) else row.model
+    own_model = "" if row.model.startswith(IMPORTED) else row.model
     further, loras = (
-        tuple(filter(None, map(one_line, texts))) if isinstance(texts := before.get(name), list) else ()
+        tuple(filter(None, map(clean_line, texts))) if isinstance(texts := before.get(name), list) else ()
         for name in ("further", "loras")
     )
     return PictureMetadata(
-        program=short_name(before.get("program")) or ("T2I Bias Explorer" if own else ""),
-        prompt=one_line(row.prompt),
-        negative_prompt=one_line(row.negative_prompt),
+        program=short_name(before.get("program")) or ("T2I Bias Explorer" if own_model else ""),
+        prompt=clean_line(row.prompt),
+        negative_prompt=clean_line(row.negative_prompt),
         seed=whole(row.seed if _draws_by_seed(row.model) else before.get("seed"), LARGEST_SEED),
         num_inference_steps=whole(row.num_inference_steps, MOST_STEPS) or None,
         guidance_scale=guidance(row.guidance_scale) or None,
         sampler=short_name(before.get("sampler")),
-        model=short_name(before.get("model")) or own,
-        revised_prompt=one_line((drawn or {}).get("revised_prompt")),
+        model=short_name(before.get("model")) or own_model,
+        revised_prompt=clean_line((drawn or {}).get("revised_prompt")),
         further=further,
         loras=loras,
-        digital_source_type=source_of(record),
+        digital_source_type=get_source_type(record),
     )
 
 
@@ -113,7 +113,7 @@ def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
         raise InvalidInput(f"its metadata {error}".replace(" as a picture", "")) from error
     if FIGURE_MARK in texts:
         return PictureMetadata(is_figure=True)
-    metadata = _of_own_text(texts[OWN_RECORD]) if OWN_RECORD in texts else _of_a_program(texts, name)
+    metadata = _read_own_record(texts[OWN_RECORD]) if OWN_RECORD in texts else _read_program(texts, name)
     software = short_name(texts.get("Software", "").partition(" - ")[0])
     return replace(
         metadata,
@@ -138,16 +138,16 @@ def facts_of_text(text: str) -> PictureMetadata:
     (3, 'a nurse')
     """
     if text.lstrip().startswith("{"):
-        return _of_json(text)
+        return _read_json_settings(text)
     with suppress(*UNREADABLE):
-        return _of_a1111(text)
+        return _read_a1111(text)
     pairs = dict(re.findall(r"^(\w[\w ]{1,40}):[ \t]?(.*)$", text, re.MULTILINE))
     if "prompt" in {name.lower() for name in pairs} and len(pairs) > 1:
         return facts_of_table(pairs, "Easy Diffusion" if "Guidance Scale" in pairs else "")
-    return PictureMetadata(prompt=one_line(text))
+    return PictureMetadata(prompt=clean_line(text))
 
 
-def _of_a_program(texts: Mapping[str, str], name: str) -> PictureMetadata:
+def _read_program(texts: Mapping[str, str], name: str) -> PictureMetadata:
     refused = ""
     for keys, read in _PROGRAMS:
         if all(key in texts for key in keys):
@@ -160,13 +160,13 @@ def _of_a_program(texts: Mapping[str, str], name: str) -> PictureMetadata:
                 refused = refused or keys[0]
     if refused and (texts[refused].lstrip().startswith("{") or "Steps:" in texts[refused]):  # else a person's words
         raise InvalidInput(f"its metadata ({refused}) has an unknown format")
-    return _of_usual_names(texts)
+    return _read_usual_names(texts)
 
 
 def _check_against_graph(facts: PictureMetadata, graph: str, name: str) -> PictureMetadata:
     """Facts without their prompt where ComfyUI's graph in the same picture has another."""
     with suppress(*UNREADABLE):
-        prompts = different([facts.prompt, _of_comfy({"prompt": graph}, name).prompt])
+        prompts = different([facts.prompt, _read_comfy({"prompt": graph}, name).prompt])
         if len({prompt.lower() for prompt in prompts}) > 1:
             return replace(facts, prompt="", unclear=several_prompts(prompts))
     return facts
@@ -177,7 +177,7 @@ _TELLING = re.compile("prompt|seed|sampler|steps|guidance|cfg|workflow|generatio
 _KNOWN_TEXTS = frozenset({XMP_KEY, OWN_RECORD, FIGURE_MARK, "Software", _PROMPT_ALONE})
 
 
-def _of_usual_names(texts: Mapping[str, str]) -> PictureMetadata:
+def _read_usual_names(texts: Mapping[str, str]) -> PictureMetadata:
     """Read an unknown program's texts under the usual names, which may share a prefix; name those that are not read."""
     telling = [key for key in texts if _TELLING.search(key) and key not in _KNOWN_TEXTS]
     prefixes = {key.rpartition(":")[0] for key in telling}
@@ -188,7 +188,7 @@ def _of_usual_names(texts: Mapping[str, str]) -> PictureMetadata:
         if (facts := facts_of_table(table, short_name(prefix))).prompt:
             return facts
     if texts.get(_PROMPT_ALONE):
-        return PictureMetadata(prompt=one_line(texts[_PROMPT_ALONE]))
+        return PictureMetadata(prompt=clean_line(texts[_PROMPT_ALONE]))
     unread = f"texts of an unknown program ({', '.join(telling[:3])})" if telling else ""
     return PictureMetadata(unread=(short_name(unread),) if unread else ())
 
@@ -264,15 +264,15 @@ def _decode(data: bytes) -> str:
     return data.decode("latin-1").strip("\0")
 
 
-def _of_own_text(text: str) -> PictureMetadata:
+def _read_own_record(text: str) -> PictureMetadata:
     """The prompt of our own record; the rest follows from the full record, after a check of the pixels."""
     try:
-        return PictureMetadata(prompt=one_line(read_json(text)["row"]["prompt"]))
+        return PictureMetadata(prompt=clean_line(read_json(text)["row"]["prompt"]))
     except UNREADABLE as error:
         raise InvalidInput("its record cannot be read") from error
 
 
-def _of_a1111(text: str) -> PictureMetadata:
+def _read_a1111(text: str) -> PictureMetadata:
     """Read A1111's format, also of Forge, SD.Next and many sites: prompt, negative prompt, a line of settings."""
     lines = re.sub("\r\n?", "\n", text).split("\n")
     places = (place for place in reversed(range(len(lines))) if "Steps:" in lines[place])
@@ -356,23 +356,23 @@ def _program(table: Mapping[str, Any]) -> str:
     return short_name(table.get("App")) or short_name(named)
 
 
-def _of_settings(text: str, name: str = "") -> PictureMetadata:
-    return _of_json(text, name) if text.lstrip().startswith("{") else _of_a1111(text)
+def _read_settings(text: str, name: str = "") -> PictureMetadata:
+    return _read_json_settings(text, name) if text.lstrip().startswith("{") else _read_a1111(text)
 
 
-def _of_json(text: str, name: str = "") -> PictureMetadata:
+def _read_json_settings(text: str, name: str = "") -> PictureMetadata:
     """Settings as JSON: SwarmUI, Draw Things, Easy Diffusion, NovelAI, a graph, or others with the usual names."""
     table = read_json(text)
     if "Comment" in table and "Source" in table:
-        return _of_novel(table, name)
+        return _read_novel(table, name)
     if any(isinstance(node, dict) and "class_type" in node for node in table.values()):
-        return _of_comfy({"prompt": text}, name)
+        return _read_comfy({"prompt": text}, name)
     if isinstance(swarm := table.get("sui_image_params"), dict):
-        hashes = [each.get("hash") for each in table.get("sui_models") or () if each.get("param") == "model"]
-        return _of_swarm({"model hash": hashes[:1], **swarm})
+        hashes = [model.get("hash") for model in table.get("sui_models") or () if model.get("param") == "model"]
+        return _read_swarm({"model hash": hashes[:1], **swarm})
     if isinstance(table.get("c"), str) and "uc" in table:  # Draw Things
-        more = {"refiner": (table.get("v2") or {}).get("refinerModel"), "prompt": table["c"]}
-        facts = facts_of_table({**table, **more}, "Draw Things")
+        extra_settings = {"refiner": (table.get("v2") or {}).get("refinerModel"), "prompt": table["c"]}
+        facts = facts_of_table({**table, **extra_settings}, "Draw Things")
         strength = number(table.get("strength")) or 1
         start = [f"a start picture (strength {strength})"] * (0 < strength < 1)
         return replace(facts, further=(*start, *facts.further))
@@ -386,10 +386,10 @@ def _of_json(text: str, name: str = "") -> PictureMetadata:
     return facts
 
 
-def _of_swarm(table: Mapping[str, Any]) -> PictureMetadata:
+def _read_swarm(table: Mapping[str, Any]) -> PictureMetadata:
     """SwarmUI's parameters: after the first part of its prompt come parts for segments, regions and the refiner."""
     prompt, *parts = re.split(r"<((?:segment|region|object|refiner|base|video|extend)\b[^<>]{0,200})>",
-                              one_line(table.get("prompt")))  # fmt: skip
+                              clean_line(table.get("prompt")))  # fmt: skip
     facts = facts_of_table({**table, "prompt": prompt}, "SwarmUI")
     texts = zip(parts[::2], parts[1::2], strict=True)
     further = [f"prompt of <{name[:80]}> “{text.strip()[:200]}”" for name, text in texts if text.strip()]
@@ -408,7 +408,7 @@ def facts_of_midjourney(text: str) -> PictureMetadata:
     >>> facts.prompt, facts.negative_prompt, facts.seed, facts.model, facts.further
     ('a doctor', 'hats', 7, 'Midjourney 6', ('a start or reference picture (image prompt)',))
     """
-    words = one_line(text.partition("Job ID:")[0])
+    words = clean_line(text.partition("Job ID:")[0])
     prompt, *switches = _SWITCH.split(words)
     parameters = {name.lower(): value.strip() for name, _, value in (switch.partition(" ") for switch in switches)}
     pictures = {word for word in prompt.split() if re.match("<?https?://", word)}
@@ -426,34 +426,34 @@ def facts_of_midjourney(text: str) -> PictureMetadata:
     )
 
 
-def _of_description(texts: Mapping[str, str], _name: str) -> PictureMetadata:
+def _read_description(texts: Mapping[str, str], _name: str) -> PictureMetadata:
     text = texts["Description"]
     if "Job ID:" in text or _MIDJOURNEYS_SWITCH.search(text):
         return facts_of_midjourney(text)
     if text.startswith("Include in Image:"):  # Mochi Diffusion
-        table = dict(re.findall(rf"({_MOCHI}): (.*?)(?:; (?={_MOCHI}:)|$)", one_line(text)))
+        table = dict(re.findall(rf"({_MOCHI}): (.*?)(?:; (?={_MOCHI}:)|$)", clean_line(text)))
         return facts_of_table(table, short_name(table.get("Generator")))
-    return _of_a1111(text)
+    return _read_a1111(text)
 
 
 _MOCHI = r"(?:(?:In|Ex)clude \w+ Image|Model|Steps|Guidance Scale|Seed|Size|Scheduler|ML Compute Unit|Generator)"
 
 
-def _of_comfy(texts: Mapping[str, str], name: str) -> PictureMetadata:
+def _read_comfy(texts: Mapping[str, str], name: str) -> PictureMetadata:
     digest = hashlib.sha256(texts["prompt"].encode("utf-8", "replace")).hexdigest()
     return replace(facts_of_graph(texts["prompt"], name), workflow=digest)
 
 
-def _of_easy_diffusion(texts: Mapping[str, str], _name: str) -> PictureMetadata:
+def _read_easy_diffusion(texts: Mapping[str, str], _name: str) -> PictureMetadata:
     return facts_of_table({key: text for key, text in texts.items() if key != XMP_KEY}, "Easy Diffusion")
 
 
-def _of_invoke(texts: Mapping[str, str], _name: str) -> PictureMetadata:
+def _read_invoke(texts: Mapping[str, str], _name: str) -> PictureMetadata:
     """Read InvokeAI's metadata; before version 3, negative prompts are in brackets."""
     if "invokeai_metadata" in texts:
         return facts_of_table(read_json(texts["invokeai_metadata"]), "InvokeAI")
     if "Dream" in texts:
-        quoted, arguments = re.match(r'"(.*)"(?= -|$)(.*)', one_line(texts["Dream"])).groups()  # type: ignore[union-attr]
+        quoted, arguments = re.match(r'"(.*)"(?= -|$)(.*)', clean_line(texts["Dream"])).groups()  # type: ignore[union-attr]
         quoted = quoted.replace('\\"', '"')
         table = {_DREAM.get(name, name): value for name, value in re.findall(r" -(\w+) (\S+)", arguments)}
     else:
@@ -461,7 +461,7 @@ def _of_invoke(texts: Mapping[str, str], _name: str) -> PictureMetadata:
         table = {"model": metadata.get("model_weights"), **metadata["image"]}
         quoted = table["prompt"]
     prompts = [quoted] if isinstance(quoted, str) else [part["prompt"] for part in quoted]
-    positive = different(one_line(re.sub(r"\[[^\[\]]*\]", " ", text)) for text in prompts)
+    positive = different(clean_line(re.sub(r"\[[^\[\]]*\]", " ", text)) for text in prompts)
     negative = " ".join(part for text in prompts for part in re.findall(r"\[([^\[\]]*)\]", text))
     written = {"prompt": positive[0] if len(positive) == 1 else "", "negative prompt": negative}
     return replace(facts_of_table({**table, **written}, "InvokeAI"), unclear=several_prompts(positive))
@@ -470,23 +470,23 @@ def _of_invoke(texts: Mapping[str, str], _name: str) -> PictureMetadata:
 _DREAM = {"A": "sampler", "C": "cfg", "H": "height", "W": "width", "s": "steps", "S": "seed", "I": "init_image"}
 
 
-def _of_novel(texts: Mapping[str, str], _name: str) -> PictureMetadata:
+def _read_novel(texts: Mapping[str, str], _name: str) -> PictureMetadata:
     """Read NovelAI's metadata, in which the description is the prompt."""
     table, source = read_json(texts["Comment"]), short_name(texts["Source"])
     model, digest = re.fullmatch(r"(.+?)(?: ([A-Z0-9]+))?", source).groups()  # type: ignore[union-attr]
-    own = {"prompt": texts["Description"], "model": model, "model hash": digest}
-    return facts_of_table({**table, **own}, "NovelAI")
+    basic_facts = {"prompt": texts["Description"], "model": model, "model hash": digest}
+    return facts_of_table({**table, **basic_facts}, "NovelAI")
 
 
 _Read = Callable[[Mapping[str, str], str], PictureMetadata]
 _PROGRAMS: tuple[tuple[tuple[str, ...], _Read], ...] = (
-    (("generation_data",), lambda texts, name: _of_json(texts["generation_data"], name)),  # of TensorArt
-    (("parameters",), lambda texts, name: _of_settings(texts["parameters"], name)),
-    *((("prompt", key), _of_easy_diffusion) for key in ("use_stable_diffusion_model", "num_inference_steps")),
-    (("prompt",), _of_comfy),
-    *(((key,), _of_invoke) for key in ("invokeai_metadata", "sd-metadata", "Dream")),
-    (("Comment", "Description", "Source"), _of_novel),
-    (("Description",), _of_description),
+    (("generation_data",), lambda texts, name: _read_json_settings(texts["generation_data"], name)),  # of TensorArt
+    (("parameters",), lambda texts, name: _read_settings(texts["parameters"], name)),
+    *((("prompt", key), _read_easy_diffusion) for key in ("use_stable_diffusion_model", "num_inference_steps")),
+    (("prompt",), _read_comfy),
+    *(((key,), _read_invoke) for key in ("invokeai_metadata", "sd-metadata", "Dream")),
+    (("Comment", "Description", "Source"), _read_novel),
+    (("Description",), _read_description),
 )
 """Programs' texts and their parsers; the first match counts."""
 
@@ -505,12 +505,12 @@ _SAMPLERS = dict(enumerate(
 ))  # fmt: skip
 
 
-def sidecars_of(pictures: Sequence[str], files: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+def find_sidecars(pictures: Sequence[str], files: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the text file next to each picture that has one, and the pictures of further such texts."""
-    there, sidecars, seconds = set(files), dict[str, str](), dict[str, str]()
+    file_names, sidecars, seconds = set(files), dict[str, str](), dict[str, str]()
     for picture in pictures:
         bases = PurePosixPath(picture).with_suffix("").as_posix(), picture
-        texts = [base + ending for ending in _TEXT_ENDINGS for base in bases if base + ending in there]
+        texts = [base + ending for ending in _TEXT_ENDINGS for base in bases if base + ending in file_names]
         if texts:
             sidecars[picture], *further = texts
             seconds |= dict.fromkeys(further, picture)
@@ -557,10 +557,10 @@ def facts_of_parquet(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, P
 
 
 def _facts(line: Mapping[str, Any]) -> PictureMetadata:
-    text = next((one for name in ("prompt", "text", "caption") if (one := one_line(line.get(name)))), "")
+    text = next((candidate for name in ("prompt", "text", "caption") if (candidate := clean_line(line.get(name)))), "")
     sampler = line.get("sampler")
     line = {**line, "sampler": _SAMPLERS.get(sampler, "") if isinstance(sampler, int) else sampler}
-    return metadata_of_line(line).merged_with(PictureMetadata(prompt=text))
+    return metadata_of_line(line).fill_unknown_facts(PictureMetadata(prompt=text))
 
 
 FEWEST_WORDS = 3  # of a file name that counts as a prompt
@@ -608,8 +608,14 @@ def find_numbered(names: Iterable[str]) -> frozenset[str]:
             numbers.setdefault(words[: found.start()].rstrip(_BETWEEN), set()).add(int(found[1]))
     for words in numbers.keys() & {*texts}:  # the first one has no number
         numbers[words].add(1)
-    begun = {words: each for words, each in numbers.items() if min(each) <= 1 < len(each)}
-    return frozenset(words for words, each in begun.items() if min(each) + 1 in each or max(each) < 2 * len(each))
+    begun = {
+        words: word_numbers for words, word_numbers in numbers.items() if min(word_numbers) <= 1 < len(word_numbers)
+    }
+    return frozenset(
+        words
+        for words, word_numbers in begun.items()
+        if min(word_numbers) + 1 in word_numbers or max(word_numbers) < 2 * len(word_numbers)
+    )
 
 
 @lru_cache(maxsize=20_000)
@@ -645,7 +651,7 @@ def names_as_prompts(name: str, wrapper: str, numbered: frozenset[str] = frozens
     """
     folders, parent = list[str](), PurePosixPath(name).parent
     while parent.as_posix() not in {".", wrapper} and not _FOLDERS.fullmatch(parent.name):
-        folders += [] if is_setting(parent.name) else [one_line(parent.name.replace("_", " "))]
+        folders += [] if is_setting(parent.name) else [clean_line(parent.name.replace("_", " "))]
         parent = parent.parent
     folder = next(filter(reads_like_a_prompt, folders), (folders or [""])[0])
     return folder, facts_of_name(name, numbered).prompt
@@ -670,8 +676,8 @@ def find_folders(name: str, prompt: str, wrapper: str) -> tuple[str, ...]:
     """Return the folders of a picture that say more of it than its prompt, its number, its seed or its model."""
     path = PurePosixPath(name).parent
     parts = (path.relative_to(wrapper) if wrapper and path.is_relative_to(wrapper) else path).parts
-    others = [part for part in parts if one_line(part.replace("_", " ")) != prompt and not is_model_name(part)]
-    return tuple(part for part in others if (read := _read_words(part))[0] or read[1].keys() - {"seed"})
+    other_parts = [part for part in parts if clean_line(part.replace("_", " ")) != prompt and not is_model_name(part)]
+    return tuple(part for part in other_parts if (read := _read_words(part))[0] or read[1].keys() - {"seed"})
 
 
 def reads_like_a_prompt(text: str) -> bool:
@@ -698,8 +704,8 @@ def find_doubt(text: str, stem: str = "") -> str:
         is_model = word is last and is_model_name(word) and word.lower() not in _ALSO_WORDS
         if is_model or _MARK.fullmatch(word) or (word is last and _SHORT_MARK.fullmatch(word)):
             return f"in which “{word[:80]}” may be a setting or a model"
-    if (rest := _cut_inside(stem)[1]) and text.endswith(one_line(rest.replace("_", " "))):
-        return f"in which “{rest[:80]}” may be a setting or a model"
+    if (last_words := _cut_inside(stem)[1]) and text.endswith(clean_line(last_words.replace("_", " "))):
+        return f"in which “{last_words[:80]}” may be a setting or a model"
     if last[-1].isdecimal() and stem.endswith(last):
         return f"in which “{last[:80]}” may count pictures"
     return "which seems to be cut off" if _CUT_OFF.fullmatch(last) else ""
@@ -753,11 +759,11 @@ def _read_words(text: str, numbered: frozenset[str] = frozenset()) -> tuple[str,
         before, text = text, _BEFORE.sub("", text).rstrip(_BETWEEN)
         text, settings = _cut_settings(text)
         marks = settings | marks
-        if not settings and (rest := _cut_number(text, frozenset() if is_counted else numbered)) != text:
-            text, is_counted = rest, True
+        if not settings and (shorter_text := _cut_number(text, frozenset() if is_counted else numbered)) != text:
+            text, is_counted = shorter_text, True
     text, _, seed = _cut_inside(text)
     is_prompt = any(map(str.isalpha, text)) and not _NO_PROMPT.fullmatch(text)
-    return one_line(text.replace("_", " ")) if is_prompt else "", marks | seed
+    return clean_line(text.replace("_", " ")) if is_prompt else "", marks | seed
 
 
 def _cut_number(text: str, numbered: frozenset[str]) -> str:
@@ -771,7 +777,7 @@ def _cut_number(text: str, numbered: frozenset[str]) -> str:
             return before.rstrip(_BETWEEN)
     found = _NUMBER_AFTER_WORDS.search(text)
     before = text[: found.start()].rstrip(_BETWEEN) if found else ""
-    return before if found and one_line(before.replace("_", " ")) in numbered else text
+    return before if found and clean_line(before.replace("_", " ")) in numbered else text
 
 
 _MOST_DIGITS = 4  # of a number that may be a part of words, such as a year
@@ -780,9 +786,9 @@ _MOST_DIGITS = 4  # of a number that may be a part of words, such as a year
 def _cut_inside(text: str) -> tuple[str, str, dict[str, str]]:
     """Return a name without a seed or number before its last words, these words, and the seed."""
     found = _SEED_INSIDE.search(text)
-    if not found or not any(map(str.isalpha, rest := text[found.end() :])):
+    if not found or not any(map(str.isalpha, last_words := text[found.end() :])):
         return text, "", {}
-    return f"{text[: found.start()]} {rest}", rest, {"seed": found[1]} if found[1] else {}
+    return f"{text[: found.start()]} {last_words}", last_words, {"seed": found[1]} if found[1] else {}
 
 
 _SEED_INSIDE = re.compile(
@@ -792,19 +798,19 @@ _SEED_INSIDE = re.compile(
 
 def _cut_settings(text: str) -> tuple[str, dict[str, str]]:
     """Return a name without the settings at its end; a short one such as “s42” counts only next to a clear one."""
-    starts = [each.start() for each in re.finditer(r"[^\s_,;-]+", text)]
-    rest, marks, is_clear, n_spaced = text, dict[str, str](), False, 0
+    starts = [match.start() for match in re.finditer(r"[^\s_,;-]+", text)]
+    stem, marks, is_clear, n_spaced = text, dict[str, str](), False, 0
     while starts:
-        pieces = ((n, rest[starts[-n] :]) for n in range(min(_MOST_PIECES, len(starts)), 0, -1))
+        pieces = ((n, stem[starts[-n] :]) for n in range(min(_MOST_PIECES, len(starts)), 0, -1))
         n, found = next(((n, found) for n, piece in pieces if (found := _read_mark(piece))), (0, {}))
         if not n:
             break
-        is_spaced = " " in rest[starts[-n] :] and rest[: starts[-n]].endswith(" ")  # as in: a man climbs 20 steps
+        is_spaced = " " in stem[starts[-n] :] and stem[: starts[-n]].endswith(" ")  # as in: a man climbs 20 steps
         n_spaced += is_spaced
         is_clear = is_clear or n_spaced > 1 or not (is_spaced or found.keys() <= _UNCLEAR)
         marks = {("seed" if name == "short" else name): value for name, value in found.items()} | marks
-        rest, starts = rest[: starts[-n]].rstrip(_BETWEEN + ",;"), starts[:-n]
-    return (rest, marks) if is_clear else (text, {})
+        stem, starts = stem[: starts[-n]].rstrip(_BETWEEN + ",;"), starts[:-n]
+    return (stem, marks) if is_clear else (text, {})
 
 
 _MOST_PIECES = 4  # of one setting, such as stable-diffusion-v1-5
@@ -827,7 +833,7 @@ def _read_mark(piece: str) -> dict[str, str]:
     return {"model": piece} if is_model else {}
 
 
-def wrapper_of(names: Sequence[str]) -> str:
+def find_wrapper_folder(names: Sequence[str]) -> str:
     """The one outer folder of a zip if its name is no prompt; "" if none."""
     tops = {PurePosixPath(name).parts[0] for name in names}
     if len(tops) != 1 or any(len(PurePosixPath(name).parts) == 1 for name in names):

@@ -2,7 +2,7 @@
 
 Whatever such a file does to a decoder, it does to this process: it has limits on memory and time, writes no file,
 reaches no network, gets no secret from its environment, and is replaced when it ends. :func:`read_apart` runs a
-function there and returns its result; inside, :func:`one_file` limits each file. A result is made of plain values and
+function there and returns its result; inside, :func:`limit_file` limits each file. A result is made of plain values and
 of this program's own data classes, and has a limit of its own, so that the process that asked does not grow.
 """
 
@@ -106,9 +106,9 @@ class _Readers:
                 idle = [reader for reader in self._idle if reader.is_usable(self.limits)]
                 unusable = [reader for reader in self._idle if reader not in idle]
                 reader = last if last in idle else idle[-1] if idle else None
-                self._idle = [each for each in idle if each is not reader]
-            for each in unusable:
-                each.end()
+                self._idle = [idle_reader for idle_reader in idle if idle_reader is not reader]
+            for unusable_reader in unusable:
+                unusable_reader.end()
             reader = reader or _Reader(self.limits)
             self._all.add(reader)
             with ExitStack() as left:
@@ -118,8 +118,8 @@ class _Readers:
             with self._lock:
                 self._idle.append(reader)
                 surplus, self._idle = self._idle[:-_KEPT], self._idle[-_KEPT:]
-            for each in surplus:
-                each.end()
+            for surplus_reader in surplus:
+                surplus_reader.end()
         finally:
             with self._lock:
                 self._at_work[address] -= 1
@@ -257,7 +257,7 @@ def _write(pipe: IO[bytes], data: bytes) -> None:
         whole = whole[pipe.write(whole) :]
 
 
-def _read(pipe: IO[bytes], most: float) -> bytes:
+def _read(pipe: IO[bytes], max_bytes: float) -> bytes:
     """Read one message; EOFError at the end of the pipe, or if it is longer than a reader sends."""
 
     def exactly(n: int) -> bytes:
@@ -269,7 +269,7 @@ def _read(pipe: IO[bytes], most: float) -> bytes:
         return bytes(data)
 
     (length,) = _LENGTH.unpack(exactly(_LENGTH.size))
-    if length > most:
+    if length > max_bytes:
         raise EOFError
     return exactly(length)
 
@@ -316,8 +316,8 @@ class _Work:
         """Send a message; InvalidInput if it is too long."""
         message = pickle.dumps((kind, self.seconds, *told))
         if len(message) > self._limits.answer:
-            most = f"{self._limits.answer / 1e6:,g} MB"
-            raise TooMuch(f"holds more names, prompts or rows than fit into {most}: divide it")
+            limit = f"{self._limits.answer / 1e6:,g} MB"
+            raise TooMuch(f"holds more names, prompts or rows than fit into {limit}: divide it")
         _write(self._answers, message)
 
     def limit(self) -> None:
@@ -358,7 +358,7 @@ _work: _Work | None = None  # of this process, if it is a reader
 
 
 @contextmanager
-def one_file(name: str, broken: Mapping[str, str] | None = None, *, times: int = 1) -> Iterator[None]:
+def limit_file(name: str, broken: Mapping[str, str] | None = None, *, times: int = 1) -> Iterator[None]:
     """Read one file within the limits of a reader, or ``times`` that time; TooMuch if it is known to take more."""
     if broken and name in broken:
         raise TooMuch(broken[name])
@@ -380,13 +380,13 @@ def count_picture() -> None:
         _work.n_read += 1
 
 
-def may_write(path: Path, most: int) -> None:
+def may_write(path: Path, max_bytes: int) -> None:
     """Let this reader write one file, which its caller named, of so many bytes."""
     if os.name == "posix" and _work is not None:
         import resource
 
         _written.add(str(path))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, resource.RLIM_INFINITY))
 
 
 def main() -> None:
@@ -425,8 +425,8 @@ def _close_off(limits: Limits) -> None:
     with suppress(OSError):
         os.nice(limits.niceness)
     _leave_network()
-    most = {"AS": limits.memory, "FSIZE": 0, "CORE": 0, "NOFILE": 64}
-    for name, value in most.items():
+    resource_limits = {"AS": limits.memory, "FSIZE": 0, "CORE": 0, "NOFILE": 64}
+    for name, value in resource_limits.items():
         with suppress(OSError, ValueError):  # macOS has no limit of address space
             hard = resource.RLIM_INFINITY if name == "FSIZE" else value
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, hard))

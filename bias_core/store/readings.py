@@ -101,9 +101,9 @@ class SqliteFile:
     repairs : gets a note if a file is set aside.
     """
 
-    def __init__(self, path: Path, *, what: str, schema: str, form: int, repairs: Repairs) -> None:
+    def __init__(self, path: Path, *, title: str, schema: str, form: int, repairs: Repairs) -> None:
         self.path = path
-        self._what, self._schema, self._form, self._repairs = what, schema, form, repairs
+        self._what, self._schema, self._form, self._repairs = title, schema, form, repairs
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
 
@@ -156,7 +156,7 @@ class SqliteFile:
         connection.execute(f"PRAGMA user_version = {self._form}")
         return connection
 
-    def _set_aside(self, why: str) -> None:
+    def _set_aside(self, flaw: str) -> None:
         """Rename the file, so that it can still be inspected."""
         self._let_go()
         for ending in ("", "-wal", "-shm"):
@@ -164,7 +164,7 @@ class SqliteFile:
             with suppress(FileNotFoundError):
                 part.replace(self.path.with_name(f"{self.path.name}.old{ending}"))
         self._repairs.note(
-            f"The {self._what} was {why}: it was set aside as {self.path.name}.old, and its contents are computed anew"
+            f"The {self._what} was {flaw}: it was set aside as {self.path.name}.old, and its contents are computed anew"
         )
 
     def _let_go(self) -> None:
@@ -193,7 +193,7 @@ class CheckedRows:
             f"{self._kind} NOT NULL, checksum BLOB NOT NULL, PRIMARY KEY ({', '.join(keys)})) WITHOUT ROWID"
         )
         # Form 0 had no checksums.
-        self._file = SqliteFile(path, what=self._what, schema=schema, form=1, repairs=self._repairs)
+        self._file = SqliteFile(path, title=self._what, schema=schema, form=1, repairs=self._repairs)
 
     def find(self, reader: str, keys: Sequence[tuple[str, ...]]) -> dict[Any, Any]:
         """Stored values by key."""
@@ -279,7 +279,7 @@ class EmbeddingCache(CheckedRows):
         rows = {key: np.frombuffer(vector, dtype=np.float32) for (key,), vector in stored.items()}
         missing = [key for key in items if key not in rows]
         batches = batched(missing, [size(items[key]) for key in missing])
-        prepared = _one_ahead(batches, lambda batch: prepare([items[key] for key in batch]))
+        prepared = _prepare_ahead(batches, lambda batch: prepare([items[key] for key in batch]))
         for batch, ready in zip(batches, prepared, strict=True):
             with lock or nullcontext():
                 encoded = _encode_named(dict(zip(batch, ready, strict=True)), encode)
@@ -302,8 +302,8 @@ class AnswerCache(CheckedRows):
         return "\0".join((*key, reader, str(value))).encode()
 
 
-def batched(items: Sequence[T], sizes: Sequence[int], *, most: int = _BATCH) -> list[list[T]]:
-    """Split ``items`` into batches of at most ``most`` with limited total size (pixels).
+def batched(items: Sequence[T], sizes: Sequence[int], *, max_items: int = _BATCH) -> list[list[T]]:
+    """Split ``items`` into batches of at most ``max_items`` with limited total size (pixels).
 
     >>> batched(["a", "b", "c"], [1, 1, 50_000_000])
     [['a', 'b'], ['c']]
@@ -311,7 +311,7 @@ def batched(items: Sequence[T], sizes: Sequence[int], *, most: int = _BATCH) -> 
     parts: list[list[T]] = []
     room = 0
     for item, size in zip(items, sizes, strict=True):
-        if not parts or len(parts[-1]) == most or size > room:
+        if not parts or len(parts[-1]) == max_items or size > room:
             parts.append([])
             room = _MOST_PIXELS
         parts[-1].append(item)
@@ -337,7 +337,7 @@ def open_picture(image: StoredImage) -> Image.Image:
         return opened.convert("RGB")
 
 
-def _one_ahead(batches: Sequence[T], prepare: Callable[[T], R]) -> Iterator[R]:
+def _prepare_ahead(batches: Sequence[T], prepare: Callable[[T], R]) -> Iterator[R]:
     """Yield ``prepare(batch)``, computed one batch ahead in a thread."""
     with ThreadPoolExecutor(1) as pool:
         ready: Future[R] | None = None

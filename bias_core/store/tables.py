@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import HubNotReached, InvalidInput, quoted
 from bias_core.prompts import MAX_PROMPT_CHARACTERS
-from bias_core.store.reader import TooMuch, one_file, read_apart
-from bias_core.values import as_whole, check_texts, normal_form, read_json
+from bias_core.store.reader import TooMuch, limit_file, read_apart
+from bias_core.values import check_texts, normal_form, parse_whole_number, read_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,8 +34,8 @@ _MOST_NAMED, _MOST_COLUMNS = 5, 20  # lines, and columns that are not used, in o
 def refuse(name: str, problems: Sequence[str]) -> None:
     """Raise InvalidInput for the first bad lines of a file and the number of others, if any."""
     if problems:
-        more = f"; and {len(problems) - _MOST_NAMED:,} more" if len(problems) > _MOST_NAMED else ""
-        raise InvalidInput(f"{name}: {'; '.join(problems[:_MOST_NAMED])}{more}")
+        remainder = f"; and {len(problems) - _MOST_NAMED:,} more" if len(problems) > _MOST_NAMED else ""
+        raise InvalidInput(f"{name}: {'; '.join(problems[:_MOST_NAMED])}{remainder}")
 
 
 def read_table(
@@ -90,8 +90,8 @@ def describe_unused_columns(unused: Collection[str]) -> str:
     ('columns not used: rating, notes', '')
     """
     names = [column[:_LONGEST_GROUP] for column in unused]
-    more = [f"and {len(names) - _MOST_COLUMNS:,} more"] if len(names) > _MOST_COLUMNS else []
-    return f"columns not used: {', '.join([*names[:_MOST_COLUMNS], *more])}" if names else ""
+    remainder = [f"and {len(names) - _MOST_COLUMNS:,} more"] if len(names) > _MOST_COLUMNS else []
+    return f"columns not used: {', '.join([*names[:_MOST_COLUMNS], *remainder])}" if names else ""
 
 
 def decode_text(name: str, data: bytes) -> str:
@@ -157,7 +157,7 @@ def _csv_rows(name: str, lines: list[str], needs: Sequence[Sequence[str]], furth
         separator, start = separator_line[1], start + 1
     else:
         known = {*further, *(column for names in needs for column in names)}
-        separator = _separator_of("".join(lines[start : start + 1]), known)
+        separator = _find_separator("".join(lines[start : start + 1]), known)
     cells_of_rows, problems = _cells(name, lines, start, separator), list[str]()
     columns = [_column(cell) for cell in next(cells_of_rows, ("", []))[1]]
     while columns and not columns[-1]:
@@ -166,10 +166,12 @@ def _csv_rows(name: str, lines: list[str], needs: Sequence[Sequence[str]], furth
 
     nameless = [n for n, column in enumerate(columns) if n and not column]  # the first one is an index
     for place, cells in cells_of_rows:
-        others = [*nameless, *range(max(1, len(columns)), len(cells))]
-        if more := [cells[n] for n in others if n < len(cells) and cells[n].strip()]:
+        unnamed_places = [*nameless, *range(max(1, len(columns)), len(cells))]
+        if extra_cells := [cells[n] for n in unnamed_places if n < len(cells) and cells[n].strip()]:
             advice = f"; put a text that contains “{separator}” in quotation marks" if len(cells) > len(columns) else ""
-            problems.append(f"{place}: has more cells than columns with a name: {quoted(more[0])} has none{advice}")
+            problems.append(
+                f"{place}: has more cells than columns with a name: {quoted(extra_cells[0])} has none{advice}"
+            )
         elif missing := columns[len(cells) :][:_MOST_NAMED]:
             problems.append(f"{place}: ends after {len(cells)} of {len(columns)} cells, without {', '.join(missing)}")
         yield place, {column: _cell(cell) for column, cell in zip(columns, cells, strict=False) if column}
@@ -191,7 +193,7 @@ def _cells(name: str, lines: list[str], start: int, separator: str) -> Iterator[
             yield place, cells
 
 
-def _separator_of(head: str, known_columns: Collection[str]) -> str:
+def _find_separator(head: str, known_columns: Collection[str]) -> str:
     """The separator that gives the first line the most known names, then the most cells."""
 
     def names_and_cells(separator: str) -> tuple[int, int]:
@@ -222,15 +224,17 @@ def _check_columns(name: str, columns: list[str], needs: Sequence[Sequence[str]]
     if twice := [column for column, n in Counter(named).items() if n > 1]:
         raise InvalidInput(f"{name} has the column {twice[0]} twice")
     known = {*further, *(column for names in needs for column in names)}
-    others = [column for column in named if column not in known]
+    unknown_columns = [column for column in named if column not in known]
     for names in needs:
         if not {*names} & {*named}:
-            near = next((column for want in names for column in get_close_matches(want, others, 1, _SIMILAR)), "")
+            near = next(
+                (column for want in names for column in get_close_matches(want, unknown_columns, 1, _SIMILAR)), ""
+            )
             nearest = f"the nearest is {quoted(near)}; " if near else ""
-            there = f"its columns are {quoted(', '.join(named))}" if named else "it is empty"
-            raise InvalidInput(f"{name} has no column {' or '.join(names)}; {nearest}{there}")
+            description = f"its columns are {quoted(', '.join(named))}" if named else "it is empty"
+            raise InvalidInput(f"{name} has no column {' or '.join(names)}; {nearest}{description}")
     for column in further:
-        if column not in named and (similar := get_close_matches(column, others, 1, _NEARLY_SAME)):
+        if column not in named and (similar := get_close_matches(column, unknown_columns, 1, _NEARLY_SAME)):
             raise InvalidInput(f"{name} has a column {quoted(similar[0])}, which is unknown: do you mean {column}?")
 
 
@@ -314,7 +318,7 @@ def read_prompts(name: str, file: str) -> tuple[tuple[PackedPrompt, ...], str]:
     """Read the prompts of a file, in a reader; ``name``: for messages. Raises InvalidInput."""
     ending, unused = Path(file).suffix.lower(), dict[str, None]()
     try:
-        with one_file(name):
+        with limit_file(name):
             data = Path(file).read_bytes()
             rows = _plain_prompts(name, data, ending) or read_table(name, data, needs=[_PROMPT], further=_FURTHER)
             rows = note_unused_columns(rows, _PROMPT, {*_PROMPT, *_FURTHER}.__contains__, unused)
@@ -358,7 +362,7 @@ _LIST_MARK = re.compile(r"(?:\d{1,4}[.)]|[-*•])\s")
 def _describe_marked_lines(data: bytes, prompts: Sequence[PackedPrompt]) -> Iterator[str]:
     """Name the comments of a text, which are no prompts, and the prompts that begin with the mark of a list."""
     comments = [line.strip() for line in decode_text("it", data).split("\n") if line.strip().startswith(_COMMENT)]
-    marked = [f"{each.place}: “{each.prompt[:40]}”" for each in prompts if _LIST_MARK.match(each.prompt)]
+    marked = [f"{entry.place}: “{entry.prompt[:40]}”" for entry in prompts if _LIST_MARK.match(entry.prompt)]
     for sentence, lines in (("skipped as comments", comments), ("with the mark of a list", marked)):
         if lines:
             yield f"{len(lines):,} {sentence}, such as {lines[0][:80]}"
@@ -394,7 +398,7 @@ def _prompt(row: Mapping[str, Any]) -> PackedPrompt:
     prompt = _text(row, next((column for column in _PROMPT if column in row), _PROMPT[0]), MAX_PROMPT_CHARACTERS)
     if not prompt:
         raise InvalidInput("has no prompt")
-    n = None if _is_empty(row.get("n")) else as_whole(row["n"], "number n of pictures")
+    n = None if _is_empty(row.get("n")) else parse_whole_number(row["n"], "number n of pictures")
     if n is not None and not 1 <= n <= MOST_PICTURES:
         raise InvalidInput(f"n must be 1 to {MOST_PICTURES:,}; got {n:,}")
     return PackedPrompt(prompt=prompt, group=_text(row, "group", _LONGEST_GROUP), n=n, attributes=_attributes(row))
@@ -448,8 +452,8 @@ def _from_hub(name: str) -> Path:
         if not constants.HF_HUB_OFFLINE:  # otherwise a file of any size would be downloaded
             infos = HfApi().get_paths_info(repo, [file], repo_type="dataset", revision=revision)
             if any(getattr(info, "size", 0) > MOST_BYTES for info in infos):
-                most = MOST_BYTES // 1_000_000
-                raise InvalidInput(f"{name} is larger than {most} MB, the limit for a pack of prompts")
+                limit_mb = MOST_BYTES // 1_000_000
+                raise InvalidInput(f"{name} is larger than {limit_mb} MB, the limit for a pack of prompts")
         return Path(hf_hub_download(repo, file, repo_type="dataset", revision=revision))
     except (RepositoryNotFoundError, EntryNotFoundError, HFValidationError) as error:
         raise InvalidInput(f"there is no data set {name}, or it is not public: {_first_line(error)}") from error

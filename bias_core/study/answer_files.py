@@ -14,7 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.store.reader import TooMuch, one_file, read_apart
+from bias_core.store.reader import TooMuch, limit_file, read_apart
 from bias_core.store.tables import Row, read_table
 from bias_core.study.label_tasks import POSITIONS
 from bias_core.study.picture_names import is_picture
@@ -99,13 +99,13 @@ class AnswerLook:
         return dict(places)
 
     @property
-    def found_by(self) -> Counter[str]:
+    def counts_by_way(self) -> Counter[str]:
         """Numbers of answers by the way in which their pictures of a run were found."""
         return Counter(answer.found_by for answer in self.read if answer.found_by)
 
     def lines(self) -> Iterator[str]:
         """Yield what a person should know, in sentences."""
-        columns = ", ".join(f"{what} from {column}" for what, column in self.columns.items() if column)
+        columns = ", ".join(f"{content} from {column}" for content, column in self.columns.items() if column)
         yield f"{self.name}: {self.n:,} answers ({columns})."
         if self.question_columns:
             yield f"Columns taken as questions: {', '.join(self.question_columns)}."
@@ -119,9 +119,9 @@ class AnswerLook:
         whose = f"of {n_raters:,} {'person' if n_raters == 1 else 'people'}" if n_raters else NO_RATER
         yield f"Answers: {said}{where}, {whose}."
         yield from self.similar_raters()
-        if self.found_by:
-            ways = ", ".join(f"{n:,} by {way}" for way, n in self.found_by.items())
-            yield f"{self.found_by.total():,} answers match a picture of the run: {ways}."
+        if self.counts_by_way:
+            ways = ", ".join(f"{n:,} by {way}" for way, n in self.counts_by_way.items())
+            yield f"{self.counts_by_way.total():,} answers match a picture of the run: {ways}."
         else:
             yield "Which answers count is decided once the pictures of the run are known; its model is not here yet."
         yield from self.without_effect()
@@ -131,7 +131,7 @@ class AnswerLook:
         spellings = defaultdict[str, dict[str, None]](dict)
         for answer in self.counted:
             spellings["".join(answer.rater.split()).casefold()][answer.rater] = None
-        if similar := [" and ".join(f"“{name}”" for name in each) for each in spellings.values() if len(each) > 1]:
+        if similar := [" and ".join(f"“{name}”" for name in names) for names in spellings.values() if len(names) > 1]:
             yield (
                 f"Raters in {self.name} whose names differ only by case or blanks count as different people: "
                 f"{format_examples(similar)}. Write one person’s name in one way."
@@ -168,16 +168,16 @@ def count_raters(raters: Iterable[str]) -> int:
 def format_counts(names: Iterable[str]) -> str:
     """Return the most frequent names with their numbers."""
     counts = Counter(names)
-    most = counts.most_common(_MOST_NAMED)
-    shown = ", ".join(f"{name[:_LONGEST_SHOWN] or 'no position'} ({n:,})" for name, n in most)
+    top_counts = counts.most_common(_MOST_NAMED)
+    shown = ", ".join(f"{name[:_LONGEST_SHOWN] or 'no position'} ({n:,})" for name, n in top_counts)
     return shown + (f" and {len(counts) - _MOST_NAMED:,} more" if len(counts) > _MOST_NAMED else "")
 
 
 def format_examples(examples: Sequence[str]) -> str:
     """Return the first different examples, and the number of others."""
     different = list(dict.fromkeys(examples))
-    more = f"; and {len(different) - _SHOWN:,} more" if len(different) > _SHOWN else ""
-    return "; ".join(different[:_SHOWN]) + more
+    suffix = f"; and {len(different) - _SHOWN:,} more" if len(different) > _SHOWN else ""
+    return "; ".join(different[:_SHOWN]) + suffix
 
 
 def read_answer_file(path: Path) -> AnswerLook:
@@ -186,17 +186,17 @@ def read_answer_file(path: Path) -> AnswerLook:
     Raises StorageError: it cannot be read. InvalidInput: its tool is not known, or it lacks a column.
     """
     try:
-        look: AnswerLook = read_apart(read_answers_of, str(path.absolute()))
+        look: AnswerLook = read_apart(parse_answer_file, str(path.absolute()))
     except TooMuch as error:
         raise InvalidInput(f"{path.name} {error}") from error
     return look
 
 
-def read_answers_of(file: str) -> AnswerLook:
+def parse_answer_file(file: str) -> AnswerLook:
     """Read a file of answers, in a reader."""
     path = Path(file)
     by_content = {b"[": _read_json, b"<": _read_xml}  # whatever a file is called
-    with one_file(path.name, times=5):
+    with limit_file(path.name, times=5):
         try:
             data = path.read_bytes()
             start = data[:64].lstrip(_BLANKS)[:1]
@@ -245,7 +245,7 @@ def _look_at_rows(name: str, rows: Sequence[Row]) -> AnswerLook | None:
         shown, person = (_text(row.get(column)) for column in (picture, rater))
         for column in questions:
             value = row.get(column)
-            given = _given(value)
+            given = _get_choices(value)
             if not given and not is_blank(value) and is_wide:
                 continue  # a region: no answer to a question
             reasons = {
@@ -272,10 +272,10 @@ def _look_at_rows(name: str, rows: Sequence[Row]) -> AnswerLook | None:
     )
 
 
-def _given(value: Any) -> list[str]:
+def _get_choices(value: Any) -> list[str]:
     """Return the choices or the number in a cell; [] for none, and for regions and the like.
 
-    >>> _given(" yes "), _given('{"choices": ["left", "right"]}'), _given(4), _given([{"x": 1}])
+    >>> _get_choices(" yes "), _get_choices('{"choices": ["left", "right"]}'), _get_choices(4), _get_choices([{"x": 1}])
     (['yes'], ['left', 'right'], ['4'], [])
     """
     if isinstance(value, str) and value.strip().startswith(("{", "[")):
@@ -284,9 +284,9 @@ def _given(value: Any) -> list[str]:
         except ValueError:
             return [value.strip()]
     if isinstance(value, Mapping):
-        return _given(next((value[name] for name in ("choices", "rating", "number") if name in value), None))
+        return _get_choices(next((value[name] for name in ("choices", "rating", "number") if name in value), None))
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [text for one in value for text in _given(one)]
+        return [text for item in value for text in _get_choices(item)]
     return [_text(value)] if _text(value) else []
 
 
@@ -317,7 +317,7 @@ def _read_json(name: str, data: bytes) -> AnswerLook:
             read = [answer for pair in zip(places, tasks, strict=True) for answer in _read_task(*pair)]
             columns = {"picture": "the task's data", "question": "from_name", "answer": "choices"}
             return AnswerLook(name=name, columns=columns | {"rater": "completed_by"}, read=read)
-        rows = [{as_word(str(key)): value for key, value in task.items()} for task in tasks]
+        rows = [{clean_word(str(key)): value for key, value in task.items()} for task in tasks]
         if (look := _look_at_rows(name, list(zip(places, rows, strict=True)))) is not None or not tasks:
             return look or AnswerLook(name=name, columns={}, read=())
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -331,7 +331,7 @@ def _read_json(name: str, data: bytes) -> AnswerLook:
 
 def _read_task(place: str, task: Mapping[str, Any]) -> Iterator[ReadAnswer]:
     annotations = task.get("annotations") or []
-    pictures = _pictures_of(task["data"])
+    pictures = _find_pictures(task["data"])
     picture = pictures[0] if pictures else ""
     # Our own export gives the known answer of an attention check as an annotation of nobody.
     is_check = "image_id" in task["data"] and any(
@@ -342,7 +342,9 @@ def _read_task(place: str, task: Mapping[str, Any]) -> Iterator[ReadAnswer]:
         has_answer = False
         for result in annotation.get("result") or []:
             value = result.get("value") or {}
-            if not (given := _given({name: value[name] for name in ("choices", "rating", "number") if name in value})):
+            if not (
+                given := _get_choices({name: value[name] for name in ("choices", "rating", "number") if name in value})
+            ):
                 continue  # a relation, a region, a text: no answer to a question
             raters = (result.get("meta") or {}).get("text") or [annotation.get("completed_by", number)]
             rater = raters[0].get("email") or raters[0].get("id") if isinstance(raters[0], dict) else raters[0]
@@ -357,7 +359,7 @@ def _read_task(place: str, task: Mapping[str, Any]) -> Iterator[ReadAnswer]:
             yield ReadAnswer(place=place, picture=picture, passed_over=NO_ANSWER)
 
 
-def _pictures_of(data: Mapping[str, Any]) -> list[str]:
+def _find_pictures(data: Mapping[str, Any]) -> list[str]:
     """Return the picture's id or address in a task's data; several if no name says which is meant."""
     named = [data[name] for name in _PICTURE_COLUMNS if isinstance(data.get(name), str)]
     return named[:1] or list(dict.fromkeys(value for name, value in data.items() if is_picture(name, value)))
@@ -408,7 +410,7 @@ def _find_raters(root: ElementTree.Element) -> dict[str, str]:
     """
     parts = [part for tag in ("task", "job") for part in root.findall(f"meta//{tag}")]
     ids = [part.findtext("id", "") for part in parts]
-    assignees, owners = ([part.findtext(f"{who}/username") or "" for part in parts] for who in ("assignee", "owner"))
+    assignees, owners = ([part.findtext(f"{role}/username") or "" for part in parts] for role in ("assignee", "owner"))
     is_shared = [not assignee and owners.count(owner) > 1 for assignee, owner in zip(assignees, owners, strict=True)]
     return {
         task: f"{owner}, task {task}".removeprefix(", ") if shared else assignee or owner
@@ -422,8 +424,8 @@ def _answers_of_shape(shape: ElementTree.Element) -> list[tuple[str, str]]:
     A label such as “left” says the position of its attributes.
     """
     label = shape.get("label", "")
-    is_place = as_word(label) in {place for places in POSITIONS.values() for place in places}
-    given = [(one.get("name", ""), (one.text or "").strip()) for one in shape.iter("attribute")]
+    is_place = clean_word(label) in {place for places in POSITIONS.values() for place in places}
+    given = [(attribute.get("name", ""), (attribute.text or "").strip()) for attribute in shape.iter("attribute")]
     if not given:
         return [("", label)] if shape.tag == "tag" else []
     return [(f"{label} {name}" if is_place else name, answer) for name, answer in given]
@@ -436,7 +438,7 @@ READERS: Mapping[str, Callable[[str, bytes], AnswerLook]] = {
 ENDINGS = tuple(READERS)
 
 
-def as_word(text: str) -> str:
+def clean_word(text: str) -> str:
     """Return a position or an answer without case, blanks and hyphens."""
     return re.sub(r"[\s-]+", "_", text.strip().lower())
 
@@ -447,16 +449,16 @@ LOOK = "look"
 
 def look_table(look: AnswerLook) -> StudyTable:
     """Return what was understood of a file of answers, as a table of a report."""
-    columns = ", ".join(f"{what}: {name}" for what, name in look.columns.items() if name)
+    columns = ", ".join(f"{content}: {name}" for content, name in look.columns.items() if name)
     counts = {
         "answers in the file": (look.n, columns),
         "people": (count_raters(answer.rater for answer in look.counted), ""),
         "columns taken as questions": (len(look.question_columns), ", ".join(look.question_columns)),
         "columns not read": (len(look.other_columns), ", ".join(look.other_columns)),
-        **{f"found by {way}": (n, "") for way, n in look.found_by.items()},
+        **{f"found by {way}": (n, "") for way, n in look.counts_by_way.items()},
         **{reason: (len(places), format_examples(places)) for reason, places in look.passed_over.items()},
         "skipped, without an answer": (len(look.skipped), format_examples(look.skipped)),
         "counted": (len(look.counted), ""),
     }
-    rows = [{"what": what, "n": n, "examples": examples} for what, (n, examples) in counts.items() if n]
+    rows = [{"what": title, "n": n, "examples": examples} for title, (n, examples) in counts.items() if n]
     return table("answers_understood", "What was understood of the answers", rows, f"From {look.name}.")

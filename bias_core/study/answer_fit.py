@@ -15,7 +15,7 @@ from bias_core.study.answer_files import (
     NO_ANSWER,
     AnswerLook,
     ReadAnswer,
-    as_word,
+    clean_word,
     format_counts,
     format_examples,
 )
@@ -95,13 +95,13 @@ def _choose_columns(look: AnswerLook, questions: Questions) -> AnswerLook:
         return look
     names = {attribute_key(position) for of_picture in questions.values() for position in of_picture}
     words = {word for of_picture in questions.values() for words in of_picture.values() for word in words}
-    with_answers = {answer.position for answer in look.read if as_word(answer.answer) in words}
+    with_answers = {answer.position for answer in look.read if clean_word(answer.answer) in words}
     columns = look.other_columns
     taken = [column for column in columns if column in with_answers or attribute_key(column) in names - {""}]
     if not taken:
         raise InvalidInput(
             f"no column of {look.name} ({', '.join(columns)}) is a question of this run: none is named "
-            f"{' or '.join(filter(None, _positions_of(questions))) or 'so'}, or has its answers, "
+            f"{' or '.join(filter(None, _list_positions(questions))) or 'so'}, or has its answers, "
             f"{', '.join(sorted(words))}"
         )
     return replace(
@@ -112,7 +112,7 @@ def _choose_columns(look: AnswerLook, questions: Questions) -> AnswerLook:
     )
 
 
-def _positions_of(questions: Questions) -> list[str]:
+def _list_positions(questions: Questions) -> list[str]:
     return list(dict.fromkeys(position for of_picture in questions.values() for position in of_picture))
 
 
@@ -127,7 +127,7 @@ class _AnswerFit:
 
     def find_question(self, answer: ReadAnswer, image_id: str) -> str | None:
         """Return the position that an answer is about; None if the run does not ask it about this picture."""
-        asked, text = self._questions.get(image_id, {}), as_word(answer.position)
+        asked, text = self._questions.get(image_id, {}), clean_word(answer.position)
         if (position := find_position(text, tuple(asked))) is not None:
             return position
         # With one question about a picture, a look or a word needs no position that the run knows; a yes or no does.
@@ -141,7 +141,7 @@ class _AnswerFit:
         """Return the answer in the words of the run, or with a reason why it does not count."""
         if match.reason:
             return replace(answer, passed_over=match.reason, place=f"{answer.place}: {answer.picture[:80]}")
-        asked, text = self._questions[match.image_id], as_word(answer.position)
+        asked, text = self._questions[match.image_id], clean_word(answer.position)
         answer = replace(answer, image_id=match.image_id, found_by=match.way)
         if (position := self.find_question(answer, match.image_id)) is None:
             if not asked or (text and self._is_known(text)) or answer.is_number:
@@ -151,20 +151,20 @@ class _AnswerFit:
             return answer
         if answer.rater.startswith(MACHINE) or (answer.rater == AUTOMATIC and YES in asked[position]):
             return replace(answer, passed_over=BY_MACHINES)
-        if (word := as_word(answer.answer)) not in asked[position]:
+        if (word := clean_word(answer.answer)) not in asked[position]:
             self._unknown_answers.append(answer)
             self._allowed |= dict.fromkeys(asked[position])
         return replace(answer, position=position, answer=word)
 
     def refuse_unknown(self) -> None:
         """Raise InvalidInput that names the positions and answers that the run does not know."""
-        for what, unknown, words, known in (
-            ("positions", self._unknown_positions, lambda a: a.position, _positions_of(self._questions)),
+        for kind, unknown, words, known in (
+            ("positions", self._unknown_positions, lambda a: a.position, _list_positions(self._questions)),
             ("answers", self._unknown_answers, lambda a: a.answer, list(self._allowed)),
         ):
             if unknown:
                 raise InvalidInput(
-                    f"{what} in {self._name} are {', '.join(position or 'no position' for position in known)}; got "
+                    f"{kind} in {self._name} are {', '.join(position or 'no position' for position in known)}; got "
                     f"{format_counts(map(words, unknown))}, the first in {unknown[0].place}. Nothing was scored"
                 )
 
@@ -198,11 +198,11 @@ def _refuse_other_pictures(look: AnswerLook, names: PictureNames) -> None:
     """Raise InvalidInput if most answers match no picture of the run."""
     reasons = {reason: places for reason, places in look.passed_over.items() if reason in UNMATCHED}
     n_other = sum(map(len, reasons.values()))
-    n = n_other + sum(look.found_by.values())
+    n = n_other + sum(look.counts_by_way.values())
     if 2 * n_other > n:
-        why = "; ".join(f"{reason} ({format_examples(places)})" for reason, places in reasons.items())
+        details = "; ".join(f"{reason} ({format_examples(places)})" for reason, places in reasons.items())
         raise InvalidInput(
-            f"only {n - n_other:,} of {n:,} answers in {look.name} match a picture of this run; not: {why}. "
+            f"only {n - n_other:,} of {n:,} answers in {look.name} match a picture of this run; not: {details}. "
             f"A picture is named by its id in the run, such as {next(iter(names.image_ids))}, by a file name "
             f"such as {names.example} or an address that ends with one. Nothing was scored"
         )

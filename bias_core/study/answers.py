@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.study.answer_files import LOOK, NO_RATER, AnswerLook, as_word, count_raters, read_answer_file
+from bias_core.study.answer_files import LOOK, NO_RATER, AnswerLook, clean_word, count_raters, read_answer_file
 
 COLUMNS = {
     "task": "source of the answer: the title of a labelling task, or the name of a file",
@@ -29,7 +29,7 @@ MACHINE = "judge: "
 """Start of the name of every other rater that is a machine."""
 
 
-def frame_of(rows: Iterable[Mapping[str, str]], places: Iterable[str] | None = None) -> pd.DataFrame:
+def make_answer_frame(rows: Iterable[Mapping[str, str]], places: Iterable[str] | None = None) -> pd.DataFrame:
     """Return a frame of answers; missing columns are empty. ``places`` name the line or task of each row."""
     frame = pd.DataFrame(list(rows), index=None if places is None else list(places), columns=[*COLUMNS], dtype=object)
     return frame.fillna("")
@@ -52,12 +52,12 @@ def frame_of_look(look: AnswerLook) -> pd.DataFrame:
     """Return the answers that count as a frame, with the look as ``attrs["look"]``."""
     cells = [
         {
-            "task": look.name, "image_id": one.image_id or one.picture, "position": as_word(one.position),
-            "answer": as_word(one.answer), "rater": one.rater,
+            "task": look.name, "image_id": answer.image_id or answer.picture, "position": clean_word(answer.position),
+            "answer": clean_word(answer.answer), "rater": answer.rater,
         }
-        for one in look.counted
+        for answer in look.counted
     ]  # fmt: skip
-    answers = frame_of(cells, [answer.place for answer in look.counted])
+    answers = make_answer_frame(cells, [answer.place for answer in look.counted])
     answers.attrs = {LOOK: look}
     return answers
 

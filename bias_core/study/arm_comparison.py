@@ -37,7 +37,7 @@ from bias_core.measures.paired_prevalence import (
 )
 from bias_core.measures.sequential import SEQUENCE, confidence_sequence, difference_sequence
 from bias_core.number_text import format_number
-from bias_core.study.attributes import attribute_of
+from bias_core.study.attributes import find_attribute_name
 from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT, decide_claims, decide_findings, family_note, p_words
 from bias_core.study.limits import stop_rule
 from bias_core.study.study import Study
@@ -53,7 +53,7 @@ from bias_core.study.types import (
     columns,
     drawable,
     figure,
-    listed,
+    format_list,
     mark,
     or_nan,
     table,
@@ -75,14 +75,14 @@ _UNCORRECTED = "without correction: the classifier's error rates differ between 
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
-    """Values of the units of a number that depends on their mean alone (:meth:`of_mean`)."""
+    """Values of the units of a number that depends on their mean alone (:meth:`number_from_mean`)."""
 
-    each: Floats  # ``(n,)``
+    per_unit: Floats  # ``(n,)``
     errors: ReaderErrors | None = None  # error rates of the classifier, if the share is corrected for them
     reference: float | None = None  # P*, for a stereotype score max(0, share − P*)
     rate: float = 0.0  # P*, for a difference share − P*
 
-    def of_mean(self, mean: Any) -> Any:
+    def number_from_mean(self, mean: Any) -> Any:
         """Return the number for a mean, or for each of many means."""
         mean = corrected_share(mean, self.errors) - self.rate
         return mean if self.reference is None else np.maximum(0.0, mean - self.reference)
@@ -106,10 +106,10 @@ def mean_sample(
     """
     numbers = np.asarray(values, dtype=float)
     defined = ~np.isnan(numbers)
-    held = Values(each=numbers[defined], errors=errors, reference=reference, rate=rate)
+    held = Values(per_unit=numbers[defined], errors=errors, reference=reference, rate=rate)
 
     def statistic(places: Places) -> Any:
-        number = held.of_mean(held.each[places].mean(axis=-1))
+        number = held.number_from_mean(held.per_unit[places].mean(axis=-1))
         return float(number) if np.ndim(number) == 0 else number
 
     return Sample(units=tuple(compress(units, defined)), statistic=statistic, vectorised=True, of=of, data=held)
@@ -166,11 +166,11 @@ def sets_sample(
     """
     ends = np.cumsum([len(part) for part in units])[:-1]
 
-    def of_counts(times: Floats) -> Floats:
+    def number_from_counts(times: Floats) -> Floats:
         parts = zip(np.split(times, ends, axis=1), sets, strict=True)
         return number([counts @ rows / counts.sum(axis=1, keepdims=True) for counts, rows in parts])
 
-    sample = counted_sample([unit for part in units for unit in part], of_counts)
+    sample = counted_sample([unit for part in units for unit in part], number_from_counts)
     data = SetsOfPictures(sets=tuple(sets), number=number)
     return replace(sample, data=data, test=_swapped_pairs, apart=_split_apart)
 
@@ -188,12 +188,12 @@ def _split_apart(
 
 
 def _compare_sets(
-    first: SetsOfPictures, second: SetsOfPictures, places: tuple[Places, Places], *, paired: bool, **how: Any
+    first: SetsOfPictures, second: SetsOfPictures, places: tuple[Places, Places], *, paired: bool, **options: Any
 ) -> PairedTest:
     arms = first.at(places[0]), second.at(places[1])
     if not all(len(rows) for sets in arms for rows in sets):
         return nothing(0, "the arms share no picture of one of the sets")
-    estimate = swap_test(*arms, first.number, paired=paired, **how)  # the texts are those of both arms
+    estimate = swap_test(*arms, first.number, paired=paired, **options)  # the texts are those of both arms
     how_tested = "pictures of each seed swapped at random" if paired else "permutation of the pictures of both arms"
     return PairedTest(estimate=estimate, test="" if math.isnan(estimate.p_value) else how_tested)
 
@@ -223,32 +223,32 @@ def difference(
     """
     rng, sides = np.random.default_rng(seed), (first, second)
     paired, places = not set(first.units).isdisjoint(second.units), places_together(sides)
-    least = min(map(len, places))
-    if least < (2 if fixed_n else 1):
+    smallest_n = min(map(len, places))
+    if smallest_n < (2 if fixed_n else 1):
         note = "the arms share one picture only: at least two are needed"
         note = note if paired else "an arm has fewer than two pictures that can be compared"
         note = note if fixed_n else "the arms share no picture that can be compared"
-        return nothing(least, note), math.nan, math.nan, paired
-    numbers = [number_at(side, at, len(at), rng) for side, at in zip(sides, places, strict=True)]
+        return nothing(smallest_n, note), math.nan, math.nan, paired
+    numbers = [compute_number(side, at, len(at), rng) for side, at in zip(sides, places, strict=True)]
     if not fixed_n:
-        test = _at_any_time(sides, places, numbers, paired, confidence)
+        test = _compare_at_any_time(sides, places, numbers, paired, confidence)
         return _less_rates(test, first, second, confidence), numbers[0], numbers[1], paired
     own_tests = (first.test, second.test) if paired else (first.apart, second.apart)
     if own_tests[0] is not None and own_tests[0] is own_tests[1]:
         test = own_tests[0](first, second, places[0], places[1], confidence, seed)
     elif isinstance(first.data, Values) and isinstance(second.data, Values):
-        held = [replace(side.data, each=side.data.each[at]) for side, at in zip(sides, places, strict=True)]
+        held = [replace(side.data, per_unit=side.data.per_unit[at]) for side, at in zip(sides, places, strict=True)]
         note = ""
         if first.data.errors != second.data.errors:
             held = [replace(values, errors=None) for values in held]
             note = _UNCORRECTED
         test = (paired_values if paired else apart_values)(held[0], held[1], confidence, rng)
         test = replace(test, estimate=replace(test.estimate, note=note)) if note else test
-        numbers = [float(values.of_mean(values.each.mean())) for values in held]
+        numbers = [float(values.number_from_mean(values.per_unit.mean())) for values in held]
     else:
-        n = least if depends_on_n else 0
-        numbers = [number_at(side, at, n or len(at), rng) for side, at in zip(sides, places, strict=True)]
-        test = _normal_test(numbers, _resampled(sides, places, n, rng), least, paired, confidence)
+        n = smallest_n if depends_on_n else 0
+        numbers = [compute_number(side, at, n or len(at), rng) for side, at in zip(sides, places, strict=True)]
+        test = _normal_test(numbers, _resampled(sides, places, n, rng), smallest_n, paired, confidence)
     return _less_rates(test, first, second, confidence), numbers[0], numbers[1], paired
 
 
@@ -272,7 +272,7 @@ def _less_rates(test: PairedTest, first: Sample, second: Sample, confidence: flo
     return PairedTest(estimate=with_p_through_ends(gap, confidence), test="interval of the difference of P")
 
 
-def _at_any_time(
+def _compare_at_any_time(
     sides: Sequence[Sample], places: Sequence[Places], numbers: Sequence[float], paired: bool, confidence: float
 ) -> PairedTest:
     """Return the difference of two means of values within 1 of each other; for other numbers the value alone."""
@@ -280,19 +280,21 @@ def _at_any_time(
     value, x_y = numbers[1] - numbers[0], list[Floats]()
     for data, at in zip(held, places, strict=True):
         if isinstance(data, Values) and data.reference is None:
-            x_y.append(data.each[at])
-    lowest = min((float(each.min()) for each in x_y), default=0.0)
-    x_y = [each - lowest for each in x_y]
-    if len(x_y) < 2 or max(float(each.max()) for each in x_y) > 1 + ROUNDING:
+            x_y.append(data.per_unit[at])
+    lowest = min((float(values.min()) for values in x_y), default=0.0)
+    x_y = [values - lowest for values in x_y]
+    if len(x_y) < 2 or max(float(values.max()) for values in x_y) > 1 + ROUNDING:
         return nothing(n, _NO_FIXED_N, value)
-    x, y = (np.clip(each, 0.0, 1.0) for each in x_y)
+    x, y = (np.clip(values, 0.0, 1.0) for values in x_y)
     if paired:
         gap = difference_sequence(x, y, confidence=confidence)
     else:  # both intervals hold together with this confidence
-        each = [confidence_sequence(float(v.sum()), len(v), confidence=(1 + confidence) / 2) for v in (x, y)]
+        sequences = [confidence_sequence(float(v.sum()), len(v), confidence=(1 + confidence) / 2) for v in (x, y)]
         method = f"{SEQUENCE} {percent(confidence)}, each arm separately"
-        low, high = each[1].low - each[0].high, each[1].high - each[0].low
-        gap = Estimate(value=each[1].value - each[0].value, low=low, high=high, n=n, null_value=0.0, method=method)
+        low, high = sequences[1].low - sequences[0].high, sequences[1].high - sequences[0].low
+        gap = Estimate(
+            value=sequences[1].value - sequences[0].value, low=low, high=high, n=n, null_value=0.0, method=method
+        )
         gap = with_p_through_ends(gap, confidence)
     errors = held[0].errors
     if errors is not None and errors == held[1].errors:
@@ -303,24 +305,28 @@ def _at_any_time(
 def paired_values(first: Values, second: Values, confidence: float, rng: np.random.Generator) -> PairedTest:
     """Compare values paired by seed: McNemar's test for a share, else random signs of the differences."""
     if first.reference is not None:
-        return _of_share(first, second)
+        return _subtract_scores(first, second)
     if _are_shares(first, second):
-        share_test = prevalence_difference_test(first.each - 0.5, second.each - 0.5, confidence=confidence)
+        share_test = prevalence_difference_test(first.per_unit - 0.5, second.per_unit - 0.5, confidence=confidence)
         return _corrected(share_test, first, confidence)
-    estimate = sign_flip_test(second.each - first.each, confidence=confidence, rng=rng)
+    estimate = sign_flip_test(second.per_unit - first.per_unit, confidence=confidence, rng=rng)
     return PairedTest(estimate=estimate, test="images of each seed swapped at random")
 
 
-def _of_share(first: Values, second: Values) -> PairedTest:
+def _subtract_scores(first: Values, second: Values) -> PairedTest:
     """Return the difference of two stereotype scores alone: what may be claimed of it is what P's difference shows."""
-    value = float(second.of_mean(second.each.mean()) - first.of_mean(first.each.mean()))
-    return nothing(min(len(first.each), len(second.each)), "tested by the difference of P", value)
+    value = float(second.number_from_mean(second.per_unit.mean()) - first.number_from_mean(first.per_unit.mean()))
+    return nothing(min(len(first.per_unit), len(second.per_unit)), "tested by the difference of P", value)
 
 
-def share_test(first: Sample, second: Sample, one: Places, other: Places, confidence: float, _seed: int) -> PairedTest:
+def share_test(
+    first: Sample, second: Sample, first_places: Places, second_places: Places, confidence: float, _seed: int
+) -> PairedTest:
     """Return McNemar's test of two shares, with the difference corrected if the classifier's error rates are known."""
     a, b = first.data, second.data
-    test = prevalence_difference_test((a.each[one] > 0) - 0.5, (b.each[other] > 0) - 0.5, confidence=confidence)
+    test = prevalence_difference_test(
+        (a.per_unit[first_places] > 0) - 0.5, (b.per_unit[second_places] > 0) - 0.5, confidence=confidence
+    )
     if a.errors == b.errors:
         return _corrected(test, a, confidence)
     return replace(test, estimate=replace(test.estimate, note=_UNCORRECTED))
@@ -329,8 +335,8 @@ def share_test(first: Sample, second: Sample, one: Places, other: Places, confid
 def apart_values(first: Values, second: Values, confidence: float, rng: np.random.Generator) -> PairedTest:
     """Compare the values of two arms that share no seed: Fisher's test for a share, else random splits."""
     if first.reference is not None:
-        return _of_share(first, second)
-    x, y = first.each, second.each
+        return _subtract_scores(first, second)
+    x, y = first.per_unit, second.per_unit
     if _are_shares(first, second):
         return _corrected(two_shares(x, y, confidence), first, confidence)
     n = min(len(x), len(y))
@@ -342,7 +348,7 @@ def apart_values(first: Values, second: Values, confidence: float, rng: np.rando
 
 
 def _are_shares(*sides: Values) -> bool:
-    return all(np.isin(side.each, (0.0, 1.0)).all() for side in sides)
+    return all(np.isin(side.per_unit, (0.0, 1.0)).all() for side in sides)
 
 
 def two_shares(x: ArrayLike, y: ArrayLike, confidence: float) -> PairedTest:
@@ -374,12 +380,14 @@ def _normal_test(numbers: Sequence[float], drawn: Floats, n: int, paired: bool, 
     error = float(differences.std(ddof=1)) * math.sqrt(n / (n - 1))
     if error <= ROUNDING:
         return nothing(n, "every resample gives the same difference, so there is no interval", value)
-    how = "shared seeds resampled" if paired else "each arm resampled on its own"
+    resampling = "shared seeds resampled" if paired else "each arm resampled on its own"
     estimate = t_interval(value, error, n - 1, n=n, confidence=confidence, method="bootstrap SE, t,", null_value=0.0)
-    return PairedTest(estimate=replace(estimate, method=f"{estimate.method}, {how}"), test=f"bootstrap t, {how}")
+    return PairedTest(
+        estimate=replace(estimate, method=f"{estimate.method}, {resampling}"), test=f"bootstrap t, {resampling}"
+    )
 
 
-def number_at(sample: Sample, places: Places, n: int, rng: np.random.Generator) -> float:
+def compute_number(sample: Sample, places: Places, n: int, rng: np.random.Generator) -> float:
     """Return the number at ``n`` of these units, averaged over subsamples without replacement; nan without units."""
     if not n or not len(places):
         return math.nan
@@ -416,7 +424,7 @@ def numbers_together(samples: Sequence[Sample], *, depends_on_n: bool = False, s
     places = places_together(samples)
     sizes = [len(at) for at in places]
     n = min(sizes) if depends_on_n else 0
-    values = np.array([number_at(s, at, n or len(at), rng) for s, at in zip(samples, places, strict=True)])
+    values = np.array([compute_number(s, at, n or len(at), rng) for s, at in zip(samples, places, strict=True)])
     drawn = np.empty((0, len(values)))
     if np.isfinite(values).all() and min(sizes) >= 2:
         drawn = _resampled(samples, places, n, rng)
@@ -427,7 +435,7 @@ def numbers_together(samples: Sequence[Sample], *, depends_on_n: bool = False, s
     return Numbers(values=values, n=tuple(n or size for size in sizes), drawn=drawn)
 
 
-def ranks_of(numbers: Numbers, *, confidence: float = 0.95) -> tuple[Rank, ...]:
+def rank_arms(numbers: Numbers, *, confidence: float = 0.95) -> tuple[Rank, ...]:
     """Return the ranks of the arms, 1 for the largest number; nan if a number is undefined."""
     values = numbers.values
     observed = low = high = np.full(len(values), math.nan)
@@ -439,8 +447,8 @@ def ranks_of(numbers: Numbers, *, confidence: float = 0.95) -> tuple[Rank, ...]:
         low, high = np.quantile(resampled, ends, axis=0, method="closest_observation")
     lines = zip(values, observed, np.minimum(low, observed), np.maximum(high, observed), numbers.n, strict=True)
     return tuple(
-        Rank(value=float(value), rank=float(rank), low=float(least), high=float(most), n=n)
-        for value, rank, least, most, n in lines
+        Rank(value=float(value), rank=float(rank), low=float(lowest), high=float(highest), n=n)
+        for value, rank, lowest, highest, n in lines
     )
 
 
@@ -448,8 +456,8 @@ def places_together(samples: Sequence[Sample]) -> list[Places]:
     """Return, for every arm, the places of the units that it shares with all arms that have any of them."""
     places: list[Places] = []
     for sample in samples:
-        kin = [other for other in samples if not set(sample.units).isdisjoint(other.units)]
-        shared = set(sample.units).intersection(*(other.units for other in kin))
+        kin = [arm_sample for arm_sample in samples if not set(sample.units).isdisjoint(arm_sample.units)]
+        shared = set(sample.units).intersection(*(arm_sample.units for arm_sample in kin))
         place = {unit: i for i, unit in enumerate(sample.units)}
         in_order = kin[0].units if kin else ()  # the same for all of them
         places.append(np.array([place[unit] for unit in in_order if unit in shared], dtype=int))
@@ -480,17 +488,17 @@ def _numbers(sample: Sample, places: Places) -> Floats:
 ARM = "arm"
 
 
-def finding_of(arm: ArmReport, key: str) -> Finding | None:
+def find_finding(arm: ArmReport, key: str) -> Finding | None:
     """Return the finding of an arm with this key, or None."""
     return next((finding for finding in arm.results.findings if finding.key == key), None)
 
 
-def numbers_of(arms: Sequence[ArmReport], keys: Sequence[str], settings: StudySettings) -> Numbers | None:
+def collect_numbers(arms: Sequence[ArmReport], keys: Sequence[str], settings: StudySettings) -> Numbers | None:
     """Return a number of every arm, ready to be ranked; ``keys`` has the key of each arm's finding.
 
     None if an arm has no such finding, or none that can be compared.
     """
-    findings = [finding_of(arm, key) for arm, key in zip(arms, keys, strict=True)]
+    findings = [find_finding(arm, key) for arm, key in zip(arms, keys, strict=True)]
     samples = [finding.sample for finding in findings if finding is not None and finding.sample is not None]
     if len(samples) < len(arms) or findings[0] is None:
         return None
@@ -499,8 +507,8 @@ def numbers_of(arms: Sequence[ArmReport], keys: Sequence[str], settings: StudySe
 
 def ranks_over_arms(arms: Sequence[ArmReport], key: str, settings: StudySettings) -> list[dict[str, float]]:
     """Return the rank of every arm by a finding, as columns of a table; no columns if it has no sample."""
-    numbers = numbers_of(arms, [key] * len(arms), settings)
-    ranks = ranks_of(numbers, confidence=settings.confidence) if numbers else ()
+    numbers = collect_numbers(arms, [key] * len(arms), settings)
+    ranks = rank_arms(numbers, confidence=settings.confidence) if numbers else ()
     return [rank_columns(rank) for rank in ranks] or [{} for _ in arms]
 
 
@@ -579,7 +587,7 @@ def compare_arms(study: Study, settings: StudySettings, arms: Sequence[ArmReport
     sampled = {key: line for key, line in lines.items() if len(_samples(line)) == len(line)}
     compared = _differences(sampled, arms, settings)
     ranked = _ranked(sampled, arms, settings, compared)
-    own = study.compare(settings, arms)
+    own_results = study.compare(settings, arms)
     ranks_table = table(
         "ranks",
         "Ranks of the arms",
@@ -601,10 +609,10 @@ def compare_arms(study: Study, settings: StudySettings, arms: Sequence[ArmReport
     watched = [] if stop_rule(settings) is None else [_UNDER_A_RULE]
     missing = dict.fromkeys(f.title for of_arm in by_key for f in of_arm.values() if f.key not in lines)
     return Results(
-        findings=(*findings, *decide_findings(own.findings, study.family, confidence=settings.confidence)),
-        tables=(*common, *own.tables, differences_table),
-        figures=(*own.figures, *drawable([*interval_figures(lines, arms), _rank_figure(ranked)])),
-        notes=(*own.notes, *watched, *_notes(arms, list(missing), lines, sampled, differences)),
+        findings=(*findings, *decide_findings(own_results.findings, study.family, confidence=settings.confidence)),
+        tables=(*common, *own_results.tables, differences_table),
+        figures=(*own_results.figures, *drawable([*interval_figures(lines, arms), _rank_figure(ranked)])),
+        notes=(*own_results.notes, *watched, *_notes(arms, list(missing), lines, sampled, differences)),
     )
 
 
@@ -645,7 +653,9 @@ def decide_differences(compared: Sequence[ArmDifference], confidence: float) -> 
     restated = {at: of for at, line in decided.items() if (of := (line.number.claim_of, line.between)) in decided}
     for of_shares in (True, False):
         family = [
-            at for at, line in decided.items() if at not in restated and bool(attribute_of(line.number)) == of_shares
+            at
+            for at, line in decided.items()
+            if at not in restated and bool(find_attribute_name(line.number)) == of_shares
         ]
         claims = decide_claims([decided[at].test.estimate for at in family], confidence=confidence)
         decided |= {at: replace(decided[at], claim=claim) for at, claim in zip(family, claims, strict=True)}
@@ -736,7 +746,7 @@ def arms_table(lines: Lines, arms: Sequence[ArmReport], seed: int) -> StudyTable
     rows = []
     for line in lines.values():
         row: dict[str, Any] = {"finding": line[0].title}
-        equal = _at_equal_n(line, seed)
+        equal = _compute_at_equal_n(line, seed)
         for arm, finding in zip(arms, line, strict=True):
             row |= columns(arm.name, finding.estimate) | {f"{arm.name} n": finding.estimate.n}
             row |= {f"{arm.name}{_AT_EQUAL_N}": equal.pop(0)} if equal else {}
@@ -750,13 +760,13 @@ def arms_table(lines: Lines, arms: Sequence[ArmReport], seed: int) -> StudyTable
     return table("by_arm", "Each arm", rows, note)
 
 
-def _at_equal_n(line: Sequence[Finding], seed: int) -> list[float]:
+def _compute_at_equal_n(line: Sequence[Finding], seed: int) -> list[float]:
     """Return numbers that depend on n, at the smallest n; [] if they do not, or all arms are of one size."""
     samples, sizes = _samples(line), {finding.estimate.n for finding in line}
     if not line[0].depends_on_n or len(sizes) < 2 or len(samples) < len(line):
         return []
     n, rng = min(len(sample.units) for sample in samples), np.random.default_rng(seed)
-    return [number_at(sample, np.arange(len(sample.units)), n, rng) for sample in samples]
+    return [compute_number(sample, np.arange(len(sample.units)), n, rng) for sample in samples]
 
 
 def _ranked(
@@ -773,7 +783,7 @@ def _ranked(
     rows = []
     for key, line in lines.items():
         numbers = numbers_together(_samples(line), depends_on_n=line[0].depends_on_n, seed=settings.seed)
-        for arm, rank in zip(arms, ranks_of(numbers, confidence=settings.confidence), strict=True):
+        for arm, rank in zip(arms, rank_arms(numbers, confidence=settings.confidence), strict=True):
             ends = {"low": min(rank.rank, 1.0 + n_above[key, arm.name])}
             ends |= {"high": max(rank.rank, float(len(arms) - n_below[key, arm.name]))}
             rows.append({"finding": line[0].title, "arm": arm.name, "value": rank.value, "rank": rank.rank, **ends})
@@ -783,14 +793,14 @@ def _ranked(
 def interval_figures(lines: Lines, arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
     """Yield a figure for each measure, with its numbers in every arm."""
     for metric in dict.fromkeys(line[0].metric for line in lines.values()):
-        some = [line for line in lines.values() if line[0].metric == metric]
-        ends = {line[0].title.rpartition(": ")[2] for line in some}  # the common end of the titles, such as "P"
+        metric_lines = [line for line in lines.values() if line[0].metric == metric]
+        ends = {line[0].title.rpartition(": ")[2] for line in metric_lines}  # the common end of the titles, such as "P"
         title = f"{ends.pop() if len(ends) == 1 else metric.replace('_', ' ')} by arm"
-        title = some[0][0].title if len(some) == 1 else title
-        nulls = {finding.estimate.null_value for line in some for finding in line}
+        title = metric_lines[0][0].title if len(metric_lines) == 1 else title
+        nulls = {finding.estimate.null_value for line in metric_lines for finding in line}
         marks = (
             mark(finding.title, finding.estimate, group=arm.name)
-            for line in some
+            for line in metric_lines
             for arm, finding in zip(arms, line, strict=True)
             if not math.isnan(finding.estimate.value)
         )
@@ -813,13 +823,13 @@ def _notes(
     arms: Sequence[ArmReport], missing: Sequence[str], lines: Lines, sampled: Lines, differences: pd.DataFrame
 ) -> Iterator[str]:
     if missing:
-        yield f"Not compared, because at least one arm has no such number: {listed(missing)}."
+        yield f"Not compared, because at least one arm has no such number: {format_list(missing)}."
     if untested := [line[0].title for key, line in lines.items() if key not in sampled]:
-        yield f"Shown for each arm, but without a test of the difference: {listed(untested)}."
+        yield f"Shown for each arm, but without a test of the difference: {format_list(untested)}."
     apart = differences[differences["compared on"] == _NO_SEED] if len(differences) else differences
     if len(apart):
         pairs = dict.fromkeys(f"“{row.first}” and “{row.second}”" for row in apart.itertuples())
-        yield f"{listed(list(pairs))} have no seed in common: their pictures are compared as separate samples."
+        yield f"{format_list(list(pairs))} have no seed in common: their pictures are compared as separate samples."
     for line in list(sampled.values())[:1]:
         samples = _samples(line)
         for arm, sample, at in zip(arms, samples, places_together(samples), strict=True):

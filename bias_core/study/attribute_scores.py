@@ -64,8 +64,8 @@ def plain_question(sentence: str) -> str:
     """
     text = " ".join(sentence.split()).rstrip(" .!?")
     subject = _LEAD.sub("", text, count=1) if _LEAD.match(text) else text
-    first, _, rest = subject.partition(" ")
-    lower = f"{first.lower()} {rest}".strip() if first.lower() in ("a", "an", "the", "this", "there") else subject
+    first, _, remainder = subject.partition(" ")
+    lower = f"{first.lower()} {remainder}".strip() if first.lower() in ("a", "an", "the", "this", "there") else subject
     if _KIND_OF_PICTURE.search(subject):
         return f"Is this {lower}?"
     if subject == text and not _ARTICLE.match(text) and _VERB.search(text):
@@ -73,10 +73,10 @@ def plain_question(sentence: str) -> str:
     return f"Does this picture show {lower}?"
 
 
-def calls_of(answers: np.ndarray) -> np.ndarray:
+def choose_calls(answers: np.ndarray) -> np.ndarray:
     """Return the likeliest answer of each, as a place in :data:`CALLS` ``(n,)``; "cannot tell" for a tie.
 
-    >>> calls_of(np.array([[0.7, 0.2, 0.1], [0.5, 0.5, 0.0], [0.1, 0.6, 0.3]])).tolist()
+    >>> choose_calls(np.array([[0.7, 0.2, 0.1], [0.5, 0.5, 0.0], [0.1, 0.6, 0.3]])).tolist()
     [0, 2, 1]
     """
     best = answers.max(axis=1, keepdims=True)
@@ -97,7 +97,7 @@ class JudgedAttribute:
     @property
     def sides(self) -> tuple[np.ndarray, np.ndarray]:
         """Probabilities of yes and of no, ``(n,)`` each, nan if the judge cannot tell."""
-        clear = np.where(calls_of(self.answers)[:, None] == 2, np.nan, self.answers)
+        clear = np.where(choose_calls(self.answers)[:, None] == 2, np.nan, self.answers)
         return clear[:, 0], clear[:, 1]
 
 
@@ -118,22 +118,32 @@ def judge_attributes(
     ask = partial(ask_judge, data.services, data.settings.judge, check=data.check)
     answers = yield from ask("asking the judge", pictures, record=data.judge_answers.extend)
     model = data.settings.model
-    of_known_truth = [data.services.known_pictures(model, one.positive, one.negative) for one in attributes]
-    of_known = {(one.key, q): one.draw for q, some in zip(questions, of_known_truth, strict=True) for one in some}
+    of_known_truth = [
+        data.services.known_pictures(model, attribute.positive, attribute.negative) for attribute in attributes
+    ]
+    of_known = {
+        (picture.key, q): picture.draw
+        for q, known_pictures in zip(questions, of_known_truth, strict=True)
+        for picture in known_pictures
+    }
     checks = yield from ask("checking the judge on pictures with known ground truth", of_known)
     return tuple(
         JudgedAttribute(
             question=question,
             answers=np.array([answers[image.path.stem, question] for image in stored]).reshape(-1, 3),
-            errors=errors_of(some, np.array([checks[picture.key, question] for picture in some])) if some else None,
+            errors=measure_judge_errors(
+                known_pictures, np.array([checks[picture.key, question] for picture in known_pictures])
+            )
+            if known_pictures
+            else None,
         )
-        for question, some in zip(questions, of_known_truth, strict=True)
+        for question, known_pictures in zip(questions, of_known_truth, strict=True)
     )
 
 
-def errors_of(pictures: Sequence[KnownPicture], answers: np.ndarray) -> ReaderErrors:
+def measure_judge_errors(pictures: Sequence[KnownPicture], answers: np.ndarray) -> ReaderErrors:
     """Return sensitivity and specificity of a judge on pictures with known ground truth; answers ``(n, 3)``."""
-    shown, yes = np.array([picture.shows for picture in pictures]), calls_of(answers) == 0
+    shown, yes = np.array([picture.shows for picture in pictures]), choose_calls(answers) == 0
     return ReaderErrors(
         sensitivity=float(yes[shown].mean()),
         specificity=float(1 - yes[~shown].mean()),
@@ -145,7 +155,7 @@ def errors_of(pictures: Sequence[KnownPicture], answers: np.ndarray) -> ReaderEr
 def ask_judge(
     services: StudyServices,
     name: str,
-    what: str,
+    activity: str,
     pictures: Mapping[Question, Picture],
     check: Callable[[], None],
     record: Callable[[Iterable[JudgeAnswer]], None] = lambda _: None,
@@ -175,9 +185,9 @@ def ask_judge(
             services.answers.keep(stored_as, fresh)
             texts |= fresh
             done = start + len(part)
-            yield countdown.progress(done, f"{what}: {done:,} of {len(missing):,}")
+            yield countdown.progress(done, f"{activity}: {done:,} of {len(missing):,}")
     numbers = {key: np.array(texts[key].partition("\n")[0].split(), dtype=float) for key in pictures}
-    verdicts = calls_of(np.array([*numbers.values()]).reshape(-1, len(CALLS)))
+    verdicts = choose_calls(np.array([*numbers.values()]).reshape(-1, len(CALLS)))
     record(
         JudgeAnswer(image_id=image_id, question=question, verdict=CALLS[verdict], said=text.partition("\n")[2])
         for ((image_id, question), verdict) in zip(numbers, verdicts, strict=True)
@@ -247,7 +257,7 @@ class AttributeScore:
         return calls
 
     @property
-    def why_uncorrected(self) -> str:
+    def uncorrected_reason(self) -> str:
         """The reason why there is no share corrected for the classifier's errors."""
         if self.errors is None:
             return "The classifier's error rates here are unknown"
@@ -294,7 +304,11 @@ def score_attributes(
     drawn = data.stored(frame)
     truths = [stored.truth for stored in drawn if stored.truth is not None]
     positive, negative = rows @ texts[:k].T, rows @ texts[k:].T  # (n, n_attributes)
-    sides = [one.sides for one in judged] if judged else list(zip(positive.T, negative.T, strict=True))
+    sides = (
+        [judged_attribute.sides for judged_attribute in judged]
+        if judged
+        else list(zip(positive.T, negative.T, strict=True))
+    )
     variety = _variety(rows, directions, sides, settings.confidence, literal=literal_wals)
     scores = []
     for i, attribute in enumerate(attributes):
@@ -307,11 +321,11 @@ def score_attributes(
                 attribute=attribute,
                 similarity_positive=yes,
                 similarity_negative=no,
-                drawn=services.shown(attribute.positive, truths) if truths else None,
+                drawn=services.share_shown(attribute.positive, truths) if truths else None,
                 true_rate=services.true_rate([stored.row for stored in drawn], attribute.positive),
                 errors=errors[i],
                 direction=directions.get(i),
-                **(_of_judge(judged[i], **intervals) if judged else {}),
+                **(_build_judge_fields(judged[i], **intervals) if judged else {}),
                 **(variety[i] if i in directions else dict.fromkeys(("variance_share", "wals"), no_variety)),
                 **numbers,
             )
@@ -365,11 +379,11 @@ def watch_attributes(
     """
     shares = list[ShareValues]()
     if not of_groups:
-        some = frame[frame["group"].isin(list(by_group))]
-        return (yield from read_shares(data, some, next(iter(by_group.values()), ())))
-    for group, some in frame.groupby("group", sort=False):
+        group_frame = frame[frame["group"].isin(list(by_group))]
+        return (yield from read_shares(data, group_frame, next(iter(by_group.values()), ())))
+    for group, group_frame in frame.groupby("group", sort=False):
         attributes = by_group.get(str(group), ())
-        shares += yield from read_shares(data, some, attributes, of=str(group), corrected=True)
+        shares += yield from read_shares(data, group_frame, attributes, of=str(group), corrected=True)
     return shares
 
 
@@ -391,7 +405,7 @@ def _variety(
     return {i: {"variance_share": v, "wals": w} for i, v, w in zip(directions, shares, wals, strict=True)}
 
 
-def _of_judge(judged: JudgedAttribute, *, fixed_n: bool, confidence: float) -> dict[str, Any]:
+def _build_judge_fields(judged: JudgedAttribute, *, fixed_n: bool, confidence: float) -> dict[str, Any]:
     """Return the question, and the share of pictures that the judge cannot tell."""
     unclear = np.isnan(judged.sides[0])
     share = share_interval(int(unclear.sum()), unclear.size, fixed_n=fixed_n, confidence=confidence)
@@ -443,11 +457,11 @@ def _corrected(
     if errors is None or errors.sensitivity + errors.specificity <= 1:
         return None
     share = share_interval(n_yes, n, fixed_n=fixed_n, confidence=confidence)
-    most, least = (
+    max_sensitivity, max_specificity = (
         share_interval(round(rate * n), n, confidence=confidence).high
         for rate, n in ((errors.sensitivity, errors.n_positive), (errors.specificity, errors.n_negative))
     )
-    if share.low > most or share.high < 1 - least:
+    if share.low > max_sensitivity or share.high < 1 - max_specificity:
         return None
     corrected = corrected_by_errors(n_yes, n, errors, fixed_n=fixed_n, confidence=confidence)
     return against(corrected, reference, confidence)

@@ -101,19 +101,19 @@ def is_rate_of_another(source: str, rate: float | None, concept: str) -> bool:
     >>> is_rate_of_another("our own survey", 0.4, "nurse"), is_rate_of_another("assumed 50 %, a choice", 0.5, "nurse")
     (False, False)
     """
-    alike = _concepts_of(source)
-    own = [reference for of, reference in alike if of == " ".join(concept.lower().split())]
+    alike = _find_concepts(source)
+    own_rates = [reference for of, reference in alike if of == " ".join(concept.lower().split())]
     is_shared = len({of for of, _ in alike}) > 1  # one table is the source of several concepts
-    return bool(alike) and not (own and (rate in own or not is_shared))
+    return bool(alike) and not (own_rates and (rate in own_rates or not is_shared))
 
 
-def _concepts_of(source: str) -> list[tuple[str, float | None]]:
+def _find_concepts(source: str) -> list[tuple[str, float | None]]:
     """Return the concepts whose built-in sets have real-world rates of this source, each with its rate."""
     return [
-        (item.concept_hint.lower(), one.reference)
+        (item.concept_hint.lower(), attribute.reference)
         for item in load_attribute_sets()
-        for one in item.attributes
-        if one.has_source and one.reference_source == source.strip()
+        for attribute in item.attributes
+        if attribute.has_source and attribute.reference_source == source.strip()
     ]
 
 
@@ -136,7 +136,7 @@ def with_rate_of_concept(attribute: Attribute, concept: str) -> Attribute:
     """
     is_another = is_rate_of_another(attribute.reference_source, attribute.reference, concept)
     without = replace(attribute, reference=None, reference_source="")
-    if is_another or any(attribute == one for item in load_attribute_sets() for one in item.attributes):
+    if is_another or any(attribute == candidate for item in load_attribute_sets() for candidate in item.attributes):
         found = with_built_in_rate(without, concept)
         return found if found.reference is not None or is_another else attribute
     return attribute
@@ -146,10 +146,10 @@ def with_built_in_rate(attribute: Attribute, concept: str) -> Attribute:
     """Return an attribute with the sourced rate that its sentences have for ``concept``; unchanged without any."""
     hint = " ".join(concept.lower().split())
     sets = (item for item in load_attribute_sets() if item.concept_hint.lower() == hint)
-    own = [one for item in sets for one in item.attributes if one.has_source]
-    for one in (*own, *_men_at_work(hint)):
-        if (one.positive, one.negative) == (attribute.positive, attribute.negative):
-            return replace(attribute, reference=one.reference, reference_source=one.reference_source)
+    concept_attributes = [candidate for item in sets for candidate in item.attributes if candidate.has_source]
+    for candidate in (*concept_attributes, *_men_at_work(hint)):
+        if (candidate.positive, candidate.negative) == (attribute.positive, attribute.negative):
+            return replace(attribute, reference=candidate.reference, reference_source=candidate.reference_source)
     return attribute
 
 
@@ -161,27 +161,30 @@ def _men_at_work(occupation: str) -> Iterator[Attribute]:
         yield replace(men, reference=rate[0], reference_source=rate[1])
 
 
-def with_rates_of(attributes: Sequence[Attribute], prompts: Iterable[str]) -> tuple[Attribute, ...]:
+def drop_foreign_rates(attributes: Sequence[Attribute], prompts: Iterable[str]) -> tuple[Attribute, ...]:
     """Return the attributes, without built-in real-world rates of a concept that is not in every prompt.
 
     If all pictures have one prompt, in which no concept of another built-in rate stands, the rates stay.
 
     >>> nurses = next(one for one in load_attribute_sets() if one.key == "nurse").attributes[:1]
-    >>> [with_rates_of(nurses, some)[0].reference for some in (["a nurse", "two nurses"], ["a nurse", "a doctor"])]
+    >>> [drop_foreign_rates(nurses, some)[0].reference for some in (["a nurse", "two nurses"], ["a nurse", "a doctor"])]
     [0.121, None]
-    >>> [with_rates_of(nurses, [one])[0].reference for one in ("a doctor", "une infirmière", "")]
+    >>> [drop_foreign_rates(nurses, [one])[0].reference for one in ("a doctor", "une infirmière", "")]
     [None, 0.121, 0.121]
     """
     texts = {prompt.lower() for prompt in prompts}
-    with_rates = (item for item in load_attribute_sets() if any(one.has_source for one in item.attributes))
+    with_rates = (item for item in load_attribute_sets() if any(attribute.has_source for attribute in item.attributes))
     hints = {item.concept_hint.lower() for item in with_rates}
 
     def fits(attribute: Attribute) -> bool:
-        own = {of for of, rate in _concepts_of(attribute.reference_source) if rate == attribute.reference}
-        strange = [text for text in texts if not _names(text, own)]
-        return not own or not strange or (len(texts) == 1 and not _names(strange[0], hints))
+        rate_concepts = {of for of, rate in _find_concepts(attribute.reference_source) if rate == attribute.reference}
+        strange = [text for text in texts if not _names(text, rate_concepts)]
+        return not rate_concepts or not strange or (len(texts) == 1 and not _names(strange[0], hints))
 
-    return tuple(one if fits(one) else replace(one, reference=None, reference_source="") for one in attributes)
+    return tuple(
+        attribute if fits(attribute) else replace(attribute, reference=None, reference_source="")
+        for attribute in attributes
+    )
 
 
 def _names(text: str, concepts: Iterable[str]) -> bool:
@@ -199,9 +202,9 @@ def find_attribute(text: str, concept: str, sets: tuple[AttributeSet, ...]) -> A
     if SEPARATOR in text:
         return _parse_attribute(text)
     hint, name = concept.strip().lower(), text.strip().lower()
-    own = [item for item in sets if item.concept_hint.lower() == hint]
+    concept_sets = [item for item in sets if item.concept_hint.lower() == hint]
     general = [item for item in sets if item.concept_hint.lower() in {"", "person"}]
-    candidates = {a.name.lower(): a for item in reversed(own + general) for a in reversed(item.attributes)}
+    candidates = {a.name.lower(): a for item in reversed(concept_sets + general) for a in reversed(item.attributes)}
     if name not in candidates:
         raise InvalidInput(
             f"no built-in attribute {quoted(text)}; there are {', '.join(sorted(candidates))}, "
@@ -450,13 +453,13 @@ def finding_key(cell: str, attribute: str, kind: str) -> str:
     return f"{cell}-{attribute}-{kind}"
 
 
-def attribute_of(finding: Finding) -> str:
+def find_attribute_name(finding: Finding) -> str:
     """Return the attribute of a finding that is its share P in all pictures; "" for other numbers.
 
     >>> from bias_core.types import Estimate
     >>> share = Estimate(value=0.5, low=0.4, high=0.6, n=90)
     >>> keys = finding_key(ALL, "a hat", "p"), finding_key(ALL, "a hat", "psi"), finding_key("at night", "a hat", "p")
-    >>> [attribute_of(Finding(key=key, title="", metric="attribute_prevalence", estimate=share)) for key in keys]
+    >>> [find_attribute_name(Finding(key=key, title="", metric="attribute_prevalence", estimate=share)) for key in keys]
     ['a hat', '', '']
     """
     start, end = finding_key(ALL, "|", "p").split("|")

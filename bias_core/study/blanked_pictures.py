@@ -44,8 +44,8 @@ def _refusal_tables(pictures: Sequence[DrawnPicture], confidence: float, fixed_n
         name: [picture.image.blocked for picture in pictures if picture.group == name]
         for name in dict.fromkeys(picture.group for picture in pictures)
     }
-    how: dict[str, Any] = {"fixed_n": fixed_n, "confidence": confidence}
-    shares = {name: share_interval(sum(of), len(of), **how) for name, of in groups.items()}
+    options: dict[str, Any] = {"fixed_n": fixed_n, "confidence": confidence}
+    shares = {name: share_interval(sum(of), len(of), **options) for name, of in groups.items()}
     yield table(
         "refused_by_group",
         "Refused or blanked, by group",
@@ -56,13 +56,13 @@ def _refusal_tables(pictures: Sequence[DrawnPicture], confidence: float, fixed_n
         "Requests that ended without a picture, with "
         + ("exact intervals." if fixed_n else "intervals that hold at any time."),
     )
-    reasons = Counter(reason_of(picture.image) for picture in pictures if picture.image.blocked)
+    reasons = Counter(get_refusal_reason(picture.image) for picture in pictures if picture.image.blocked)
     if reasons:
         rows = [{"reason": reason, "pictures": n} for reason, n in reasons.most_common()]
         yield table("refusal_reasons", "Why pictures were refused", rows, "As the model or its host words it.")
 
 
-def reason_of(image: StoredImage) -> str:
+def get_refusal_reason(image: StoredImage) -> str:
     """Return why there is no picture; "" if there is one."""
     if not image.blocked:
         return ""
@@ -81,10 +81,10 @@ def prompt_facts(image: StoredImage) -> dict[str, str]:
         facts["Drawn from"] = drawn_prompt(image)
     if "provider" in drawn:
         facts["Drawn by"] = f"{drawn['provider']}, {drawn['model']}, {str(drawn['date'])[:10]}"
-    return facts | {name.capitalize(): text for name, text in drawn_with(image).items()}
+    return facts | {name.capitalize(): text for name, text in get_drawing_facts(image).items()}
 
 
-def drawn_with(image: StoredImage) -> dict[str, str]:
+def get_drawing_facts(image: StoredImage) -> dict[str, str]:
     """Return program, model, sampler and further texts that an imported picture records."""
     drawn = image.drawn or {}
     named = {"drawn by": drawn.get("program"), "drawn with model": drawn.get("model"), "sampler": drawn.get("sampler")}
@@ -129,7 +129,9 @@ def _most(counts: Counter[str]) -> list[str]:
 
 def other_sizes(images: Iterable[StoredImage]) -> list[str]:
     """Return a sentence if hosted models returned pictures of another size than requested."""
-    records = [(one.row, one.drawn) for one in images if one.drawn and not one.blocked and "provider" in one.drawn]
+    records = [
+        (image.row, image.drawn) for image in images if image.drawn and not image.blocked and "provider" in image.drawn
+    ]
     sizes = Counter(
         f"{drawn['width']}x{drawn['height']} for {row.width}x{row.height}"
         for row, drawn in records
@@ -137,9 +139,9 @@ def other_sizes(images: Iterable[StoredImage]) -> list[str]:
     )
     if not sizes:
         return []
-    most, _ = sizes.most_common(1)[0]
+    example, _ = sizes.most_common(1)[0]
     return [
-        f"{sizes.total():,} of {len(records):,} pictures have another size than requested, such as {most} pixels; "
+        f"{sizes.total():,} of {len(records):,} pictures have another size than requested, such as {example} pixels; "
         "they are measured as they are."
     ]
 

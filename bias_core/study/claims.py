@@ -50,16 +50,16 @@ def decide_claims(
     tested = np.flatnonzero(~np.isnan(p_values))
     n_tests, level = len(tested), 1 - confidence
     adjust = holm if n_tests <= MOST_IN_HOLM else benjamini_hochberg
-    adjusted, least = p_values.copy(), np.full(len(p_values), math.nan)
+    adjusted, adjusted_smallest = p_values.copy(), np.full(len(p_values), math.nan)
     if n_tests:
         adjusted[tested] = adjust(p_values[tested])
     for i in tested.tolist():
         at_best = math.nan if smallest_p is None else smallest_p[i]
         if not math.isnan(at_best):
-            least[i] = adjust(np.where(tested == i, at_best, p_values[tested]))[tested == i].item()
+            adjusted_smallest[i] = adjust(np.where(tested == i, at_best, p_values[tested]))[tested == i].item()
     return tuple(
         _decide_claim(estimate, float(p_value), n_tests, level, float(least_p))
-        for estimate, p_value, least_p in zip(estimates, adjusted, least, strict=True)
+        for estimate, p_value, least_p in zip(estimates, adjusted, adjusted_smallest, strict=True)
     )
 
 
@@ -95,7 +95,7 @@ def claim_columns(estimate: Estimate, claim: Claim) -> dict[str, Any]:
     return {"p": estimate.p_value, "p adjusted": claim.p_adjusted, "clear": claim.word}
 
 
-def family_note(claims: Sequence[Claim], what: str = "tests of this table") -> str:
+def family_note(claims: Sequence[Claim], tests: str = "tests of this table") -> str:
     """Return how a table's words were decided, as a sentence of its note; "" if nothing was tested.
 
     >>> number = Estimate(value=1.0, low=0.0, high=2.0, n=9, null_value=0.0, p_value=0.05)
@@ -109,7 +109,7 @@ def family_note(claims: Sequence[Claim], what: str = "tests of this table") -> s
         return f"Clear: p at most {first.level:.3g}; an interval then excludes the value without bias."
     return (
         f"Intervals are {100 * (1 - first.level):.4g} % each, not adjusted. Clear: p at most {first.level:.3g} after "
-        f"{first.correction} for {first.n_tests:,} {what}."
+        f"{first.correction} for {first.n_tests:,} {tests}."
     )
 
 

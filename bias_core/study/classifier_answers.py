@@ -53,28 +53,28 @@ class Reading:
     @property
     def labels(self) -> pd.DataFrame:
         """The classifier's labels of people, as input of the stereotype test score."""
-        other = dict(zip(GENDERS, GENDERS[::-1], strict=True))
+        opposites = dict(zip(GENDERS, GENDERS[::-1], strict=True))
         words = {2: CANNOT_IDENTIFY, 3: NOT_TWO_PEOPLE, 4: ANDROGYNOUS}
         perceived = [
-            words.get(code, gender if code == 1 else other[gender])
+            words.get(code, gender if code == 1 else opposites[gender])
             for code, gender in zip(self.codes.tolist(), self.stereotypes, strict=True)
         ]
         facts = {"identity": self.stereotypes, "stereotyped_gender": self.stereotypes, "perceived_gender": perceived}
         return pd.DataFrame({"image_id": self.image_ids, "position": self.positions, **facts})
 
 
-def readings_of(report: StudyReport) -> list[Reading]:
+def list_readings(report: StudyReport) -> list[Reading]:
     """Return the classifier's answers about every measured attribute, or about the people in each picture."""
     return [*_attribute_readings(report), *_people_readings(report)]
 
 
-def questions_of(report: StudyReport) -> Questions:
+def get_report_questions(report: StudyReport) -> Questions:
     """Return what the study asks about the pictures of a finished run."""
     study, frame = known_study(report.design), report.pictures
     if study is None or frame is None or frame.empty:
         return {}
     arms = [(frame[frame["arm"] == arm] if arm else frame, part) for arm, part in named_parts(report)]
-    of_arms = [study.questions(part.settings, own, part.results) for own, part in arms]
+    of_arms = [study.questions(part.settings, arm_frame, part.results) for arm_frame, part in arms]
     return join_questions((*report.stored, *frame["image_id"]), of_arms)
 
 
@@ -137,14 +137,14 @@ def scale_pictures(report: StudyReport, name: str) -> list[ScalePictures]:
         return []
     pictures = []
     for arm, part in named_parts(report):
-        own = frame[frame["arm"] == arm] if arm else frame
-        rows = own[own["group"].isin(list(study.attributes(part.settings)))]
+        arm_frame = frame[frame["arm"] == arm] if arm else frame
+        rows = arm_frame[arm_frame["group"].isin(list(study.attributes(part.settings)))]
         ids = tuple(dict.fromkeys(rows["image_id"]))
         pictures.append(ScalePictures(arm=arm, scale=scale, image_ids=ids))
     return [picture for picture in pictures if picture.image_ids]
 
 
-def strata_of(readings: Sequence[Reading], stratified_by: Sequence[str]) -> dict[str, str]:
+def build_strata(readings: Sequence[Reading], stratified_by: Sequence[str]) -> dict[str, str]:
     """Return the classifier's answers about these attributes ("people": how people look) as one word per picture."""
     strata: dict[str, dict[tuple[str, str], int]] = {}
     for reading in readings:
@@ -162,20 +162,22 @@ def _attribute_readings(report: StudyReport) -> Iterator[Reading]:
     if study is None or frame is None or frame.empty:
         return
     for arm, part in named_parts(report):
-        own = frame[frame["arm"] == arm] if arm else frame
-        read = study.attributes_of(part.settings, own["prompt"])
-        by_group = {group: rows for group in read if len(rows := own[own["group"] == group])}
+        arm_frame = frame[frame["arm"] == arm] if arm else frame
+        read = study.attributes_for_prompts(part.settings, arm_frame["prompt"])
+        by_group = {group: rows for group in read if len(rows := arm_frame[arm_frame["group"] == group])}
         for group, rows in by_group.items():
-            once = rows.drop_duplicates("image_id")
+            unique_pictures = rows.drop_duplicates("image_id")
             for attribute in read[group]:
-                if (column := f"{attribute.name}: nearer by") in once and once[column].notna().any():
-                    margins = once[column].to_numpy(float)
+                if (column := f"{attribute.name}: nearer by") in unique_pictures and unique_pictures[
+                    column
+                ].notna().any():
+                    margins = unique_pictures[column].to_numpy(float)
                     yield Reading(
                         arm=arm,
                         group=str(group) if len(by_group) > 1 else "",
                         attribute=attribute,
-                        image_ids=tuple(once["image_id"]),
-                        positions=("",) * len(once),
+                        image_ids=tuple(unique_pictures["image_id"]),
+                        positions=("",) * len(unique_pictures),
                         codes=np.where(np.isnan(margins), CODES[CANNOT_TELL], margins > 0).astype(int),
                     )
 
@@ -186,15 +188,17 @@ def _people_readings(report: StudyReport) -> Iterator[Reading]:
         frame = part.results.frame("labels")
         if not {"automatic", "position", "stereotyped_gender", "setting"} <= set(frame):
             continue
-        for setting, some in frame.dropna(subset="automatic").groupby("setting", sort=False):
-            conforms = some["automatic"] == some["stereotyped_gender"]
-            codes = np.where(some["automatic"].isin(GENDERS), conforms, some["automatic"].map(CODES)).astype(int)
+        for setting, setting_frame in frame.dropna(subset="automatic").groupby("setting", sort=False):
+            conforms = setting_frame["automatic"] == setting_frame["stereotyped_gender"]
+            codes = np.where(
+                setting_frame["automatic"].isin(GENDERS), conforms, setting_frame["automatic"].map(CODES)
+            ).astype(int)
             yield Reading(
                 arm=arm,
                 group=str(setting),
                 attribute=None,
-                image_ids=tuple(some["image_id"]),
-                positions=tuple(some["position"]),
+                image_ids=tuple(setting_frame["image_id"]),
+                positions=tuple(setting_frame["position"]),
                 codes=codes,
-                stereotypes=tuple(some["stereotyped_gender"]),
+                stereotypes=tuple(setting_frame["stereotyped_gender"]),
             )

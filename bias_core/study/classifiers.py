@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import ClassifierUnavailable, ModelUnavailable, NoClassifier, UnknownModel, UnsuitedClassifier
-from bias_core.study.types import AUTO, Finding, Results, StudySettings, options_in, table
+from bias_core.study.types import AUTO, Finding, Results, StudySettings, get_options, table
 from bias_core.values import Options
 
 if TYPE_CHECKING:  # the command line's help does without numpy
@@ -62,7 +62,7 @@ def resolve_readers(
         automatic = {name: role for name, role in _SETTINGS.items() if getattr(values, name, "") == AUTO}
         return {name: suited(name, role) for name, role in automatic.items()}
 
-    options = options_in(settings, Options)
+    options = get_options(settings, Options)
     return replace(settings, **names(settings), options=replace(options, **names(options)))
 
 
@@ -80,16 +80,19 @@ def fetch_reader(reader: Reader, services: StudyServices, source: str) -> None:
     try:
         services.fetch_reader(reader.role, reader.name)
     except ModelUnavailable as error:
-        here = [_words_of(reader.role, name, services) for name in services.readers_here(reader.role)]
+        installed_classifiers = [
+            _describe_classifier(reader.role, name, services) for name in services.installed_readers(reader.role)
+        ]
         message = (
             f"no classifier for pictures of {source} works here: {str(error).rstrip('.')}. "
-            f"Choose another {_WORDS[reader.role]} ({'; '.join([*here, 'a hub id'])}; or a folder of this machine), or "
+            f"Choose another {_WORDS[reader.role]} ({'; '.join([*installed_classifiers, 'a hub id'])}; or a folder "
+            "of this machine), or "
             "draw without measuring in a terminal (`study run --draw-only`)"
         )
-        raise _of_pictures(ClassifierUnavailable(message), source) from error
+        raise _mark_own_pictures(ClassifierUnavailable(message), source) from error
 
 
-def _of_pictures(error: NoClassifier, source: str) -> NoClassifier:
+def _mark_own_pictures(error: NoClassifier, source: str) -> NoClassifier:
     """Return the error, marked if the pictures are the user's own."""
     from bias_core.types import IMPORTED  # the command line's help does without numpy
 
@@ -97,7 +100,7 @@ def _of_pictures(error: NoClassifier, source: str) -> NoClassifier:
     return error
 
 
-def _words_of(role: Role, name: str, services: StudyServices) -> str:
+def _describe_classifier(role: Role, name: str, services: StudyServices) -> str:
     """Return a classifier of this machine in words, and the option that lets it read any pictures."""
     world = services.reader_world(role, name)
     return f"{name}, which is installed" + f" but made for the {world} world: add “Score anyway” (--force)" * bool(
@@ -145,7 +148,7 @@ def check_readers(readers: Sequence[Reader], services: StudyServices, *, source:
         if reader.role == "encoder":  # studies look for the others, by trying them
             services.encoder(reader.name)
     worlds = {reader: services.reader_world(reader.role, reader.name) for reader in readers}
-    unsuited = [reader for reader, own in worlds.items() if own not in ("", world)]
+    unsuited = [reader for reader, reader_world in worlds.items() if reader_world not in ("", world)]
     if not unsuited:
         return ""
     names = " and ".join(dict.fromkeys(reader.name for reader in unsuited))
@@ -159,7 +162,7 @@ def check_readers(readers: Sequence[Reader], services: StudyServices, *, source:
         f"{knows}, and those of {source} may show anything; {_instead(unsuited, services)}, or score "
         f"anyway with {names}: tick “{FORCE_LABEL}” (--force, or force=true)"
     )
-    raise _of_pictures(UnsuitedClassifier(message), source)
+    raise _mark_own_pictures(UnsuitedClassifier(message), source)
 
 
 def _instead(unsuited: Sequence[Reader], services: StudyServices) -> str:
@@ -167,8 +170,8 @@ def _instead(unsuited: Sequence[Reader], services: StudyServices) -> str:
     parts = []
     for role in dict.fromkeys(reader.role for reader in unsuited):
         names, word = services.fitting_readers(role)[:_MOST_NAMED], _WORDS[role]
-        *some, last = names or (f"your own (none of the listed {word}s fits this machine)",)
-        parts.append(f"{', '.join(some)} or {last} as {word}" if some else f"{last} as {word}")
+        *leading_names, last = names or (f"your own (none of the listed {word}s fits this machine)",)
+        parts.append(f"{', '.join(leading_names)} or {last} as {word}" if leading_names else f"{last} as {word}")
     return f"take {', and '.join(parts)}"
 
 
@@ -209,9 +212,9 @@ def cut_texts(limits: Sequence[PromptLimit], text: str = "prompt") -> list[str]:
         if lost:
             longest = max(lost, key=lambda limit: limit.n_tokens)
             prompts = len({limit.prompt for limit in lost})
-            which = f"The {text} is" if n_prompts == 1 else f"{prompts} of {n_prompts} {text}s are"
+            subject = f"The {text} is" if n_prompts == 1 else f"{prompts} of {n_prompts} {text}s are"
             lines.append(
-                f"{which} {TOO_LONG} {reader} ({longest.n_tokens} tokens, at most {longest.limit}), which did not "
+                f"{subject} {TOO_LONG} {reader} ({longest.n_tokens} tokens, at most {longest.limit}), which did not "
                 f"see “{shortened(longest.cut)}”{sees_all}."
             )
     return lines
@@ -228,10 +231,11 @@ NOTE = (
 )
 
 
-def with_other_readers(first: str, results: Results, others: Mapping[str, Results]) -> Results:
+def with_other_readers(first: str, results: Results, other_results: Mapping[str, Results]) -> Results:
     """Return the results of the ``first`` classifier, with the numbers of the others and a table of all."""
     values = {
-        name: {finding.key: finding.estimate.value for finding in other.findings} for name, other in others.items()
+        name: {finding.key: finding.estimate.value for finding in reader_results.findings}
+        for name, reader_results in other_results.items()
     }
 
     def read_by_all(finding: Finding) -> Finding:

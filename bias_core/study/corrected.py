@@ -41,15 +41,15 @@ from bias_core.study.classifier_answers import (
     PEOPLE,
     Reading,
     ScalePictures,
-    questions_of,
-    readings_of,
+    build_strata,
+    get_report_questions,
+    list_readings,
     scale_pictures,
-    strata_of,
 )
 from bias_core.study.classifiers import READ_BY
 from bias_core.study.design import known_study
 from bias_core.study.label_tasks import CANNOT_TELL, SINGLE, YES, attribute_key, scale_task
-from bias_core.study.report_text import CORRECTED, by_people
+from bias_core.study.report_text import CORRECTED, format_rater_count
 from bias_core.study.study import Study
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
@@ -124,7 +124,7 @@ class Correction:
     def headline(self) -> str:
         """The progress of the answers in a sentence, or the reason why there are no numbers."""
         progress = f"{self.n_labelled:,} of the {self.n_asked:,} pictures that people are asked about have an answer"
-        progress += f", {by_people(self.n_raters)}."
+        progress += f", {format_rater_count(self.n_raters)}."
         return progress if self.numbers else self.notes[0]
 
     def values(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class Correction:
         numbers = [asdict(number) for number in self.numbers]
         return shared | {"numbers": numbers, "samples": self.samples}
 
-    def added_to(self, report: StudyReport) -> StudyReport:
+    def add_to_report(self, report: StudyReport) -> StudyReport:
         """Return the report with these numbers as its first table, which its headline and sentences use."""
         tables = (self.table(), *report.results.tables) if self.numbers else report.results.tables
         return replace(report, results=replace(report.results, tables=tables))
@@ -173,15 +173,15 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
     if answers is None:
         return report
     if (answers["sample"] != "").any():
-        return correction_of(report, answers).added_to(report)
+        return build_correction(report, answers).add_to_report(report)
     fitted = fit_to_report(report, answers)
     study = known_study(report.design)
-    scored = None if study is None else _in_its_own_way(study, report, fitted, services)
+    scored = None if study is None else _correct_by_study(study, report, fitted, services)
     if scored is None:
-        correction = correction_of(report, fitted)
+        correction = build_correction(report, fitted)
         if not correction.numbers:
             raise InvalidInput(" ".join(correction.notes))
-        scored = correction.added_to(report)
+        scored = correction.add_to_report(report)
     look = fitted.attrs[LOOK]
     tables = (*scored.results.tables, *([look_table(look)] if LOOK in answers.attrs else []))
     notes = (*scored.results.notes, *look.similar_raters(), *look.not_counted())
@@ -195,7 +195,7 @@ def fit_to_report(report: StudyReport, answers: pd.DataFrame) -> pd.DataFrame:
     ended_early = report.stopped or bool(report.stopped_after or report.stop_rule)
     given = answers[answers["answer"] != ""]
     given.attrs = answers.attrs
-    return fit_answers(given, questions_of(report), report.files, has_all_pictures=not ended_early)
+    return fit_answers(given, get_report_questions(report), report.files, has_all_pictures=not ended_early)
 
 
 def decide_report(study: Study, report: StudyReport) -> StudyReport:
@@ -203,7 +203,7 @@ def decide_report(study: Study, report: StudyReport) -> StudyReport:
     return replace(report, results=with_claims(report.results, study.family, confidence=report.settings.confidence))
 
 
-def _in_its_own_way(
+def _correct_by_study(
     study: Study, report: StudyReport, answers: pd.DataFrame, services: StudyServices
 ) -> StudyReport | None:
     """Return the report corrected in the study's own way, arm by arm; None if it has none."""
@@ -217,8 +217,8 @@ def _in_its_own_way(
     for arm in report.arms:
         pictures = None if report.pictures is None else report.pictures[report.pictures["arm"] == arm.name]
         alone = replace(report, arms=(), settings=arm.settings, results=arm.results, pictures=pictures)
-        own = answers if pictures is None else answers[answers["image_id"].isin(pictures["image_id"])]
-        if (scored := study.correct(alone, own, services)) is None:
+        arm_answers = answers if pictures is None else answers[answers["image_id"].isin(pictures["image_id"])]
+        if (scored := study.correct(alone, arm_answers, services)) is None:
             return None
         arms.append(replace(arm, results=decide_report(study, scored).results))
         frames += [] if scored.pictures is None else [scored.pictures]
@@ -229,7 +229,7 @@ def _in_its_own_way(
     return replace(report, arms=tuple(arms), results=results, pictures=pd.concat(frames) if frames else None)
 
 
-def correction_of(report: StudyReport, answers: pd.DataFrame) -> Correction:
+def build_correction(report: StudyReport, answers: pd.DataFrame) -> Correction:
     """Return the shares and scores of a run, corrected by answers about some of its pictures."""
     people = PeopleAnswers(answers)
     numbers, notes = corrected_numbers(report, people)
@@ -344,23 +344,25 @@ def corrected_numbers(report: StudyReport, answers: PeopleAnswers) -> tuple[list
     """Return every number that people's answers correct, and notes on them."""
     if not answers.raters:
         return [], [_NO_ANSWERS]
-    readings, seed = readings_of(report), report.settings.seed
+    readings, seed = list_readings(report), report.settings.seed
     corrector = Corrector(
         settings=report.settings,
         rater_weights=draw_rater_weights(len(answers.raters), seed),
-        strata=strata_of(readings, answers.stratified_by),
+        strata=build_strata(readings, answers.stratified_by),
     )
     votes = [answers.votes(reading) for reading in readings]
     samples = [
-        (one, own, shares)
-        for place, (one, own) in enumerate(zip(readings, votes, strict=True))
-        if (shares := corrector.shares(one, own, place)) is not None
+        (reading, reading_votes, shares)
+        for place, (reading, reading_votes) in enumerate(zip(readings, votes, strict=True))
+        if (shares := corrector.shares(reading, reading_votes, place)) is not None
     ]
     numbers: list[CorrectedNumber] = []
     n_raters = count_raters(answers.raters)
     notes = [HOW, *([_ONE_RATER if n_raters else _NO_RATER] if len(answers.raters) == 1 else [])]
-    for reading, own, shares in samples:
-        numbers += (_scores if reading.attribute is None else shares_of_attribute)(corrector, reading, own, shares)
+    for reading, reading_votes, shares in samples:
+        numbers += (_scores if reading.attribute is None else shares_of_attribute)(
+            corrector, reading, reading_votes, shares
+        )
         notes += _unclear(reading, shares)
     for name in answers.scales:
         numbers += _levels(corrector, report, answers, name)
@@ -392,7 +394,7 @@ def shares_of_attribute(
 ) -> Iterator[CorrectedNumber]:
     """Yield P, and with a P* also P − P* and Ψ."""
     reference = None if reading.attribute is None else reading.attribute.reference
-    as_read = replace(_as_read(reading, corrector.settings.confidence), null_value=reference)
+    as_read = replace(_estimate_as_read(reading, corrector.settings.confidence), null_value=reference)
     names = _names(reading, "P", "attribute_prevalence")
     is_claimed = reading.attribute is not None and reading.attribute.has_source
     family = f"P {reading.arm}" * is_claimed
@@ -401,11 +403,11 @@ def shares_of_attribute(
     yield number
     if reading.attribute is None or reference is None or math.isnan(number.corrected.value + as_read.value):
         return
-    for what, metric, of in (
+    for quantity, metric, of in (
         (f"P − {rate_words(reading.attribute)}", "signed_difference", signed_difference_estimate),
         ("Ψ", "stereotype_score", stereotype_estimate),
     ):
-        key, title, _ = _names(reading, what, metric)
+        key, title, _ = _names(reading, quantity, metric)
         of_rate = of(number.corrected, reference)
         null_value = of_rate.null_value if is_claimed else None
         estimate = replace(of_rate, p_value=number.corrected.p_value, null_value=null_value)  # the same test
@@ -453,17 +455,17 @@ def _less(of: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda first, second: of(second) - of(first)
 
 
-def _names(reading: Reading, what: str, metric: str) -> tuple[str, str, str]:
+def _names(reading: Reading, quantity: str, metric: str) -> tuple[str, str, str]:
     """Key, title and metric of a number."""
     name = f"Stereotype test score, {_SETTINGS.get(reading.group, reading.group)}"
     if reading.attribute is not None:
         name = f"{reading.group}, {reading.attribute.name}".removeprefix(", ")
-    title = ", ".join(filter(None, (name, reading.arm))) + f": {what}" * bool(what)
+    title = ", ".join(filter(None, (name, reading.arm))) + f": {quantity}" * bool(quantity)
     about = PEOPLE if reading.attribute is None else reading.attribute.name
-    return " ".join(filter(None, (reading.arm, reading.group, about, what))), title, metric
+    return " ".join(filter(None, (reading.arm, reading.group, about, quantity))), title, metric
 
 
-def _as_read(reading: Reading, confidence: float) -> Estimate:
+def _estimate_as_read(reading: Reading, confidence: float) -> Estimate:
     calls = reading.clear_calls
     if not calls.size:
         return Estimate.undefined(0, "the classifier cannot tell for any picture")
@@ -478,40 +480,40 @@ def _scores(
     if len(genders := dict.fromkeys(reading.stereotypes)) > 1:
         for gender in genders:
             chosen = np.array(reading.stereotypes) == gender
-            some = reading.only(chosen)
-            parts.append((f"{gender} stereotypes", some, corrector.shares(some, votes[chosen])))
-    for name, some, own in parts:
-        if own is not None:
-            as_read = stereotype_test_score(some.labels, **intervals(corrector.settings)).confidence_interval
-            names = _names(some, name, "stereotype_test_score")
-            yield corrector.number(names, as_read, _score, own, family=f"scores {reading.arm}", scale=100.0)
+            part_reading = reading.only(chosen)
+            parts.append((f"{gender} stereotypes", part_reading, corrector.shares(part_reading, votes[chosen])))
+    for name, part_reading, part_shares in parts:
+        if part_shares is not None:
+            as_read = stereotype_test_score(part_reading.labels, **intervals(corrector.settings)).confidence_interval
+            names = _names(part_reading, name, "stereotype_test_score")
+            yield corrector.number(names, as_read, _score, part_shares, family=f"scores {reading.arm}", scale=100.0)
 
 
 def _differences(corrector: Corrector, samples: Sequence[tuple[Reading, TwoPhaseShares]]) -> Iterator[CorrectedNumber]:
     """Yield differences between arms, second minus first; for the paired test also pairs minus people alone."""
     for (first, a), (second, b) in combinations(samples, 2):
         if (first.group, first.attribute) == (second.group, second.attribute):
-            what = f"{second.arm} less {first.arm}"
+            comparison = f"{second.arm} less {first.arm}"
             if first.attribute is None:
-                yield _gap(corrector, (first, a), (replace(second, arm=""), b), what)
+                yield _gap(corrector, (first, a), (replace(second, arm=""), b), comparison)
                 continue
-            names = _names(replace(second, arm=""), f"P, {what}", "prevalence_difference")
+            names = _names(replace(second, arm=""), f"P, {comparison}", "prevalence_difference")
             as_read = Estimate.undefined(0, "the classifier cannot tell for any picture of an arm")
             if first.clear_calls.size and second.clear_calls.size:
                 confidence = corrector.settings.confidence
                 as_read = two_shares(first.clear_calls, second.clear_calls, confidence).estimate
             yield corrector.number(names, as_read, _less(share_of_clear), a, b, family="differences")
     people = [(reading, shares) for reading, shares in samples if reading.attribute is None]
-    for (alone, a), (other, b) in product(people, repeat=2):
-        if alone.arm == other.arm and SINGLE == alone.group != other.group:
-            yield _gap(corrector, (alone, a), (other, b), "less that of people alone")
+    for (alone, a), (group_reading, b) in product(people, repeat=2):
+        if alone.arm == group_reading.arm and SINGLE == alone.group != group_reading.group:
+            yield _gap(corrector, (alone, a), (group_reading, b), "less that of people alone")
 
 
 def _gap(
-    corrector: Corrector, first: tuple[Reading, TwoPhaseShares], second: tuple[Reading, TwoPhaseShares], what: str
+    corrector: Corrector, first: tuple[Reading, TwoPhaseShares], second: tuple[Reading, TwoPhaseShares], comparison: str
 ) -> CorrectedNumber:
     as_read = stereotype_gap(second[0].labels, first[0].labels, **intervals(corrector.settings)).gap
-    names = _names(second[0], what, "stereotype_gap")
+    names = _names(second[0], comparison, "stereotype_gap")
     return corrector.number(
         names, as_read, _less(_score), first[1], second[1], family="differences of scores", scale=100.0
     )
@@ -527,7 +529,7 @@ def _unclear(reading: Reading, shares: TwoPhaseShares) -> list[str]:
 
 
 def kappa_finding(
-    key: str, title: str, both: pd.DataFrame, image_ids: "pd.Series[Any] | pd.Index[Any]", **how: Any
+    key: str, title: str, label_pairs: pd.DataFrame, image_ids: "pd.Series[Any] | pd.Index[Any]", **options: Any
 ) -> Finding | None:
     """Return Cohen's κ between two sources of labels, such as people and a classifier; None for fewer than two labels.
 
@@ -536,14 +538,14 @@ def kappa_finding(
 
     Parameters
     ----------
-    both : labels of the two sources, ``(n, 2)``; rows with an empty or missing label are left out.
+    label_pairs : labels of the two sources, ``(n, 2)``; rows with an empty or missing label are left out.
     image_ids : the picture of each row; pictures are resampled.
-    how : confidence and seed of the interval, of :func:`bias_core.measures.agreement.agreement_estimate`.
+    options : confidence and seed of the interval, of :func:`bias_core.measures.agreement.agreement_estimate`.
     """
-    given = (both.notna() & (both != "")).all(axis=1).to_numpy()
-    some = both[given]
-    if len(some) < 2:
+    given = (label_pairs.notna() & (label_pairs != "")).all(axis=1).to_numpy()
+    complete_pairs = label_pairs[given]
+    if len(complete_pairs) < 2:
         return None
-    kappa = agreement_estimate(some, coefficient="cohen_kappa", groups=image_ids[given], **how)
-    equal = 100 * float((some.iloc[:, 0] == some.iloc[:, 1]).mean())
-    return finding(key, title, "cohen_kappa", kappa, f"{equal:.1f} % of {len(some):,} labels are equal.")
+    kappa = agreement_estimate(complete_pairs, coefficient="cohen_kappa", groups=image_ids[given], **options)
+    equal = 100 * float((complete_pairs.iloc[:, 0] == complete_pairs.iloc[:, 1]).mean())
+    return finding(key, title, "cohen_kappa", kappa, f"{equal:.1f} % of {len(complete_pairs):,} labels are equal.")

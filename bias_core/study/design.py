@@ -30,10 +30,10 @@ from bias_core.study.types import (
     StudyReport,
     StudySettings,
     StudyTable,
-    frame_of,
+    make_frame,
     settings_from_dict,
 )
-from bias_core.values import Options, Setting, given_settings, option_values, settings_of
+from bias_core.values import Options, Setting, declared_settings, given_settings, option_values
 
 PACKAGE = Path(__file__).parents[1]
 BEYOND = PACKAGE / "beyond"  # what is optional: no other folder imports it
@@ -73,7 +73,7 @@ def _own_design_files() -> tuple[Path, ...]:
     return tuple(PACKAGE.rglob("designs/*.yaml"))
 
 
-def designs_in(folder: Path) -> tuple[str, ...]:
+def read_design_names(folder: Path) -> tuple[str, ...]:
     """Return the names of the designs in a study's folder."""
     return tuple(sorted(path.stem for path in folder.glob("designs/*.yaml")))
 
@@ -88,11 +88,11 @@ def find_design(name: str) -> Design:
 
     InvalidInput lists the names; StorageError if a file is not a design.
     """
-    own, shipped = Path(name).expanduser(), design_files()
+    path, shipped = Path(name).expanduser(), design_files()
     if name in shipped:
         return _load(shipped[name])
-    if own.suffix in {".yaml", ".yml"} and own.is_file():
-        design = _load(own)
+    if path.suffix in {".yaml", ".yml"} and path.is_file():
+        design = _load(path)
         typed_options(design, {})
         return design
     if is_pack(name):
@@ -123,7 +123,7 @@ def pack_design(name: str) -> Design:
     )
 
 
-def study_of(design: Design) -> Study:
+def get_study(design: Design) -> Study:
     """Return the study of a design; InvalidInput lists the kinds if there is none of its kind."""
     if (study := known_study(design)) is None:
         kinds = ", ".join(study_classes())
@@ -139,8 +139,8 @@ def known_study(design: Design) -> Study | None:
 
 def typed_options(design: Design, given: Any) -> Any:
     """Return the options of the design, with the ``given`` ones; InvalidInput for a wrong one."""
-    kind: Any = study_of(design).options
-    declared = settings_of(kind)
+    kind: Any = get_study(design).options
+    declared = declared_settings(kind)
     values = {**design.options, **option_values(given)}
     if unknown := [name for name in values if name not in declared]:
         names = ", ".join(declared) or "none"
@@ -153,7 +153,7 @@ def fill_design_text(text: str, study: Study, settings: StudySettings) -> str:
 
     >>> design = find_design("tbyb-general")
     >>> settings = StudySettings(options=typed_options(design, {"sets": ["objects"], "person": False}))
-    >>> fill_design_text("Pictures of {shown}, at {size} and {braces}.", study_of(design), settings)
+    >>> fill_design_text("Pictures of {shown}, at {size} and {braces}.", get_study(design), settings)
     'Pictures of 100 objects, at {size} and {braces}.'
     """
     if "{" not in text:
@@ -163,11 +163,11 @@ def fill_design_text(text: str, study: Study, settings: StudySettings) -> str:
     return text
 
 
-def summary_of(design: Design, settings: StudySettings | None = None) -> str:
+def format_summary(design: Design, settings: StudySettings | None = None) -> str:
     """Return what a run with these settings asks, in a sentence or two; default: the study's own settings.
 
     >>> design = find_design("t2iat-tests")
-    >>> summary_of(design, StudySettings(options=typed_options(design, {"tests": ["career_family"]})))
+    >>> format_summary(design, StudySettings(options=typed_options(design, {"tests": ["career_family"]})))
     'Are pictures of one concept closer to an attribute than pictures of another? Tests career and family.'
     """
     if (study := known_study(design)) is None:
@@ -179,7 +179,7 @@ def summary_of(design: Design, settings: StudySettings | None = None) -> str:
 
 def readings_of_paper(design: Design, settings: StudySettings) -> list[str]:
     """Return our choices for what the paper leaves open, as far as they concern a run with these settings."""
-    study, values = study_of(design), {**vars(settings), **option_values(settings.options)}
+    study, values = get_study(design), {**vars(settings), **option_values(settings.options)}
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
     return [
         fill_design_text(says, study, settings)
@@ -208,17 +208,17 @@ def with_known_options(design: Design, settings: StudySettings) -> tuple[Design,
     >>> list(settings.options), gone
     (['pairs'], ('the option act',))
     """
-    declared = settings_of(study_of(design).options)
+    declared = declared_settings(get_study(design).options)
     given = option_values(settings.options)
-    usual, own = ({name: v for name, v in of.items() if name in declared} for of in (design.options, given))
-    others = {name: value for name, value in {**design.options, **given}.items() if name not in declared}
-    gone = tuple(f"the option {name}" for name, value in others.items() if value not in _ASKS_NOTHING)
-    return replace(design, options=usual), replace(settings, options=own), gone
+    usual, run_options = ({name: v for name, v in of.items() if name in declared} for of in (design.options, given))
+    unknown_options = {name: value for name, value in {**design.options, **given}.items() if name not in declared}
+    gone = tuple(f"the option {name}" for name, value in unknown_options.items() if value not in _ASKS_NOTHING)
+    return replace(design, options=usual), replace(settings, options=run_options), gone
 
 
 def option_settings(design: Design) -> dict[str, Setting]:
     """Return the options of the design's kind, by name, with the design's values as defaults."""
-    declared, defaults = settings_of(study_of(design).options), option_values(typed_options(design, {}))
+    declared, defaults = declared_settings(get_study(design).options), option_values(typed_options(design, {}))
     return {name: replace(option, default=defaults[name]) for name, option in declared.items()}
 
 
@@ -234,8 +234,8 @@ def _classes_and_folders() -> Mapping[str, tuple[type[Study], Path]]:
         for path in sorted(folder.glob("*.py")):
             if not path.stem.startswith((_PAGE, "__")):
                 package = _MORE.get(folder) or ".".join(folder.relative_to(PACKAGE.parent).parts)
-                own = _subclasses_in(f"{package}.{path.stem}", Study)  # type: ignore[type-abstract]
-                by_kind |= {study.kind: (study, folder) for study in own if not isabstract(study)}
+                classes = _find_subclasses(f"{package}.{path.stem}", Study)  # type: ignore[type-abstract]
+                by_kind |= {study.kind: (study, folder) for study in classes if not isabstract(study)}
     return by_kind
 
 
@@ -245,12 +245,14 @@ def extensions(kind: type[E]) -> tuple[E, ...]:
     names = [
         f"{BEYOND.parent.name}.{BEYOND.name}.{path.parent.name}.{path.stem}" for path in BEYOND.glob("*/extension.py")
     ]
-    return tuple(one() for name in sorted(names) for one in _subclasses_in(name, kind))
+    return tuple(extension_class() for name in sorted(names) for extension_class in _find_subclasses(name, kind))
 
 
-def _subclasses_in(module: str, kind: type[E]) -> list[type[E]]:
+def _find_subclasses(module: str, kind: type[E]) -> list[type[E]]:
     values = vars(import_module(module)).values()
-    return [one for one in values if isinstance(one, type) and issubclass(one, kind) and one.__module__ == module]
+    return [
+        value for value in values if isinstance(value, type) and issubclass(value, kind) and value.__module__ == module
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +278,7 @@ class PageLayout:
         return any(fnmatchcase(figure.key, key) for key in self.by_attribute)
 
 
-def page_of(design: Design) -> PageLayout:
+def get_page_layout(design: Design) -> PageLayout:
     """Return the page layout of a design's kind; an empty one if the study has none."""
     return _page_of_kind(design.kind)
 
@@ -284,10 +286,10 @@ def page_of(design: Design) -> PageLayout:
 @cache
 def _page_of_kind(kind: str) -> PageLayout:
     _, folder = _classes_and_folders().get(kind, (None, PACKAGE))
-    return layout_in(folder)
+    return read_page_layout(folder)
 
 
-def layout_in(folder: Path) -> PageLayout:
+def read_page_layout(folder: Path) -> PageLayout:
     """Return the page layout in the ``report.yaml`` of a study's folder."""
     file = folder / "report.yaml"
     return PageLayout(**read_yaml(file).get("page", {})) if file.is_file() else PageLayout()
@@ -304,7 +306,10 @@ def _load(path: Path) -> Design:
         values["protocol"] = {**shared.get("protocol", {}), **values["protocol"]}
         choices = [*values.get("our_reading", ()), *shared.get("our_reading", ())]
         values["our_reading"] = [choice for i, choice in enumerate(choices) if choice not in choices[:i]]
-    needs = {each.name: each.default is each.default_factory is MISSING for each in fields(Design)}
+    needs = {
+        design_field.name: design_field.default is design_field.default_factory is MISSING
+        for design_field in fields(Design)
+    }
     if wrong := values.keys() - needs:
         raise StorageError(f"{path}: a design has no {', '.join(sorted(wrong))}; it has {', '.join(sorted(needs))}")
     if missing := {name for name, is_needed in needs.items() if is_needed} - values.keys():
@@ -353,12 +358,12 @@ class ReportTexts:
 
     def table(self, name: str, rows: Rows, /, **values: Any) -> StudyTable:
         """Return a table of these rows."""
-        return StudyTable(**{"key": name, **_filled(self._texts["tables"][name], values)}, frame=frame_of(rows))
+        return StudyTable(**{"key": name, **_filled(self._texts["tables"][name], values)}, frame=make_frame(rows))
 
     def figure(self, name: str, rows: Rows, labels: Mapping[str, Any] | None = None, /, **values: Any) -> StudyFigure:
         """Return a figure of these rows; ``labels`` that only a run knows are added to those of the file."""
         texts = {"key": name, "labels": {}, **_filled(self._texts["figures"][name], values)}
-        return StudyFigure(**texts | {"labels": texts["labels"] | (labels or {})}, data=frame_of(rows))
+        return StudyFigure(**texts | {"labels": texts["labels"] | (labels or {})}, data=make_frame(rows))
 
 
 def _filled(text: Any, values: Mapping[str, Any]) -> Any:
@@ -376,13 +381,13 @@ def distinct_texts(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(" ".join(text.split()) for text in texts if text.strip()))
 
 
-def check_count(n: int, what: str, least: int, most: int) -> None:
-    """Raise InvalidInput if there are too few or too many of ``what``."""
-    if not least <= n <= most:
-        raise InvalidInput(f"{least} to {most} {what}; got {n}")
+def check_count(n: int, noun: str, minimum: int, maximum: int) -> None:
+    """Raise InvalidInput if there are too few or too many of ``noun``."""
+    if not minimum <= n <= maximum:
+        raise InvalidInput(f"{minimum} to {maximum} {noun}; got {n}")
 
 
-def settings_with(settings: StudySettings, options: Collection[str]) -> StudySettings:
+def keep_only_options(settings: StudySettings, options: Collection[str]) -> StudySettings:
     """Return settings for all pictures of a design with custom words, keeping only the options of these names."""
     values = {name: value for name, value in option_values(settings.options).items() if name in options}
     return replace(settings, scale=1.0, options=values)
@@ -417,7 +422,7 @@ class ProtocolItem:
         number = f"{listed:,}" if isinstance(listed, int) and not isinstance(listed, bool) else f"{listed}"
         return self.says or number
 
-    def is_met_by(self, value: Any) -> bool:
+    def is_paper_value(self, value: Any) -> bool:
         """Return True if a value is the paper's."""
         if isinstance(self.value, (list, tuple)):
             return sorted(map(str, self.value)) == sorted(map(str, value))
@@ -427,9 +432,9 @@ class ProtocolItem:
         return any(fnmatchcase(name, pattern) for name in names for pattern in (str(self.value), *self.also))
 
 
-def protocol_of(design: Design) -> dict[str, ProtocolItem]:
+def get_protocol(design: Design) -> dict[str, ProtocolItem]:
     """Return the design's protocol by name, {} without a paper; StorageError for an unknown name."""
-    names = {*CIRCUMSTANCES, *settings_of(StudySettings), *settings_of(study_of(design).options)}
+    names = {*CIRCUMSTANCES, *declared_settings(StudySettings), *declared_settings(get_study(design).options)}
     if unknown := sorted({*design.protocol, *(name for _, only_if in _choices(design) for name in only_if)} - names):
         raise StorageError(f"{design.name}: its protocol names no setting or option of it: {', '.join(unknown)}")
     try:
@@ -455,15 +460,17 @@ def with_protocol(design: Design, settings: StudySettings, given: Collection[str
     """
     if not settings.protocol:
         return settings
-    items = {name: item.value for name, item in protocol_of(design).items() if item.value is not None}
+    items = {name: item.value for name, item in get_protocol(design).items() if item.value is not None}
     if not items:
         raise InvalidInput(f"{design.name} follows no paper's protocol; leave protocol out, or choose a paper's study")
-    own = given_settings(settings) if given is None else given
-    model = settings.model if "model" in own else items.get("model", settings.model)
+    given_names = given_settings(settings) if given is None else given
+    model = settings.model if "model" in given_names else items.get("model", settings.model)
     if model.startswith(_CALIBRATION) and not settings.images:
         items = {name: value for name, value in items.items() if name not in _READING}
-    values = {name: items[name] for name in settings_of(StudySettings) if name in items and name not in own}
-    options = {name: items[name] for name in settings_of(study_of(design).options) if name in items}
+    values = {
+        name: items[name] for name in declared_settings(StudySettings) if name in items and name not in given_names
+    }
+    options = {name: items[name] for name in declared_settings(get_study(design).options) if name in items}
     given_options = _given_options(design, settings.options)
     return replace(settings, **values, options={**options, **given_options}, protocol="")
 
@@ -477,5 +484,5 @@ def _given_options(design: Design, options: Any) -> dict[str, Any]:
 
 def papers_readers(design: Design) -> dict[str, str]:
     """Return the classifiers that the paper names, by the setting or option that chooses them."""
-    items = protocol_of(design) if design.protocol else {}
+    items = get_protocol(design) if design.protocol else {}
     return {name: items[name].value for name in READER_SETTINGS if name in items and items[name].value is not None}

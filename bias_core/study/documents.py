@@ -17,8 +17,8 @@ from PIL import Image, ImageOps
 
 from bias_core.measures.cards import METRICS, Card, load_references, work
 from bias_core.number_text import NO_INTERVAL
-from bias_core.store.export import DatasetFacts, fenced, in_markdown
-from bias_core.study.design import CHECKLIST, known_study, summary_of
+from bias_core.store.export import DatasetFacts, escape_markdown, fenced
+from bias_core.study.design import CHECKLIST, format_summary, known_study
 from bias_core.study.figures import figure_svg, page_width
 from bias_core.study.headlines import headline
 from bias_core.study.report_text import (
@@ -29,22 +29,22 @@ from bias_core.study.report_text import (
     circumstances,
     claim,
     claims,
-    day_of,
-    drawn_by,
+    describe_generator,
+    describe_report_reader,
     excerpt,
     finding_frame,
     finding_rows,
     finding_text,
+    format_day,
     further_tables,
+    get_title,
+    list_notes,
     markdown_table,
-    notes_of,
     null_words,
     number_columns,
     plain,
-    read_report_by,
     report_facts,
     size_in_words,
-    title_of,
 )
 from bias_core.study.types import ArmReport, Measured, StudyReport
 from bias_core.types import StoredImage
@@ -111,7 +111,7 @@ def _environment() -> Environment:
         "excerpt": excerpt,
         "fenced": fenced,
         "findings": lambda arm: _titled(pd.DataFrame([finding_text(row) for row in finding_rows(arm)]), arm),
-        "in_markdown": in_markdown,
+        "in_markdown": escape_markdown,
         "markdown": markdown_table,
         "numbers": number_columns,
         "svg": lambda figure: Markup(figure_svg(figure, _DATA_ARE, width=page_width(figure))),
@@ -128,11 +128,11 @@ def _render(template: str, report: StudyReport, **values: Any) -> str:
         .get_template(template)
         .render(
             report=report,
-            title=title_of(report),
-            summary=summary_of(report.design, report.settings),
+            title=get_title(report),
+            summary=format_summary(report.design, report.settings),
             headline=headline(report),
             limits=LIMITS,
-            notes=notes_of(report),
+            notes=list_notes(report),
             measures=_measures(report),
             **values,
         )
@@ -156,9 +156,9 @@ def to_model_card(report: StudyReport, export: DatasetFacts) -> str:
         claims=claims(report)[:_MOST_CLAIMS],
         findings=leading,
         left_out=f"{len(leading):,} of {len(frame):,} numbers" if len(leading) < len(frame) else "",
-        how=how_measured(report, export),
+        how=describe_measurement(report, export),
         command=export.command,
-        works=works_of(report),
+        works=get_bibtex_entries(report),
     )
 
 
@@ -208,11 +208,11 @@ def to_html(report: StudyReport, export: DatasetFacts) -> str:
         overview=arms_overview(report),
         tables=[table for table in further if table.key != CHECKLIST],
         checklist=[table for table in further if table.key == CHECKLIST],
-        how=how_measured(report, export),
+        how=describe_measurement(report, export),
         export=export,
-        works=works_of(report),
+        works=get_bibtex_entries(report),
         figure_list=[figure for figure in report.results.figures if not figure.data.empty],
-        day=day_of(report),
+        day=format_day(report),
     )
 
 
@@ -272,7 +272,7 @@ def _number(row: dict[Any, Any], place: int) -> int:
     return place if math.isnan(number) else int(number)
 
 
-def how_measured(report: StudyReport, export: DatasetFacts) -> dict[str, str]:
+def describe_measurement(report: StudyReport, export: DatasetFacts) -> dict[str, str]:
     """Return everything needed to measure it again, in words by title; "" if it does not apply."""
     rows, seeds = [image.row for image in report.stored.values()], [image.row.seed for image in report.stored.values()]
     methods = dict.fromkeys(finding.estimate.method for part in _parts(report) for finding in part.results.findings)
@@ -291,7 +291,7 @@ def how_measured(report: StudyReport, export: DatasetFacts) -> dict[str, str]:
         "How they were read": export.annotation,
         "Intervals": "; ".join(filter(None, methods)),
         "Licence of the pictures": export.licence_note,
-        "Measured on": f"{day_of(report)} (UTC)" if report.created else "an unknown day",
+        "Measured on": f"{format_day(report)} (UTC)" if report.created else "an unknown day",
         "Run": report.run_id,
     }
 
@@ -303,8 +303,8 @@ def _arm(report: StudyReport, part: ArmReport) -> str:
 
 def _listed(texts: Iterable[str]) -> str:
     different = list(dict.fromkeys(filter(None, texts)))
-    more = len(different) - _MOST_LISTED
-    return ", ".join(different[:_MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
+    n_remaining = len(different) - _MOST_LISTED
+    return ", ".join(different[:_MOST_LISTED]) + (f" and {n_remaining:,} more" if n_remaining > 0 else "")
 
 
 def _parts(report: StudyReport) -> tuple[Measured, ...]:
@@ -316,7 +316,7 @@ def _measures(report: StudyReport) -> list[Card]:
     return [METRICS[key] for key in keys]
 
 
-def works_of(report: StudyReport) -> list[str]:
+def get_bibtex_entries(report: StudyReport) -> list[str]:
     """Return the BibTeX of the study's paper and of its measures."""
     keys = dict.fromkeys([report.design.reference, *(card.reference for card in _measures(report))])
     references = load_references()
@@ -330,7 +330,7 @@ def to_dict(report: StudyReport) -> Row:
         "warning": report.warning,
         "run_id": report.run_id,
         "study": report.design.name,
-        "title": title_of(report),
+        "title": get_title(report),
         "headline": headline(report),
         "reference": report.design.reference,
         **_measured(report),
@@ -374,7 +374,7 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
         report,
         beside=beside,
         source=f" After {work(design.reference)}, {design.where}." if design.reference else "",
-        how=f" of {drawn_by(report)}, classified by {read_report_by(report)}{size}",
+        how=f" of {describe_generator(report)}, classified by {describe_report_reader(report)}{size}",
         overview=arms_overview(report),
         findings=_titled(finding_frame(report), report),
         further=further_tables(report),

@@ -30,10 +30,10 @@ from bias_core.number_text import format_interval, format_p
 from bias_core.settings import ASSETS
 from bias_core.store.export import DatasetFacts, Export, ExportedImage, csv_bytes, write_folder, write_zip
 from bias_core.store.files import write_atomically
-from bias_core.store.images import source_of
-from bias_core.study.blanked_pictures import drawn_with
+from bias_core.store.images import get_source_type
+from bias_core.study.blanked_pictures import get_drawing_facts
 from bias_core.study.claims import SAME_TEST, WHY_NOT
-from bias_core.study.design import study_classes, summary_of
+from bias_core.study.design import format_summary, study_classes
 from bias_core.study.documents import to_dict, to_html, to_markdown, to_model_card
 from bias_core.study.figures import draw, to_bytes
 from bias_core.study.headlines import headline
@@ -43,13 +43,13 @@ from bias_core.study.report_text import (
     Row,
     arm_folder,
     finding_rows,
+    get_title,
     is_corrected_by_people,
     is_known,
     null_sentence,
     plain,
     replaced_by_people,
     size_in_words,
-    title_of,
 )
 from bias_core.study.reproduction import is_shipped, to_command
 from bias_core.study.types import Design, Finding, Measured, StudyFigure, StudyReport, StudySettings, named_parts
@@ -67,7 +67,7 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
     for folder, part in parts.items():
         for figure in part.results.figures:
             files |= _figure_files(f"{folder}figures/{figure.key}", figure)
-    facts = facts_of(report, pictures=pictures)
+    facts = build_dataset_facts(report, pictures=pictures)
     files["report.html"] = lambda: to_html(report, facts).encode()
     files["model-card.md"] = lambda: to_model_card(report, facts).encode()
     if has_numbers(report):
@@ -90,27 +90,27 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
 def _figure_files(name: str, figure: StudyFigure) -> dict[str, bytes | Callable[[], bytes]]:
     made: dict[str, bytes] = {}
 
-    def form_of(form: str) -> bytes:
+    def render_form(form: str) -> bytes:
         if form not in made:
             drawn = draw(figure)
-            for one in FIGURE_FORMS:
-                made[one] = to_bytes(figure, one, drawn=drawn)
+            for figure_form in FIGURE_FORMS:
+                made[figure_form] = to_bytes(figure, figure_form, drawn=drawn)
                 drawn.set_layout_engine("none")  # keep the layout for the next form
         return made.pop(form)  # not kept once written
 
-    files = {f"{name}.{form}": partial(form_of, form) for form in FIGURE_FORMS}
+    files = {f"{name}.{form}": partial(render_form, form) for form in FIGURE_FORMS}
     return {**files, f"{name}.txt": f"{figure.title}. {figure.caption}\n".encode()}
 
 
-def facts_of(report: StudyReport, *, pictures: bool = False) -> DatasetFacts:
+def build_dataset_facts(report: StudyReport, *, pictures: bool = False) -> DatasetFacts:
     """Return the facts of the dataset card; ``pictures``: True if the export contains them."""
     design, settings, frame = report.design, report.settings, report.pictures
     held = frame.drop_duplicates("image_id") if pictures and frame is not None else None
     return DatasetFacts(
         key=f"{design.name}-{report.run_id}",
-        title=title_of(report),
+        title=get_title(report),
         summary=(
-            f"{f'{report.warning} ' if report.warning else ''}{summary_of(design, settings)} "
+            f"{f'{report.warning} ' if report.warning else ''}{format_summary(design, settings)} "
             f"{report.n_images:,} of {report.n_planned:,} planned pictures were scored, {report.n_blocked:,} were "
             f"refused or blanked; {size_in_words(design, settings)}. {headline(report)}"
         ),
@@ -133,12 +133,12 @@ def _annotation(report: StudyReport) -> str:
         people = " People’s answers correct its numbers; the corrected ones are in a table of their own."
     elif replaced_by_people(settings):
         people = " Where people answered, their answers are used instead."
-    how = "it is closer to the sentence that states it than to the one that denies it"
+    criterion = "it is closer to the sentence that states it than to the one that denies it"
     if settings.judge:
-        how = f"the judge {settings.judge} answers yes; pictures that it cannot tell have no label"
+        criterion = f"the judge {settings.judge} answers yes; pictures that it cannot tell have no label"
     return (
         f"Labelled by {settings.encoder}, without people. Unless the study says otherwise, a picture shows an "
-        f"attribute if {how}. Intervals are {settings.confidence:.0%} intervals.{people}"
+        f"attribute if {criterion}. Intervals are {settings.confidence:.0%} intervals.{people}"
     )
 
 
@@ -179,8 +179,10 @@ def _pictures(report: StudyReport) -> list[ExportedImage]:
         ExportedImage(
             path=report.stored[i].path,
             row=report.stored[i].row,
-            source=source_of(report.stored[i]),
-            metadata=plain({name.replace(" ", "_"): t for name, t in drawn_with(report.stored[i]).items()} | facts),
+            source=get_source_type(report.stored[i]),
+            metadata=plain(
+                {name.replace(" ", "_"): t for name, t in get_drawing_facts(report.stored[i]).items()} | facts
+            ),
         )
         for i, facts in zip(pictures["image_id"], pictures.drop(columns=_IN_ROW).to_dict("records"), strict=True)
     ]
@@ -223,7 +225,7 @@ FORMS: Mapping[str, Form] = {
         title="Report to read",
         purpose="One page with pictures, figures, numbers, limits and sources; opens offline in any browser.",
         ending=".html",
-        write=lambda report: to_html(report, facts_of(report)).encode(),
+        write=lambda report: to_html(report, build_dataset_facts(report)).encode(),
     ),
     "csv": Form(
         title="Table (CSV)",
@@ -241,7 +243,7 @@ FORMS: Mapping[str, Form] = {
         title="Section for a model card",
         purpose="Markdown for the card of the model on a hub.",
         ending="-model-card.md",
-        write=lambda report: to_model_card(report, facts_of(report)).encode(),
+        write=lambda report: to_model_card(report, build_dataset_facts(report)).encode(),
     ),
     "json": Form(
         title="All numbers (JSON)",
@@ -253,7 +255,7 @@ FORMS: Mapping[str, Form] = {
         title="Records for Every Eval Ever (zip)",
         purpose="A JSON record for each model and arm, in Every Eval Ever's shared format for results of evaluations.",
         ending="-every-eval-ever.zip",
-        write=lambda report: to_every_eval_ever(report, facts_of(report)),
+        write=lambda report: to_every_eval_ever(report, build_dataset_facts(report)),
         is_text=False,
     ),
 }
@@ -351,7 +353,7 @@ def _record(report: StudyReport, part: Measured, facts: DatasetFacts, arm: str) 
             "source_organization_name": "the person who ran the explorer",
             "evaluator_relationship": "other",
             "additional_details": _texts(
-                study=title_of(report), summary=summary_of(report.design, report.settings),
+                study=get_title(report), summary=format_summary(report.design, report.settings),
                 reference=facts.reference, run=report.run_id, arm=arm,
                 limits=LIMITS, warning=part.warning or report.warning, stop_rule=report.stop_rule,
                 notes=" ".join(part.results.notes),
@@ -369,22 +371,22 @@ def model_record(settings: StudySettings, revision: str = "") -> Row:
     """Return the record of the model: its id as "organisation/name", its host, and if its weights are public."""
     name, info = settings.model, _catalogue_entry(settings.model)
     hosted = None if name.startswith(IMPORTED) else hosted_name(name)
-    own, platform = "unknown", {}
+    origin, platform = "unknown", {}
     if name.startswith(IMPORTED):
         identity, where = f"imported/{name.removeprefix(IMPORTED)}", ("unknown", "unknown")
-        own = "Imported pictures; the model that drew them is unknown."
+        origin = "Imported pictures; the model that drew them is unknown."
     elif hosted:
         identity = hosted.path if "/" in hosted.path else f"{hosted.service}-compatible/{hosted.path}"
         where, platform = ("externally_managed", "unknown"), {"inference_platform": hosted.provider or hosted.service}
     else:
-        identity, own = _own_identity(name, info, settings.condition)
-        where = "self_deployed", "open_weights" if info and own != "local" else "unknown"
+        identity, origin = _own_identity(name, info, settings.condition)
+        where = "self_deployed", "open_weights" if info and origin != "local" else "unknown"
     developer, _, title = identity.partition("/")
-    details = {"condition": settings.condition, "revision": revision, "note": own if " " in own else ""}
-    if own != "local":  # a path describes a machine, not a model
+    details = {"condition": settings.condition, "revision": revision, "note": origin if " " in origin else ""}
+    if origin != "local":  # a path describes a machine, not a model
         details["asked_for"] = name
     return {
-        "name": info.name if info and own != "local" else title,
+        "name": info.name if info and origin != "local" else title,
         "id": f"{_safe(developer)}/{_safe(title)}",
         "developer": _safe(developer),
         **platform,

@@ -22,7 +22,7 @@ import pandas as pd
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.cards import in_words
+from bias_core.measures.cards import spell_out_symbols
 from bias_core.number_text import format_estimate, format_given, typeset
 from bias_core.store.picture_metadata import FIGURE_MARK
 
@@ -50,10 +50,10 @@ _ROOM, _MOST_LINES = 7.5, 3  # letters of a row's name to an inch of the figure:
 _MISLEADING = 60.0  # the same, to keep the line to its dot off another dot or name
 
 
-def in_lines(name: object, width: float) -> list[str]:
+def wrap_name(name: object, width: float) -> list[str]:
     """Return the name of a row, in two or three lines of equal length if it would take half of ``width`` inches.
 
-    >>> in_lines("Plain, most stereotyped occupations", 4.0), in_lines("dark skin", 4.0)
+    >>> wrap_name("Plain, most stereotyped occupations", 4.0), wrap_name("dark skin", 4.0)
     (['Plain, most stereotyped', 'occupations'], ['dark skin'])
     """
     text = str(name)
@@ -68,7 +68,7 @@ def in_lines(name: object, width: float) -> list[str]:
 
 def rows_height(figure: Figure, names: Collection[object]) -> float:
     """Return the inches that named rows take, before the figure has its final width."""
-    n_lines = max((len(in_lines(name, min(WIDTH, figure.get_figwidth()))) for name in names), default=1)
+    n_lines = max((len(wrap_name(name, min(WIDTH, figure.get_figwidth()))) for name in names), default=1)
     return max(ROW, _LINE * n_lines) * min(len(names), MOST_ROWS)
 
 
@@ -76,7 +76,7 @@ def name_rows(axes: Axes, names: Sequence[object]) -> None:
     """Write names next to the rows 0, 1, 2, ... of a figure, the first on top."""
     figure = axes.get_figure(root=True)
     width = np.inf if figure is None else figure.get_figwidth()
-    axes.set_yticks(range(len(names)), ["\n".join(in_lines(name, width)) for name in names])
+    axes.set_yticks(range(len(names)), ["\n".join(wrap_name(name, width)) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
@@ -112,8 +112,8 @@ def name_points(
         beyond = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) - _overlap(boxes, frame)
         centres = (boxes[:, :2] + boxes[:, 2:]) / 2
         leaders = _dots_between(at[i], centres, _DOT * pixels)  # (n_places, n_steps, 4)
-        others = taken[~(np.abs(taken - np.tile(at[i], 2)) <= 2 * _DOT * pixels).all(axis=1)]
-        misled = [_touches(leader, others).any(axis=0).sum() for leader in leaders]
+        other_boxes = taken[~(np.abs(taken - np.tile(at[i], 2)) <= 2 * _DOT * pixels).all(axis=1)]
+        misled = [_touches(leader, other_boxes).any(axis=0).sum() for leader in leaders]
         cost = reaches + _CROSSED * _touches(boxes, crossed).sum(axis=1)
         cost += _MISLEADING * np.where(reaches > _FAR, misled, 0)
         best = int(np.lexsort((cost, _overlap(boxes, taken) + beyond))[0])
@@ -152,20 +152,20 @@ def _dots_between(start: Floats, ends: Floats, beyond: float) -> Floats:
     return np.concatenate([steps, steps], axis=2)
 
 
-def _meeting(boxes: Floats, others: Floats) -> Floats:
+def _meeting(boxes: Floats, other_boxes: Floats) -> Floats:
     """Return width and height of each overlap ``(n_boxes, n_others, 2)``; negative if boxes are apart."""
-    low = np.maximum(boxes[:, np.newaxis, :2], others[:, :2])
-    return np.asarray(np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:]) - low)
+    low = np.maximum(boxes[:, np.newaxis, :2], other_boxes[:, :2])
+    return np.asarray(np.minimum(boxes[:, np.newaxis, 2:], other_boxes[:, 2:]) - low)
 
 
-def _overlap(boxes: Floats, others: Floats) -> Floats:
+def _overlap(boxes: Floats, other_boxes: Floats) -> Floats:
     """Return the pixels of each box that others cover, ``(n_boxes,)``."""
-    return np.asarray(_meeting(boxes, others).clip(0).prod(axis=2).sum(axis=1))
+    return np.asarray(_meeting(boxes, other_boxes).clip(0).prod(axis=2).sum(axis=1))
 
 
-def _touches(boxes: Floats, others: Floats) -> NDArray[np.bool_]:
+def _touches(boxes: Floats, other_boxes: Floats) -> NDArray[np.bool_]:
     """Return True for each box that meets another, which may be as thin as a line: ``(n_boxes, n_others)``."""
-    return np.asarray((_meeting(boxes, others) >= 0).all(axis=2))
+    return np.asarray((_meeting(boxes, other_boxes) >= 0).all(axis=2))
 
 
 # --c0 to --c7 of the style sheets; the shapes of marks tell groups apart for every kind of colour vision.
@@ -355,7 +355,7 @@ def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
 
 def _keep_points_apart(axes: Axes, data: pd.DataFrame) -> None:
     """Cut intervals at the frame if they would squeeze the points together; an arrowhead marks the cut."""
-    for axis, other in ("xy", "yx"):
+    for axis, other_axis in ("xy", "yx"):
         ends, values = [f"{axis}low", f"{axis}high"], data[axis].to_numpy(float)
         span = float(np.nanmax(values) - np.nanmin(values)) * _MOST_BEYOND
         if not {*ends} <= set(data) or len(values) < _FEWEST_TO_CUT or not span:
@@ -365,8 +365,8 @@ def _keep_points_apart(axes: Axes, data: pd.DataFrame) -> None:
         (axes.set_xlim if axis == "x" else axes.set_ylim)(low, high)
         for end, limit, is_cut in ((ends[0], low, data[ends[0]] < low), (ends[1], high, data[ends[1]] > high)):
             if is_cut.any():
-                across = data.loc[is_cut, other]
-                places: dict[str, Any] = {axis: [limit] * len(across), other: across}
+                across = data.loc[is_cut, other_axis]
+                places: dict[str, Any] = {axis: [limit] * len(across), other_axis: across}
                 axes.plot(places["x"], places["y"], _ARROWS[end], ms=5, color=MUTED, clip_on=False, zorder=3)
 
 
@@ -377,11 +377,13 @@ def _cloud(
     ends = {f"{axis}err": axis for axis in "xy" if {f"{axis}low", f"{axis}high"} <= set(rows)}
     if reach := {name: _reach(rows, axis, axis) for name, axis in ends.items()}:
         axes.errorbar(rows["x"], rows["y"], **reach, fmt="none", ecolor=colour, alpha=0.4, lw=1)
-    for marker, some in rows.groupby("marker", sort=False) if shapes else [("", rows)]:
+    for marker, marker_rows in rows.groupby("marker", sort=False) if shapes else [("", rows)]:
         name = None if shapes else group or None
-        (dots,) = axes.plot(some["x"], some["y"], shapes.get(str(marker), shape), ms=5, color=colour, label=name)
-        if "name" in some:
-            _add_notes(axes, dots, some, "y", "y")
+        (dots,) = axes.plot(
+            marker_rows["x"], marker_rows["y"], shapes.get(str(marker), shape), ms=5, color=colour, label=name
+        )
+        if "name" in marker_rows:
+            _add_notes(axes, dots, marker_rows, "y", "y")
     if shapes:
         axes.plot([], [], "-", lw=4, color=colour, label=group)  # the marker has its own entry
     if labels.get("lines"):
@@ -465,8 +467,8 @@ def _curves_apart(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) ->
             axes.axhline(labels["null"], color=MUTED, lw=1, zorder=0)
     for axes in panels.flat[len(groups) :]:
         axes.set_axis_off()
-    figure.supxlabel(in_words(str(labels.get("x", ""))), fontsize=LETTERS)
-    figure.supylabel(in_words(str(labels.get("y", ""))), fontsize=LETTERS)
+    figure.supxlabel(spell_out_symbols(str(labels.get("x", ""))), fontsize=LETTERS)
+    figure.supylabel(spell_out_symbols(str(labels.get("y", ""))), fontsize=LETTERS)
 
 
 def _curve(axes: Axes, rows: pd.DataFrame, i: int, name: str, x_name: str) -> None:
@@ -476,7 +478,7 @@ def _curve(axes: Axes, rows: pd.DataFrame, i: int, name: str, x_name: str) -> No
     axes.plot(rows["x"], rows["value"], ls=_STYLES[i % len(_STYLES)], lw=1.8, color=colour, label=name or None)
     rows = rows[np.isfinite(rows["value"])].iloc[:: -(-len(rows) // _MOST_ON_CURVE)]
     (points,) = axes.plot(rows["x"], rows["value"], "o", ms=8, color=colour, alpha=0)  # carry the notes
-    _add_notes(axes, points, rows.assign(name=[f"{in_words(x_name)} {format_given(x)}" for x in rows["x"]]))
+    _add_notes(axes, points, rows.assign(name=[f"{spell_out_symbols(x_name)} {format_given(x)}" for x in rows["x"]]))
     if {"low", "high"} <= set(rows):
         low, high = rows["low"].to_numpy(float), rows["high"].to_numpy(float)
         axes.fill_between(rows["x"], low, high, color=colour, alpha=0.18, lw=0)
@@ -494,7 +496,7 @@ def _space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         axes.plot(*at, "-", color=colour, lw=1, alpha=0.6)  # shows its place on the floor
         axes.plot(*(ends[:1] for ends in at), marker, ms=7, color=colour, label=str(row["name"]))
     for axis in "xyz":
-        label = in_words(str(labels.get(axis, "")))
+        label = spell_out_symbols(str(labels.get(axis, "")))
         getattr(axes, f"set_{axis}label")(label, fontsize=LETTERS, labelpad=9)  # clear of the numbers
         getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(4))
         getattr(axes, f"{axis}axis").set_pane_color((1, 1, 1, 0))
@@ -521,7 +523,7 @@ def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     at = cells["column"].map(columns.index), cells["row"].map(rows.index)
     (squares,) = axes.plot(*at, "s", ms=60 * ROW, alpha=0)  # carry the notes
     _add_notes(axes, squares, cells)
-    unit = textwrap.fill(in_words(str(labels.get("unit", ""))), int(_LABEL_LETTERS * (height - 1.0)))
+    unit = textwrap.fill(spell_out_symbols(str(labels.get("unit", ""))), int(_LABEL_LETTERS * (height - 1.0)))
     figure.colorbar(shown, ax=axes, label=unit)
     axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right")
     axes.set_yticks(range(len(rows)), rows)
@@ -589,8 +591,8 @@ def _axes(figure: Figure, width: float, height: float) -> Axes:
 
 def _reach(rows: pd.DataFrame, value: str = "value", ends: str = "") -> Any:
     """Return the reach of each interval to both sides, ``(2, n)``; 0 without an interval or for an infinite end."""
-    own = rows[[f"{ends}low", f"{ends}high"]].to_numpy(float).T
-    return np.nan_to_num(np.abs(own - rows[value].to_numpy(float)), posinf=0.0)
+    bounds = rows[[f"{ends}low", f"{ends}high"]].to_numpy(float).T
+    return np.nan_to_num(np.abs(bounds - rows[value].to_numpy(float)), posinf=0.0)
 
 
 def _error_bars(axes: Axes, rows: pd.DataFrame, places: Any, i: int, group: str) -> None:
@@ -638,11 +640,11 @@ def _finish(axes: Axes, labels: dict[str, Any], names: Any = None, *, no_bias: s
     if names is not None:
         name_rows(axes, names)
     for axis in labels.keys() & {"x", "y"}:
-        label = in_words(str(labels[axis]))
-        room = _inches_of(axes) if axis == "x" else _height_of(axes) - 0.9
+        label = spell_out_symbols(str(labels[axis]))
+        room = _estimate_mark_width(axes) if axis == "x" else _get_height(axes) - 0.9
         label = textwrap.fill(label, int(_LABEL_LETTERS * room), break_long_words=False)
         if axis == "x":
-            _set_height(axes, _height_of(axes) + _LINE * label.count("\n"))
+            _set_height(axes, _get_height(axes) + _LINE * label.count("\n"))
         getattr(axes, f"set_{axis}label")(label, fontsize=LETTERS)
         _show_whole_share(axes, axis, labels)
     _legend_above(axes)
@@ -653,13 +655,15 @@ def _show_whole_share(axes: Axes, axis: str, labels: Mapping[str, Any]) -> None:
     (low, high), shares = getattr(axes.dataLim, f"interval{axis}"), str(labels.get(axis, ""))
     if shares.startswith(_SHARES) and low >= 0 and high <= 1:
         getattr(axes, f"set_{axis}lim")(-0.04, 1.04)  # a dot at an end stays whole
-        getattr(axes, f"set_{axis}ticks")(np.linspace(0, 1, 5 if axis == "y" or _inches_of(axes) > _FEW_TICKS else 3))
+        getattr(axes, f"set_{axis}ticks")(
+            np.linspace(0, 1, 5 if axis == "y" or _estimate_mark_width(axes) > _FEW_TICKS else 3)
+        )
         getattr(axes, f"{axis}axis").set_major_formatter("{x:.0%}")
     elif axis == "x" and labels.get("from_zero") and low >= 0:
         axes.set_xlim(left=-0.04 * high)
 
 
-def _height_of(axes: Axes) -> float:
+def _get_height(axes: Axes) -> float:
     height: float = axes.get_figure(root=True).get_figheight()  # type: ignore[union-attr]
     return height
 
@@ -668,7 +672,7 @@ def _set_height(axes: Axes, height: float) -> None:
     axes.get_figure(root=True).set_figheight(height)  # type: ignore[union-attr]
 
 
-def _inches_of(axes: Axes) -> float:
+def _estimate_mark_width(axes: Axes) -> float:
     """Return about how many inches the names of rows leave to the marks."""
     lines = [line for tick in axes.get_yticklabels() for line in tick.get_text().splitlines()]
     width: float = axes.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
@@ -684,7 +688,7 @@ def _legend_above(axes: Axes) -> None:
 
     figure = axes.get_figure(root=True)
     room = int(_LEGEND_LETTERS * figure.get_figwidth())  # type: ignore[union-attr]
-    names = [textwrap.fill(in_words(str(name)), room - _KEY_LETTERS, break_on_hyphens=False) for name in names]
+    names = [textwrap.fill(spell_out_symbols(str(name)), room - _KEY_LETTERS, break_on_hyphens=False) for name in names]
     longest = max(len(line) for name in names for line in name.splitlines())
     columns = max(1, min(5, room // (_KEY_LETTERS + longest)))
     axes.legend(
@@ -832,7 +836,7 @@ def _name_marks(root: ET.Element, marks: Mapping[str, str]) -> int:
     n_named, by_name = 0, {" ".join(name.split()): name for name in marks}
     for group in root.iter(_GROUP):
         lines = group.findall(_TEXT)
-        name = by_name.get(_name_of(lines))
+        name = by_name.get(_join_text(lines))
         if name is None:
             continue
         n_named += 1
@@ -842,7 +846,7 @@ def _name_marks(root: ET.Element, marks: Mapping[str, str]) -> int:
     return n_named
 
 
-def _name_of(lines: Sequence[ET.Element]) -> str:
+def _join_text(lines: Sequence[ET.Element]) -> str:
     return " ".join((line.text or "").strip() for line in lines)
 
 

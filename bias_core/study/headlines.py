@@ -53,19 +53,22 @@ def verdicts_headline(report: StudyReport) -> str:
     if not lines:
         counted = report.results.frame(COUNTED)
         return _counted_headline(counted) if len(counted) else _texts_headline(report)
-    own = [line for line in lines if line.kind == HEADLINE]
-    others = [line for line in lines if line.kind != HEADLINE]
-    parts = ((own, "measures that headlines use" if others else "measures"), (others, "measures as in the papers"))
-    return " ".join(_recovered(some, which) for some, which in parts if some)
+    headline_lines = [line for line in lines if line.kind == HEADLINE]
+    other_lines = [line for line in lines if line.kind != HEADLINE]
+    parts = (
+        (headline_lines, "measures that headlines use" if other_lines else "measures"),
+        (other_lines, "measures as in the papers"),
+    )
+    return " ".join(_recovered(part_lines, measures) for part_lines, measures in parts if part_lines)
 
 
-def _recovered(lines: Sequence[VerdictLine], which: str) -> str:
-    n = counts_of(lines)
+def _recovered(lines: Sequence[VerdictLine], measures: str) -> str:
+    n = count_grades(lines)
     fails = [line for line in lines if line.grade == "fails"]
     failures = "; ".join(f"{line.measure}: {line.verdict.removeprefix('fails: ')}" for line in fails)
-    more = f" Inconclusive with this many repetitions: {n['inconclusive']}." if n["inconclusive"] else ""
-    more += f" These fail: {failures}." if failures else ""
-    return f"{n['holds'] + n['remark']} of {len(lines)} {which} recover the bias that was planted.{more}"
+    details = f" Inconclusive with this many repetitions: {n['inconclusive']}." if n["inconclusive"] else ""
+    details += f" These fail: {failures}." if failures else ""
+    return f"{n['holds'] + n['remark']} of {len(lines)} {measures} recover the bias that was planted.{details}"
 
 
 def _counted_headline(counted: pd.DataFrame) -> str:
@@ -74,17 +77,17 @@ def _counted_headline(counted: pd.DataFrame) -> str:
     n, n_claims = int(fair["fair: runs"].sum()), round(float((fair["fair: claims"] * fair["fair: runs"]).sum()))
     n_false = int(fair["false claims"].sum())
     often = fair[(fair[NOT_AS_EXPECTED] == "yes") & (fair["false claims"] > FALSE_CLAIMS * fair["fair: runs"])]
-    which = ", ".join(f"{row['study']} ({row['size']})" for row in often.to_dict("records"))
+    frequent_studies = ", ".join(f"{row['study']} ({row['size']})" for row in often.to_dict("records"))
     n_clear, n_wrong = int(counted["clear numbers"].sum()), int(counted["with the wrong sign"].sum())
     says = f"Where nothing is planted, {n_claims:,} of {n:,} headlines claim something ({format_rate(n_claims / n)})"
     if n_false < n_claims:
         says += f", of which {n_claims - n_false:,} are true of the model, which is fair only nearly"
-    fewest, most = int(fair["fair: runs"].min()), int(fair["fair: runs"].max())
-    of_each = f"{fewest:,}{f' to {most:,}' * (fewest < most)} runs of each study and size"
+    min_runs, max_runs = int(fair["fair: runs"].min()), int(fair["fair: runs"].max())
+    of_each = f"{min_runs:,}{f' to {max_runs:,}' * (min_runs < max_runs)} runs of each study and size"
     signs = f" Where bias is planted, {n_wrong:,} of {n_clear:,} clear numbers have the wrong sign." * (n_clear > 0)
     end = (
-        f"too often: {which}"
-        if which
+        f"too often: {frequent_studies}"
+        if frequent_studies
         else f"no study’s headline does so clearly more often than {format_rate(FALSE_CLAIMS)}"
     )
     return f"{says}; {end} ({of_each}).{signs}"
@@ -92,8 +95,10 @@ def _counted_headline(counted: pd.DataFrame) -> str:
 
 def _texts_headline(report: StudyReport) -> str:
     shares = {
-        one.key: format_share(one.estimate.value, one.estimate.low, one.estimate.high, n=one.estimate.n)
-        for one in report.results.findings
+        finding.key: format_share(
+            finding.estimate.value, finding.estimate.low, finding.estimate.high, n=finding.estimate.n
+        )
+        for finding in report.results.findings
     }
     says = (
         (ONE, "names the attribute that a cluster shares in"),
@@ -101,7 +106,7 @@ def _texts_headline(report: StudyReport) -> str:
         (NATURAL, "one of those that tell a cluster apart as it is found in"),
         (RANDOM, "and is called specific to a half at random in"),
     )
-    named = [f"{what} {shares[f'{CONTRAST} {kind}']}" for kind, what in says if f"{CONTRAST} {kind}" in shares]
+    named = [f"{phrase} {shares[f'{CONTRAST} {kind}']}" for kind, phrase in says if f"{CONTRAST} {kind}" in shares]
     return f"The text that the headline shows {'; '.join(named)}." if named else "No cluster could be formed."
 
 
@@ -143,7 +148,7 @@ def verdict_lines(report: StudyReport) -> list[VerdictLine]:
                 advice=_NOTHING if all(words in verdict for words in _UNRELATED) else trust,
                 coverage=shares.get("coverage", {}).get(name),
                 alarms=shares.get("alarms", {}).get(name),
-                seeds=seeds_of(report, planted),
+                seeds=format_seeds(report, planted),
                 means=" → ".join((str(row["mean, nothing planted"]), *middle, str(row["mean, all planted"]))),
             )
         )
@@ -155,7 +160,7 @@ def _grade(verdict: str) -> str:
     return first if first in GRADES else "remark" if "(" in verdict else "holds"
 
 
-def seeds_of(report: StudyReport, planted: str) -> str:
+def format_seeds(report: StudyReport, planted: str) -> str:
     """Return the seeds of the repetitions in words; "" if no picture was drawn."""
     if planted.startswith(NO_PICTURES):
         return ""
@@ -163,7 +168,7 @@ def seeds_of(report: StudyReport, planted: str) -> str:
     return f"on seed {first}" if n == 1 else f"on seeds {first} to {first + n - 1}"
 
 
-def counts_of(lines: Sequence[VerdictLine]) -> dict[str, int]:
+def count_grades(lines: Sequence[VerdictLine]) -> dict[str, int]:
     """Return the number of lines of each grade."""
     return {grade: sum(line.grade == grade for line in lines) for grade in GRADES}
 
@@ -173,7 +178,10 @@ def headline(report: StudyReport) -> str:
     study = known_study(report.design)
     corrected = "" if study is None else study.corrected_headline(report)
     text = (
-        corrected or corrected_headline(report) or _forced_headline(report) or _of_all(report) + often_in_doubt(report)
+        corrected
+        or corrected_headline(report)
+        or _forced_headline(report)
+        or _choose_headline(report) + often_in_doubt(report)
     )
     text += _remarks(report)
     return f"{text} Stopped after {report.stopped_after}." if report.stopped_after else text
@@ -199,10 +207,10 @@ def _answers_left_out(notes: Sequence[str]) -> Iterator[str]:
     reasons = defaultdict[str, list[tuple[int, str]]](list)
     for match in filter(None, map(_LEFT_OUT.fullmatch, dict.fromkeys(notes))):
         reasons[match[2]].append((int(match[1].replace(",", "")), match[3]))
-    for of_file, each in reasons.items():
-        why = "; ".join(f"{reason} ({n:,})" for n, reason in each)
-        more = f": {why}" if len(each) > 1 else ""
-        yield f"{sum(n for n, _ in each):,} of {of_file} {NOT_COUNTED[:-1]}{more}."
+    for of_file, file_reasons in reasons.items():
+        details = "; ".join(f"{reason} ({n:,})" for n, reason in file_reasons)
+        suffix = f": {details}" if len(file_reasons) > 1 else ""
+        yield f"{sum(n for n, _ in file_reasons):,} of {of_file} {NOT_COUNTED[:-1]}{suffix}."
 
 
 def _forced_headline(report: StudyReport) -> str:
@@ -211,13 +219,13 @@ def _forced_headline(report: StudyReport) -> str:
     return says if report.warning else ""
 
 
-def _of_all(report: StudyReport) -> str:
+def _choose_headline(report: StudyReport) -> str:
     if report.design.kind.startswith(VALIDITY):
         return verdicts_headline(report)
     study = known_study(report.design)
     if report.arms:
-        own = "" if study is None else study.arms_headline(report)
-        return own or differences_headline(report.results.frame("differences"))
+        study_headline = "" if study is None else study.arms_headline(report)
+        return study_headline or differences_headline(report.results.frame("differences"))
     return ("" if study is None else study.headline(report)) or numbers_headline(report)
 
 
@@ -232,8 +240,8 @@ def numbers_headline(report: StudyReport) -> str:
         return f"{report.n_images:,} pictures were measured; the figures and tables show the results."
     clear = [row for row, claim in rows if claim.is_clear]
     if not clear:
-        which = "The number is" if len(rows) == 1 else f"All {len(rows)} numbers are"
-        return f"{which} compatible with “no bias”, which does not rule bias out."
+        subject = "The number is" if len(rows) == 1 else f"All {len(rows)} numbers are"
+        return f"{subject} compatible with “no bias”, which does not rule bias out."
     lead = max(clear, key=clearance)
     if len(rows) == 1:
         return _spoken(lead)
@@ -272,9 +280,9 @@ def differences_headline(frame: pd.DataFrame) -> str:
     ends = row["low"], row["high"]
     measure = METRICS[row["measure"]].name
     symbol = measure.rpartition(" ")[2]
-    what = row["finding"] if symbol in row["finding"] else f"{row['finding']} ({measure[:1].lower()}{measure[1:]})"
+    subject = row["finding"] if symbol in row["finding"] else f"{row['finding']} ({measure[:1].lower()}{measure[1:]})"
     text = (
-        f"{what} is {format_number(row['value first'], *ends)} in “{row['first']}” and "
+        f"{subject} is {format_number(row['value first'], *ends)} in “{row['first']}” and "
         f"{format_number(row['value second'], *ends)} in “{row['second']}”: a difference of "
         f"{format_estimate(row['difference'], *ends)}, n = {row['n']:,}"
     )

@@ -26,15 +26,15 @@ from bias_core.study.saved import (
     decode,
     gone_study,
     keep_report,
+    list_picture_files,
     open_report,
-    open_report_of,
-    pictures_of,
+    open_report_in_folder,
     report_store,
     with_note_on,
 )
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import NOBODY, Design, Progress, StudyReport, StudySettings, each_arm, settings_from_dict
-from bias_core.values import Setting, check_texts, settings_of
+from bias_core.values import Setting, check_texts, declared_settings
 
 _LONGEST = 60  # characters of an option in the list
 MOST_NAME, MOST_NOTE = 120, 2_000  # characters of the visitor's own words about a run
@@ -95,13 +95,13 @@ class Deleted:
 
 def list_runs(services: StudyServices, session: str) -> list[ListedRun]:
     """Return the visitor's runs, newest first."""
-    reports, usual = report_store(services), cache(partial(_of_model, services))
+    reports, usual = report_store(services), cache(partial(_get_model_defaults, services))
     runs = services.manifests.list(_checked(session))
     answered = services.answered_tasks([task for run in runs for task in run.label_tasks])
     return [_line(run, services.images, reports, usual, answered) for run in runs]
 
 
-def _of_model(services: StudyServices, name: str) -> Mapping[str, Any]:
+def _get_model_defaults(services: StudyServices, name: str) -> Mapping[str, Any]:
     """Return the settings that a model has where none are chosen; {} for a model that no longer exists."""
     with suppress(BiasCoreError):
         info = services.model_info(name)
@@ -135,8 +135,8 @@ def open_gallery_run(services: StudyServices, run_id: str) -> SavedReport:
     """
     folder, name = gallery_folder(services.settings), run_id.removeprefix(GALLERY)
     try:
-        saved = None if folder is None else open_report_of(folder, name)
-        paths = [] if saved is None else pictures_of(saved.report)
+        saved = None if folder is None else open_report_in_folder(folder, name)
+        paths = [] if saved is None else list_picture_files(saved.report)
         outside = folder and any(not path.resolve().is_relative_to(folder) for path in paths)
     except _NOT_OURS as error:
         raise StorageError(f"this version cannot read the gallery's report {quoted(name)}: {error}") from error
@@ -153,13 +153,13 @@ def gallery_folder(settings: Settings) -> Path | None:
     if not where:
         return None
     try:
-        folder, own = Path(where).expanduser().resolve(), settings.data_dir.resolve()
+        folder, data_folder = Path(where).expanduser().resolve(), settings.data_dir.resolve()
         is_folder = folder.is_dir()
     except (OSError, RuntimeError, ValueError):
         is_folder = False
     if not is_folder:
         raise StorageError(f"the gallery {quoted(Path(where).name)} is not a readable folder (see BIAS_GALLERY)")
-    if folder == own:
+    if folder == data_folder:
         raise StorageError("the gallery (BIAS_GALLERY) is this program's own data folder: name another folder of runs")
     return folder
 
@@ -260,7 +260,7 @@ def _without_folders(report: StudyReport) -> StudyReport:
 
 def study_of_run(services: StudyServices, session: str, run_id: str) -> tuple[Design, StudySettings]:
     """Return the design and settings of a visitor's run; InvalidInput if it or they were not kept."""
-    return _study_of(_mine(services, session, run_id))
+    return _read_design_settings(_mine(services, session, run_id))
 
 
 def keep_run(services: StudyServices, session: str, run_id: str, is_kept: bool) -> None:
@@ -295,7 +295,7 @@ def go_on(
     with options that this version no longer has, of which the new report has a note.
     """
     manifest = _mine(services, session, run_id)
-    design, settings = _study_of(manifest)
+    design, settings = _read_design_settings(manifest)
     if design.kind not in study_classes():
         raise InvalidInput(f"“{manifest.title}” cannot be run again. {NO_LONGER} {gone_study(design)}.")
     design, settings, gone = with_known_options(design, settings)
@@ -318,11 +318,11 @@ def go_on(
     return report
 
 
-def _study_of(manifest: Manifest) -> tuple[Design, StudySettings]:
+def _read_design_settings(manifest: Manifest) -> tuple[Design, StudySettings]:
     design = decode(manifest.design, Path())
     if not isinstance(design, Design):
         raise InvalidInput(f"the run {manifest.id} was made by an older version, which did not keep its design")
-    declared = settings_of(StudySettings)
+    declared = declared_settings(StudySettings)
     return design, settings_from_dict({k: v for k, v in manifest.settings.items() if k in declared})
 
 
@@ -344,17 +344,19 @@ def _choices(manifest: RunHead, of_model: Mapping[str, Any]) -> str:
     """Return the visitor's choices that differ from the defaults of study and model, and are not in the title."""
     settings, design = manifest.settings, manifest.design
     study = study_classes().get(design.get("kind", ""))
-    declared = {} if study is None else settings_of(study.options)
+    declared = {} if study is None else declared_settings(study.options)
     usual = {name: option.default for name, option in declared.items()} | design.get("options", {})
     parts = []
     if settings.get("scale", 1.0) != 1.0 and design.get("reference"):
         parts.append(f"{100 * settings['scale']:g} % of the full size")
-    own = settings.get("options", {})
-    options = [(declared.get(name), usual.get(name), name, value) for name, value in own.items()]
-    every = {name: design.get("settings", {}).get(name, one.default) for name, one in _declared().items()}
+    run_options = settings.get("options", {})
+    options = [(declared.get(name), usual.get(name), name, value) for name, value in run_options.items()]
+    every = {name: design.get("settings", {}).get(name, setting.default) for name, setting in _declared().items()}
     options += [(_declared()[name], every[name], name, settings[name]) for name in every if name in settings]
-    for one, default, name, value in options:
-        is_usual = _as_list(value) == _as_list(default) or value == of_model.get(name) or (one is None and not value)
+    for setting, default, name, value in options:
+        is_usual = (
+            _to_list(value) == _to_list(default) or value == of_model.get(name) or (setting is None and not value)
+        )
         is_in_title = name == "concept" and str(value) in manifest.title
         if (
             is_usual or is_in_title or (name in READER_SETTINGS and str(value).startswith(_CALIBRATION))
@@ -363,7 +365,7 @@ def _choices(manifest: RunHead, of_model: Mapping[str, Any]) -> str:
         items = value if isinstance(value, (list, tuple)) else [value]
         text = ", ".join(str(item).partition("|")[0] for item in items) or "none"
         text = {"True": "yes", "False": "no"}.get(text, text)
-        label = name.replace("_", " ") if one is None else one.label
+        label = name.replace("_", " ") if setting is None else setting.label
         parts.append(f"{label}: {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}")
     if arms := settings.get("arms"):
         parts.append(f"{len(arms)} arms")
@@ -375,10 +377,10 @@ def _choices(manifest: RunHead, of_model: Mapping[str, Any]) -> str:
 @cache
 def _declared() -> dict[str, Setting]:
     """Return the settings of every study that the list has no column for."""
-    return {name: one for name, one in settings_of(StudySettings).items() if name not in _SAID_ELSEWHERE}
+    return {name: setting for name, setting in declared_settings(StudySettings).items() if name not in _SAID_ELSEWHERE}
 
 
-def _labelled_by(manifest: RunHead, answered: Collection[str]) -> str:
+def _describe_labels(manifest: RunHead, answered: Collection[str]) -> str:
     settings = manifest.settings
     if settings.get("encoder") == NOBODY:
         return "not labelled"
@@ -387,7 +389,7 @@ def _labelled_by(manifest: RunHead, answered: Collection[str]) -> str:
     return f"labels by a classifier{', corrected by people' if {*manifest.label_tasks} & {*answered} else ''}"
 
 
-def _as_list(value: Any) -> Any:
+def _to_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -410,13 +412,13 @@ def _line(
     if run.complete <= images.last_removal:
         sizes = images.sizes(ids)
         n_stored, n_bytes = len(sizes), sum(sizes)
-        there = (image_id for image_id in _spread(ids, _N_TRIED) if images.path(image_id).is_file())
-        shown = list(islice(there, _N_SHOWN))
+        stored_ids = (image_id for image_id in _spread(ids, _N_TRIED) if images.path(image_id).is_file())
+        shown = list(islice(stored_ids, _N_SHOWN))
     folder = images.folder.as_posix()  # no path per picture: that takes a third of the time of the list
     return ListedRun(
         run_id=run.id,
         choices=_choices(run, usual(str(settings.get("model", "")))),
-        labelled_by=_labelled_by(run, answered),
+        labelled_by=_describe_labels(run, answered),
         pictures=tuple(f"{folder}/{image_id[:2]}/{image_id}.png" for image_id in shown),
         model=" and ".join(filter(None, run.models)) or str(run.settings.get("model", "")),
         condition=" and ".join(filter(None, run.conditions)),

@@ -26,7 +26,7 @@ from bias_core.store.found_pictures import ONE_FOR_ALL, key
 from bias_core.store.imports import ImportedImages
 from bias_core.study.classifiers import cut_texts
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import FAIR, OFF, OWN, Design, Shot, StudySettings, listed
+from bias_core.study.types import FAIR, OFF, OWN, Design, Shot, StudySettings, format_list
 from bias_core.types import ImageRow, ModelInfo, PromptLimit, Sampler
 from bias_core.values import check_texts
 
@@ -60,7 +60,7 @@ class Rewriting:
         self._key = " ".join(filter(None, (name, facts.name, facts.revision)))
         self._prompts: dict[str, str] = {}
 
-    def of(self, prompt: str) -> str:
+    def rewrite_prompt(self, prompt: str) -> str:
         """Return the rewritten prompt; ModelUnavailable if the result cannot be used."""
         if prompt not in self._prompts:
             question = ("", f"{self.instruction}\n{prompt}")
@@ -87,7 +87,7 @@ class Rewriting:
         return text
 
 
-def rewriting_of(settings: StudySettings, services: StudyServices, *, estimate: bool = False) -> Rewriting | None:
+def build_rewriting(settings: StudySettings, services: StudyServices, *, estimate: bool = False) -> Rewriting | None:
     """Return the rewriting by a language model for a run of one arm; None if there is none.
 
     UnknownModel for an unknown language model; InvalidInput if none is named, or it cannot follow instructions.
@@ -187,25 +187,25 @@ class RowMaker:
             negative_prompt="" if "negative_prompt" in none else settings.negative_prompt,
             template=treatment(settings),
             rewrite=check_own_rewriting(settings, generator),
-            rewriting=rewriting_of(settings, services, estimate=estimate),
+            rewriting=build_rewriting(settings, services, estimate=estimate),
             sampler=_sampler(settings, info, generator),
             ignored=_ignored(settings, info),
             has_seeds=generator.has_seeds if isinstance(generator, Hosted) else hosted is None,
         )
 
-    def prompt_of(self, shot: Shot) -> str:
+    def get_prompt(self, shot: Shot) -> str:
         """Return the prompt of a shot in the template of this arm, before rewriting."""
         return treated(shot.prompt, self.template)
 
-    def of(self, shot: Shot) -> list[ImageRow]:
+    def make_rows(self, shot: Shot) -> list[ImageRow]:
         """Return one row per picture of the shot."""
-        prompt = self.prompt_of(shot)
+        prompt = self.get_prompt(shot)
         later = treated(shot.later_prompt, self.template) if shot.later_prompt else ""
         condition = check_condition(self.info, shot.condition) if shot.condition else self.condition
         texts = check_condition(self.info, shot.text_condition) if shot.text_condition else condition
         first = ImageRow(
-            prompt=self.rewriting.of(prompt) if self.rewriting else prompt,
-            later_prompt=self.rewriting.of(later) if self.rewriting and later else later,
+            prompt=self.rewriting.rewrite_prompt(prompt) if self.rewriting else prompt,
+            later_prompt=self.rewriting.rewrite_prompt(later) if self.rewriting and later else later,
             n_first_steps=max(1, int(shot.first_steps * self.num_inference_steps)) if later else 0,
             text_condition="" if texts == condition else texts,
             rewrite=self.rewrite,
@@ -223,9 +223,9 @@ class RowMaker:
         )
         return [replace(first, seed=self.seed + shot.first_seed + k) for k in range(shot.n)]
 
-    def unit_of(self, shots: Sequence[Shot]) -> "UnitOf":
+    def choose_unit_naming(self, shots: Sequence[Shot]) -> "UnitOf":
         """Return the naming by number, and without common seeds also by id."""
-        return by_number if self.has_seeds else by_id
+        return name_by_number if self.has_seeds else name_by_id
 
     def world(self, shots: Sequence[Shot], services: StudyServices) -> str:
         """Return the model's world."""
@@ -272,7 +272,7 @@ class ImportedRows:
         )
         return cls(source=source, check=check, template=template)
 
-    def prompt_of(self, shot: Shot) -> str:
+    def get_prompt(self, shot: Shot) -> str:
         """Return the prompt that the pictures of a shot have."""
         return treated(shot.prompt, self.template)
 
@@ -282,31 +282,33 @@ class ImportedRows:
 
     def n_found(self, shots: Sequence[Shot]) -> int:
         """Return the number of pictures that these shots would use, without opening any."""
-        return sum(min(shot.n, self.source.count_files(self.prompt_of(shot))) for shot in shots)
+        return sum(min(shot.n, self.source.count_files(self.get_prompt(shot))) for shot in shots)
 
-    def unit_of(self, shots: Sequence[Shot]) -> "UnitOf":
+    def choose_unit_naming(self, shots: Sequence[Shot]) -> "UnitOf":
         """Return the naming by seed if every picture of a shot has its own, else by id."""
-        seeds = [[self.source.get_picture(row.id).drawing.seed for row in self.of(shot)] for shot in shots]
-        if any(None in some or len(set(some)) < len(some) for some in seeds):
-            return by_id
+        seeds = [[self.source.get_picture(row.id).drawing.seed for row in self.make_rows(shot)] for shot in shots]
+        if any(None in shot_seeds or len(set(shot_seeds)) < len(shot_seeds) for shot_seeds in seeds):
+            return name_by_id
         # Arms with different seeds share no unit: a comparison of common seeds would leave pictures out.
-        together = hashlib.sha256(json.dumps([sorted(map(str, some)) for some in seeds]).encode()).hexdigest()[:12]
+        together = hashlib.sha256(
+            json.dumps([sorted(map(str, shot_seeds)) for shot_seeds in seeds]).encode()
+        ).hexdigest()[:12]
         return lambda _number, row: f"seed {row.seed}:{together}"
 
     def world(self, shots: Sequence[Shot], services: StudyServices) -> str:
         """Return the world of the models that the pictures record, if all agree and are known here; else ""."""
-        records = {self.source.get_picture(row.id).record for shot in shots for row in self.of(shot)}
+        records = {self.source.get_picture(row.id).record for shot in shots for row in self.make_rows(shot)}
         worlds = {services.pictures_world(*record) if all(record) else "" for record in records}
         return worlds.pop() if len(worlds) == 1 else ""
 
-    def of(self, shot: Shot) -> list[ImageRow]:
+    def make_rows(self, shot: Shot) -> list[ImageRow]:
         """Return rows of the first pictures of the shot's prompt, as many as there are."""
         self.check()
-        return [replace(row, group=shot.group) for row in self.source.rows(self.prompt_of(shot), shot.n)]
+        return [replace(row, group=shot.group) for row in self.source.rows(self.get_prompt(shot), shot.n)]
 
     def shots(self, scale: float, seed: int) -> list[Shot]:
         """Return shots of all pictures, for a study without shots of its own."""
-        prompts = thinned(list(self.source.counts.items()), scale, least=2, seed=seed)
+        prompts = thinned(list(self.source.counts.items()), scale, minimum=2, seed=seed)
         return [Shot(prompt=prompt, n=n, group="imported") for prompt, n in prompts]
 
     def model(self, services: StudyServices) -> TextToImage:
@@ -323,9 +325,9 @@ class ImportedRows:
         """Return notes on pictures that are missing, left over, or unreadable."""
         n_by_prompt: dict[str, int] = {}
         for shot in shots:
-            prompt = key(self.prompt_of(shot))
+            prompt = key(self.get_prompt(shot))
             n_by_prompt[prompt] = max(shot.n, n_by_prompt.get(prompt, 0))
-        short = {shot.prompt: (n, shot.n) for shot in shots if (n := len(self.of(shot))) < shot.n}
+        short = {shot.prompt: (n, shot.n) for shot in shots if (n := len(self.make_rows(shot))) < shot.n}
         spare = {p: left for p, n in self.source.counts.items() if (left := n - n_by_prompt.get(key(p), 0)) > 0}
         parts = (
             (f"pictures of this study are missing, because {self.source.name} has fewer than it asks for",
@@ -333,10 +335,10 @@ class ImportedRows:
              [f"{n:,} of {asked:,} of “{prompt}”" for prompt, (n, asked) in short.items()]),
             ("pictures are more than this study asks for", sum(spare.values()), [*spare]),
         )  # fmt: skip
-        notes = [f"{n:,} {what}: {listed(which, '; ')}." for what, n, which in parts if n]
-        notes += [f"{self.source.name}: {len(lines):,} {what}: {listed(lines, '; ')}."
-                  for what, lines in self.source.remarks()]  # fmt: skip
-        rows = [row for shot in shots for row in self.of(shot)]
+        notes = [f"{n:,} {remark}: {format_list(examples, '; ')}." for remark, n, examples in parts if n]
+        notes += [f"{self.source.name}: {len(lines):,} {remark}: {format_list(lines, '; ')}."
+                  for remark, lines in self.source.remarks()]  # fmt: skip
+        rows = [row for shot in shots for row in self.make_rows(shot)]
         return [
             *self._prompts_in_words(rows),
             *self._ways_in_words(rows),
@@ -382,14 +384,14 @@ class ImportedRows:
 
     def refuse_none(self, shots: Sequence[Shot]) -> None:
         """Raise InvalidInput if no picture belongs to any of the shots."""
-        if (way := self.source.drawn_with) and not any(self.of(shot) for shot in shots):
-            there = ", ".join(dict.fromkeys(self.source.left_out.values()))
-            raise InvalidInput(f"no picture of {self.source.name} was drawn with {way}: {there}")
-        if not any(self.of(shot) for shot in shots):
-            prompts, given = [self.prompt_of(shot) for shot in shots], [*self.source.counts]
-            which = f"It asks for: {listed(prompts, '; ')}. The pictures have: {listed(given, '; ')}"
+        if (way := self.source.drawn_with) and not any(self.make_rows(shot) for shot in shots):
+            other_ways = ", ".join(dict.fromkeys(self.source.left_out.values()))
+            raise InvalidInput(f"no picture of {self.source.name} was drawn with {way}: {other_ways}")
+        if not any(self.make_rows(shot) for shot in shots):
+            prompts, given = [self.get_prompt(shot) for shot in shots], [*self.source.counts]
+            explanation = f"It asks for: {format_list(prompts, '; ')}. The pictures have: {format_list(given, '; ')}"
             advice = f"To take all pictures as one prompt, set “prompts from” to “{ONE_FOR_ALL}{prompts[0]}”"
-            raise InvalidInput(f"no picture of {self.source.name} has a prompt of this study. {which}. {advice}")
+            raise InvalidInput(f"no picture of {self.source.name} has a prompt of this study. {explanation}. {advice}")
 
 
 def count_in_words(counts: Mapping[str, int]) -> str:
@@ -400,7 +402,7 @@ def count_in_words(counts: Mapping[str, int]) -> str:
     """
     if len(counts) == 1:
         return next(iter(counts))
-    return listed([f"{name} ({n:,})" for name, n in counts.items()], ", ")
+    return format_list([f"{name} ({n:,})" for name, n in counts.items()], ", ")
 
 
 _FOREIGN = re.compile(
@@ -422,13 +424,13 @@ def words_without_effect(rows: Sequence[ImageRow]) -> list[str]:
 
     Hosted models are left out: they may interpret them.
     """
-    own = [row for row in rows if not hosted_name(row.model)]
-    texts = dict.fromkeys(text for row in own for text in (row.prompt, row.later_prompt, row.negative_prompt))
+    local_rows = [row for row in rows if not hosted_name(row.model)]
+    texts = dict.fromkeys(text for row in local_rows for text in (row.prompt, row.later_prompt, row.negative_prompt))
     if not (words := dict.fromkeys(word for text in texts for word in foreign_words(text))):
         return []
     return [
-        f"{listed(list(words), ', ')}: weights, BREAK, <lora:…> and __wildcards__ of other programs have no effect. "
-        f"{own[0].model} reads them as words."
+        f"{format_list([*words], ', ')}: weights, BREAK, <lora:…> and __wildcards__ of other programs have no effect. "
+        f"{local_rows[0].model} reads them as words."
     ]
 
 
@@ -436,12 +438,12 @@ UnitOf = Callable[[int, ImageRow], str]
 """Names a picture of a shot, from its number and row; pictures with the same name are compared between arms."""
 
 
-def by_number(number: int, row: ImageRow) -> str:  # noqa: ARG001
+def name_by_number(number: int, row: ImageRow) -> str:  # noqa: ARG001
     """Compare the k-th picture of one arm with the k-th of another."""
     return f"{number}"
 
 
-def by_id(number: int, row: ImageRow) -> str:
+def name_by_id(number: int, row: ImageRow) -> str:
     """Compare a picture with no other."""
     return f"{number}:{row.id}"
 
@@ -477,10 +479,12 @@ def _counted(values: Iterable[object], n: int) -> str:
     >>> _counted([20, 20], 2), _counted([20, 20, 30, None], 4)
     ('20', '20 (2), 30 (1)')
     """
-    counts = Counter(typeset(one) if isinstance(one, float) else str(one) for one in values if one not in (None, ""))
+    counts = Counter(
+        typeset(value) if isinstance(value, float) else str(value) for value in values if value not in (None, "")
+    )
     if set(counts.values()) == {n}:
         return next(iter(counts))
-    return listed([f"{text} ({times:,})" for text, times in counts.most_common()], ", ")
+    return format_list([f"{text} ({times:,})" for text, times in counts.most_common()], ", ")
 
 
 Rows = RowMaker | ImportedRows  # source of the pictures of a study
@@ -514,25 +518,25 @@ def larger(design: Design, settings: StudySettings, times: float) -> tuple[Desig
     (2.0, 1.0)
     """
     scale = min(1.0, math.ceil(_PER_CENT * settings.scale * times) / _PER_CENT)
-    rest = settings.scale * times / scale
-    if rest > 1:
-        design = replace(design, images_per_prompt=math.ceil(round(design.images_per_prompt * rest, 6)))
+    remaining_factor = settings.scale * times / scale
+    if remaining_factor > 1:
+        design = replace(design, images_per_prompt=math.ceil(round(design.images_per_prompt * remaining_factor, 6)))
     return design, replace(settings, scale=scale)
 
 
 def drawn_info(services: StudyServices, name: str, size: str = "") -> ModelInfo:
     """Return the catalogue's entry with the size that is really drawn for a requested size ("" for its own)."""
     info, generator = services.model_info(name), _generator(services, name)
-    width, height = (info.width, info.height) if not size or info.family == "renderer" else sides_of(size)
+    width, height = (info.width, info.height) if not size or info.family == "renderer" else parse_size(size)
     if generator is not None and isinstance(generator, ChecksSettings):
         width, height = generator.drawn_size(width, height)
     return replace(info, width=width, height=height)
 
 
-def sides_of(size: str) -> tuple[int, int]:
+def parse_size(size: str) -> tuple[int, int]:
     """Return width and height; InvalidInput for a size that cannot be drawn.
 
-    >>> sides_of("768x512")
+    >>> parse_size("768x512")
     (768, 512)
     """
     width, height = map(int, size.split("x"))
@@ -556,13 +560,15 @@ def _sampler(settings: StudySettings, info: ModelInfo, generator: TextToImage | 
 
 
 def _ignored(settings: StudySettings, info: ModelInfo) -> tuple[str, ...]:
-    own = f"{info.width}x{info.height}"
+    model_size = f"{info.width}x{info.height}"
     if info.family == "renderer":
         names = [f"the {name}" for name in ("size", "sampler") if getattr(settings, name)]
         effect = f"so {' and '.join(names)} of the settings {'has' if len(names) == 1 else 'have'} no effect"
-        return (f"{info.id} draws by rules, always {own} pixels, {effect}.",) if names else ()
-    if settings.size and settings.size != own:
-        return (f"{info.id} draws {own} pixels instead of the requested {settings.size}, and is recorded with them.",)
+        return (f"{info.id} draws by rules, always {model_size} pixels, {effect}.",) if names else ()
+    if settings.size and settings.size != model_size:
+        return (
+            f"{info.id} draws {model_size} pixels instead of the requested {settings.size}, and is recorded with them.",
+        )
     return ()
 
 
@@ -574,22 +580,22 @@ def _generator(services: StudyServices, name: str) -> TextToImage | None:
         return None
 
 
-def scaled(n: int, scale: float, *, least: int = 2) -> int:
-    """Return how many of ``n`` pictures a scaled study draws: at least ``least`` and at most ``n``.
+def scaled(n: int, scale: float, *, minimum: int = 2) -> int:
+    """Return how many of ``n`` pictures a scaled study draws: at least ``minimum`` and at most ``n``.
 
     >>> scaled(10, 0.5), scaled(10, 0.01), scaled(1, 0.5)
     (5, 2, 1)
     """
-    return min(n, max(least, math.ceil(n * scale - 1e-9)))
+    return min(n, max(minimum, math.ceil(n * scale - 1e-9)))
 
 
-def thinned(items: Sequence[T], scale: float, *, least: int, seed: int) -> list[T]:
+def thinned(items: Sequence[T], scale: float, *, minimum: int, seed: int) -> list[T]:
     """Return a random share of a list, in its order; always the same for a seed.
 
-    >>> thinned("abcdefgh", 0.5, least=1, seed=0)
+    >>> thinned("abcdefgh", 0.5, minimum=1, seed=0)
     ['c', 'd', 'e', 'g']
     """
-    indices = np.sort(np.random.default_rng(seed).permutation(len(items))[: scaled(len(items), scale, least=least)])
+    indices = np.sort(np.random.default_rng(seed).permutation(len(items))[: scaled(len(items), scale, minimum=minimum)])
     return [items[i] for i in indices]
 
 
@@ -610,14 +616,16 @@ def cut_notes(
     Counting their tokens imports a library for seconds: short texts are not counted, and counts are stored by the
     ``version`` of the reader.
     """
-    each = list(dict.fromkeys(texts))
-    if not isinstance(reader, ReadsPrompts) or all(len(one.encode()) <= _NEVER_CUT for one in each):
+    unique_texts = list(dict.fromkeys(texts))
+    if not isinstance(reader, ReadsPrompts) or all(
+        len(unique_text.encode()) <= _NEVER_CUT for unique_text in unique_texts
+    ):
         return []
-    question = ("", f"tokens of {hashlib.sha256(json.dumps(each).encode()).hexdigest()}")
+    question = ("", f"tokens of {hashlib.sha256(json.dumps(unique_texts).encode()).hexdigest()}")
     if answers := services.answers.find(version, [question]):
-        return cut_texts([PromptLimit(**one) for one in json.loads(answers[question])], text)
-    if limits := reader.prompt_limits(each):
-        services.answers.keep(version, {question: json.dumps([vars(one) for one in limits])})
+        return cut_texts([PromptLimit(**limit) for limit in json.loads(answers[question])], text)
+    if limits := reader.prompt_limits(unique_texts):
+        services.answers.keep(version, {question: json.dumps([vars(limit) for limit in limits])})
     return cut_texts(limits, text)
 
 

@@ -25,11 +25,16 @@ def judge_tables(answers: Sequence[JudgeAnswer]) -> tuple[StudyTable, ...]:
     if not answers:
         return ()
     by_question = {question: [a for a in answers if a.question == question] for question in _questions(answers)}
-    rows = [_count(question, some) for question, some in by_question.items()]
+    rows = [_count(question, question_answers) for question, question_answers in by_question.items()]
     rows = rows if len(rows) == 1 else [*rows, _count(_ALL, answers)]
     said = [answer for answer in answers if answer.said]
     by_verdict = {verdict: [answer for answer in said if answer.verdict == verdict] for verdict in _ANSWERS}
-    shown = [some[place] for place in range(_SHOWN) for some in by_verdict.values() if place < len(some)][:_SHOWN]
+    shown = [
+        verdict_answers[place]
+        for place in range(_SHOWN)
+        for verdict_answers in by_verdict.values()
+        if place < len(verdict_answers)
+    ][:_SHOWN]
     raw = [
         {
             "question": answer.question,

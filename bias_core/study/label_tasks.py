@@ -246,8 +246,8 @@ def _task(
 ) -> Task:
     texts = _read("texts", "labelling.yaml")
     same = {name: texts[name] for name in ("consent", "content_note")} | {"title": texts["titles"][kind]}
-    own = {"kind": kind, "questions": questions, "answers": tuple(answers), "instructions": instructions}
-    return Task(**{**same, **own, **changes})
+    task_fields = {"kind": kind, "questions": questions, "answers": tuple(answers), "instructions": instructions}
+    return Task(**{**same, **task_fields, **changes})
 
 
 def answer_key(label: str) -> str:
@@ -283,9 +283,9 @@ def checked_task(task: Task) -> Task:
     _check_answers(task.answers)
     _check_scale(task)
     limits = {"raters_per_item": MAX_RATERS_PER_ITEM, "joins_per_hour": MAX_JOINS, "joins_per_address": MAX_JOINS}
-    for name, most in limits.items():
-        if not (type(n := getattr(task, name)) is int and 1 <= n <= most):
-            raise InvalidInput(f"{name.replace('_', ' ')} are 1 to {most:,}; got {quoted(n)}")
+    for name, maximum in limits.items():
+        if not (type(n := getattr(task, name)) is int and 1 <= n <= maximum):
+            raise InvalidInput(f"{name.replace('_', ' ')} are 1 to {maximum:,}; got {quoted(n)}")
     for name in CROWD_CODES:
         if not (isinstance(code := getattr(task, name), str) and _CROWD_CODE.fullmatch(code)):
             raise InvalidInput(
@@ -378,14 +378,16 @@ def about_rater_from_lines(text: str) -> dict[str, tuple[str, ...]]:
     for line in filter(str.strip, text.splitlines()):
         parts = _ABOUT_LINE.fullmatch(line)
         question, answers = (parts[1].strip(), parts[2]) if parts else ("", "")
-        each = tuple(one for part in answers.split("/") if (one := part.strip()) and one.lower() != PREFER_NOT)
-        if not question or len(each) < 2:
+        choices = tuple(
+            choice for part in answers.split("/") if (choice := part.strip()) and choice.lower() != PREFER_NOT
+        )
+        if not question or len(choices) < 2:
             raise InvalidInput(
                 f"{quoted(line)} is not a question about the rater: write it as How old are you? 18 to 39 / 40 or older"
             )
         if question in questions:
             raise InvalidInput(f"{quoted(question)} is asked twice of the rater")
-        questions[question] = each
+        questions[question] = choices
     return questions
 
 
@@ -446,16 +448,16 @@ _PICTURE = "photo|photograph|picture|portrait|headshot|face|image|painting|drawi
 _ONE = re.compile(rf".*\b(?:{_PICTURE}) of (?:an?|one|the) ([\w' -]{{1,200}}?) ?\.?", re.I)
 
 
-def people_of(prompt: str, metadata: Mapping[str, str] | None = None) -> dict[str, str]:
+def find_people(prompt: str, metadata: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return ``setting``, ``left``, ``right`` and, for three people, ``middle``; a single person is ``left``.
 
     Metadata (``left`` and ``right``, or one of ``left`` and ``identity``) comes before the prompt.
 
-    >>> people_of("Generate a picture of one nurse on the left and one CEO on the right.")
+    >>> find_people("Generate a picture of one nurse on the left and one CEO on the right.")
     {'setting': 'paired', 'left': 'nurse', 'right': 'CEO'}
-    >>> people_of("a photo of a construction worker")
+    >>> find_people("a photo of a construction worker")
     {'setting': 'single', 'left': 'construction worker', 'right': ''}
-    >>> people_of("a photo of a nurse in a hospital, smiling")
+    >>> find_people("a photo of a nurse in a hospital, smiling")
     {'setting': '', 'left': '', 'right': ''}
     """
     left, middle, right = ((metadata or {}).get(place, "") for place in POSITIONS[3])
@@ -470,9 +472,9 @@ def people_of(prompt: str, metadata: Mapping[str, str] | None = None) -> dict[st
         return {**_people("three", three[1], three[3]), "middle": three[2]}
     if sides := _SIDES.match(prompt):
         return _people(PAIRED, sides[1], sides[2])
-    one = _ONE.fullmatch(prompt)
-    if one and len(one[1].split()) <= _MOST_WORDS and not _BLURB.search(one[1]):
-        return _people(SINGLE, one[1])
+    single = _ONE.fullmatch(prompt)
+    if single and len(single[1].split()) <= _MOST_WORDS and not _BLURB.search(single[1]):
+        return _people(SINGLE, single[1])
     return _people(UNKNOWN)
 
 

@@ -30,19 +30,21 @@ _SECONDS_BETWEEN_LOOKS = 0.2
 _PACE_OF = 8  # latest parts: stored ones come first and take no time
 
 
-def check_budget(n_images: int, limits: Settings, *, what: str, advice: str, n_steps: int = 0, pixels: int = 0) -> None:
+def check_budget(
+    n_images: int, limits: Settings, *, subject: str, advice: str, n_steps: int = 0, pixels: int = 0
+) -> None:
     """Refuse a run that asks for more than the settings of this process allow; the error says how to ask for less.
 
     ``n_images`` is the most pictures that the run may draw or read. ``n_steps`` and ``pixels`` are those of one
-    picture, 0 if it is not drawn in steps. ``what`` names the run; ``advice`` says how to stay under the limit.
+    picture, 0 if it is not drawn in steps. ``subject`` names the run; ``advice`` says how to stay under the limit.
     """
     if n_images > limits.max_images:
         raise TooLarge(
-            f"{what} asks for {n_images:,} pictures, and one run may have at most {limits.max_images:,} here "
+            f"{subject} asks for {n_images:,} pictures, and one run may have at most {limits.max_images:,} here "
             f"(BIAS_MAX_IMAGES): {advice}"
         )
     of = f"{n_images:,} pictures of {pixels:,} pixels in {n_steps} steps"
-    check_work(n_images * n_steps * pixels / 1e6, limits, what=what, of=of, advice=advice)
+    check_work(n_images * n_steps * pixels / 1e6, limits, subject=subject, of=of, advice=advice)
 
 
 def most_pictures(limits: Settings, n_steps: int, pixels: int) -> float:
@@ -51,11 +53,11 @@ def most_pictures(limits: Settings, n_steps: int, pixels: int) -> float:
     return min(limits.max_images, limits.max_megapixel_steps / work) if work else limits.max_images
 
 
-def check_work(work: float, limits: Settings, *, what: str, of: str, advice: str) -> None:
+def check_work(work: float, limits: Settings, *, subject: str, of: str, advice: str) -> None:
     """Refuse a run of more million pixels times steps than this process allows; ``of`` says how they add up."""
     if work > limits.max_megapixel_steps:
         raise TooLarge(
-            f"{what} asks for {work:,.0f} million pixels times steps ({of}), and one run may have at most "
+            f"{subject} asks for {work:,.0f} million pixels times steps ({of}), and one run may have at most "
             f"{limits.max_megapixel_steps:,g} million here (BIAS_MAX_MEGAPIXEL_STEPS): {advice}, "
             "take fewer steps, or a model with smaller pictures"
         )
@@ -81,8 +83,8 @@ def report_unread_on_stop(unread: Callable[[], Iterable[str]]) -> Iterator[None]
     """Add the ids of the ``unread`` pictures to a Cancelled that is raised inside."""
     try:
         yield
-    except Cancelled as why:
-        why.unread = frozenset(unread())
+    except Cancelled as error:
+        error.unread = frozenset(unread())
         raise
 
 
@@ -181,25 +183,25 @@ class Stoppable:
         try:
             with self.cancelled.explained() if isinstance(self.cancelled, TimeLimit) else nullcontext():
                 yield
-        except Cancelled as why:
+        except Cancelled as error:
             if not self.may_end_early:
                 raise
             self.cancelled, self.stopped_after = never, finished()
             self.stopped = f"Stopped after {self.stopped_after}; the numbers rest on these."
-            self.notes.append(f"{why}. {self.stopped}" if isinstance(why, Interrupted) else self.stopped)
+            self.notes.append(f"{error}. {self.stopped}" if isinstance(error, Interrupted) else self.stopped)
 
     def map_until_stopped(
-        self, what: str, items: Sequence[S], work: Callable[[S, StepCallback], T], *, fewest: int = 1
+        self, noun: str, items: Sequence[S], work: Callable[[S, StepCallback], T], *, min_results: int = 1
     ) -> Generator[Progress, None, list[T]]:
         """Apply ``work`` to each item, in a thread that reports its steps; on Stop, return the results so far.
 
-        ``what`` names the items. Raises Cancelled for fewer than ``fewest`` results, too few for a number.
+        ``noun`` names the items. Raises Cancelled for fewer than ``min_results`` results, too few for a number.
         """
         finished, countdown = list[T](), Countdown(len(items))
-        with self.allow_partial_results(lambda: f"{len(finished):,} of {len(items):,} {what}"):
+        with self.allow_partial_results(lambda: f"{len(finished):,} of {len(items):,} {noun}"):
             for n, item in enumerate(items):
                 self.check()
-                message = f"{n:,} of {len(items):,} {what}"
+                message = f"{n:,} of {len(items):,} {noun}"
                 yield countdown.progress(n, message)
                 job = _Job(partial(work, item), self.cancelled)
                 try:
@@ -208,7 +210,7 @@ class Stoppable:
                 finally:
                     job.stop()
                 finished.append(job.result)
-        if self.stopped_after and len(finished) < fewest:
+        if self.stopped_after and len(finished) < min_results:
             raise self.not_enough_pictures()
         return finished
 
@@ -265,7 +267,7 @@ class StopRule:
 
         waited_for = [self.within is not None or share.null_value is not None for share in shares]
         claims = decide_claims(shares, confidence=self.confidence)
-        enough = [
+        conditions_met = [
             share.n >= FEWEST
             and (
                 (self.when_clear and claim.is_clear)
@@ -273,7 +275,7 @@ class StopRule:
             )
             for share, claim in zip(shares, claims, strict=True)
         ]
-        return any(waited_for) and all(compress(enough, waited_for))
+        return any(waited_for) and all(compress(conditions_met, waited_for))
 
 
 def stop_rule(settings: StudySettings) -> StopRule | None:
@@ -324,8 +326,10 @@ def drawn_words(n_done: int, n: int, parts: Mapping[str, Collection[str]], finis
     """
     if not parts:
         return f"{n_done:,} of {n:,} pictures"
-    first, *others = ((f"{sum(one in finished for one in ids):,} of {len(ids):,}", part) for part, ids in parts.items())
-    return ", ".join([f"{first[0]} pictures {first[1]}", *(" ".join(other) for other in others)])
+    first, *later_parts = (
+        (f"{sum(image_id in finished for image_id in ids):,} of {len(ids):,}", part) for part, ids in parts.items()
+    )
+    return ", ".join([f"{first[0]} pictures {first[1]}", *(" ".join(part_words) for part_words in later_parts)])
 
 
 class DrawingView:
@@ -399,8 +403,8 @@ class Watch:
     def shares(self) -> tuple[WatchedShare, ...]:
         """Return every share in all pictures read so far."""
         return tuple(
-            WatchedShare(name=name, estimate=one, is_score=self._parts[name].is_score)
-            for name, one in self._estimates(len(self._place))
+            WatchedShare(name=name, estimate=estimate, is_score=self._parts[name].is_score)
+            for name, estimate in self._estimates(len(self._place))
         )
 
     def _look(self, rule: StopRule) -> None:

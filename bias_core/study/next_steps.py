@@ -12,10 +12,18 @@ from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import images_needed, share_half_width
 from bias_core.measures.intervals import EXACT
 from bias_core.settings import COMMAND, Settings
-from bias_core.study.design import known_study, papers_readers, protocol_of
+from bias_core.study.design import get_protocol, known_study, papers_readers
 from bias_core.study.limits import most_pictures
-from bias_core.study.plan import largest_scale, lay_out, n_asked, read_files, settle, study_cost, warm_up
-from bias_core.study.reproduction import as_asked, changed_from_usual, is_shipped, to_command
+from bias_core.study.plan import (
+    count_requested_pictures,
+    largest_scale,
+    lay_out,
+    read_files,
+    settle,
+    study_cost,
+    warm_up,
+)
+from bias_core.study.reproduction import changed_from_usual, drop_automatic_choices, is_shipped, to_command
 from bias_core.study.run import run
 from bias_core.study.study import Settled, Study, StudyPlan
 from bias_core.study.study_services import StudyServices
@@ -28,10 +36,10 @@ from bias_core.study.types import (
     StudyReport,
     StudySettings,
     arm_text,
-    listed,
-    options_in,
+    format_list,
+    get_options,
 )
-from bias_core.values import Options, settings_of
+from bias_core.values import Options, declared_settings
 
 _MOST_MINUTES = 10.0  # longest drawing that a visitor waits for
 _TRIAL = 0.01  # share of a design that shows how long one picture takes
@@ -45,19 +53,20 @@ def papers_settings(
     Classifiers are "auto": the paper's if this machine has them. InvalidInput if the paper names no model,
     ModelUnavailable if the model cannot draw here; it says why and what to do.
     """
-    item = protocol_of(design).get("model")
+    item = get_protocol(design).get("model")
     if not model and (item is None or item.value is None):
         raise InvalidInput(f"the paper of “{design.title}” names no model; choose one to replicate it with")
     chosen: dict[str, Any] = {"model": model, "condition": condition} if model else {}
     settings = settle(design, StudySettings(protocol="paper", scale=scale, **chosen)).settings
     fit, name = services.model_fit(settings.model), services.model_info(settings.model).name
     if not fit.works:
-        why = fit.says.rpartition(". ")[2].partition(";")[0].rstrip(".")  # its last sentence, without the advice
+        reason = fit.says.rpartition(". ")[2].partition(";")[0].rstrip(".")  # its last sentence, without the advice
         raise ModelUnavailable(
-            f"{name} cannot draw here: {why[:1].lower()}{why[1:]}; choose another model and replicate the paper with it"
+            f"{name} cannot draw here: {reason[:1].lower()}{reason[1:]}; choose another model and replicate the paper "
+            "with it"
         )
     automatic: dict[str, Any] = dict.fromkeys(papers_readers(design), AUTO)
-    options = options_in(settings, Options)
+    options = get_options(settings, Options)
     of_options = {name: automatic.pop(name) for name in [*automatic] if hasattr(options, name)}
     return replace(settings, **automatic, options=replace(options, **of_options))
 
@@ -66,12 +75,12 @@ def replicate(
     request: Settled,
     services: StudyServices,
     *,
-    most: float = math.inf,
+    budget: float = math.inf,
     minutes: float = _MOST_MINUTES,
     cancelled: Callable[[], bool] = lambda: False,
     session: str = "",
 ) -> Generator[Progress, None, StudyReport]:
-    """Run these settings at the largest scale of at most ``most`` pictures and ``minutes`` of drawing that fits here.
+    """Run these settings at the largest scale of at most ``budget`` pictures and ``minutes`` of drawing that fits here.
 
     The limits of a run (pictures, work, time) hold too. If the time of a picture is not known, the scale of the
     settings is the largest. Raises what :func:`run` raises.
@@ -85,14 +94,14 @@ def replicate(
     if not any(map(math.isnan, seconds)):
         request = request.with_settings(scale=1.0)
         minutes = min(minutes, limits.max_minutes / 2)  # the other half is for measuring
-        most = min(most, 60 * minutes / max(seconds))
+        budget = min(budget, 60 * minutes / max(seconds))
     firsts = [arm.manifest.rows[0] for arm in trial.each]
-    most = min(most, *(most_pictures(limits, row.num_inference_steps, row.width * row.height) for row in firsts))
-    scale = largest_scale(request, most)
+    budget = min(budget, *(most_pictures(limits, row.num_inference_steps, row.width * row.height) for row in firsts))
+    scale = largest_scale(request, budget)
     if not scale:
-        n = n_asked(request.with_settings(scale=_TRIAL))
+        n = count_requested_pictures(request.with_settings(scale=_TRIAL))
         raise InvalidInput(
-            f"1 % of “{request.design.title}” is {n:,} pictures, but only {math.floor(most):,} can be drawn here; "
+            f"1 % of “{request.design.title}” is {n:,} pictures, but only {math.floor(budget):,} can be drawn here; "
             "choose a faster model or another study"
         )
     return (yield from run(request.with_settings(scale=scale), services, cancelled=cancelled, session=session))
@@ -100,7 +109,7 @@ def replicate(
 
 def _seconds_each(plan: StudyPlan, services: StudyServices) -> float:
     """Return the seconds that one more picture of a plan of one arm takes; nan if not known."""
-    engine = services.engine_of(plan.settings.model)
+    engine = services.find_engine(plan.settings.model)
     rate = services.rates.find(plan.manifest.rows[0], engine.place())
     return math.nan if rate is None else rate.seconds / engine.n_workers()
 
@@ -139,12 +148,12 @@ class NextStep:
     narrows: str = ""  # numbers that it brings to this width, in a word
     half_width: float = math.nan  # of the least certain number afterwards
     cells: str = ""  # names of the cells, such as concepts, that alone get more pictures; "" for all
-    others: tuple["NextStep", ...] = ()  # the same step for other widths
+    other_widths: tuple["NextStep", ...] = ()  # the same step for other widths
 
     @property
     def widths(self) -> tuple["NextStep", ...]:
         """The step and those for other widths, the narrowest first."""
-        return tuple(sorted((self, *self.others), key=lambda step: step.half_width))
+        return tuple(sorted((self, *self.other_widths), key=lambda step: step.half_width))
 
     def values(self) -> dict[str, Any]:
         """Return the values for the API."""
@@ -159,7 +168,7 @@ def next_steps(report: StudyReport, services: StudyServices, cells: Collection[s
     study = known_study(report.design)
     if study is None or not report.results.findings or len(report.results.frame("verdicts")):
         return ()
-    settings, steps = as_asked(report.design, report.settings), list[NextStep]()
+    settings, steps = drop_automatic_choices(report.design, report.settings), list[NextStep]()
     if not settings.images and not any(arm.images for arm in settings.arms):
         steps += _more_pictures(report, settings, study, services.settings, cells)
         steps += _base(report, settings, study, services.settings)
@@ -171,7 +180,7 @@ def _more_pictures(
 ) -> Iterator[NextStep]:
     """Suggest more pictures: shares known to ±10 points, half another interval, or the rest of a stopped run."""
     cells = () if report.stopped else tuple(cells)
-    names = listed(cells, last=" and ")
+    names = format_list(cells, last=" and ")
     of_cells = f" of {names}" if cells else ""
     if (widest := _widest(report, cells)) is None:
         return
@@ -180,14 +189,14 @@ def _more_pictures(
     else:
         every = [*_times(widest, settings.confidence)]
         if not cells:
-            most = limits.max_images / n_asked(Settled(study=study, settings=settings))
-            every = [times for times in every if times <= most] or [most]
+            max_times = limits.max_images / count_requested_pictures(Settled(study=study, settings=settings))
+            every = [times for times in every if times <= max_times] or [max_times]
     steps = []
     for times in every:
         enlarged, larger = (study, settings) if report.stopped else study.enlarged(settings, times, cells)
         design = enlarged.design
         request = Settled(study=enlarged, settings=larger)
-        n = n_asked(request)
+        n = count_requested_pictures(request)
         if n > limits.max_images or times < _FEWEST_MORE or n <= report.n_images:
             continue
         before, after = _half_width(widest), _half_after(widest, times, settings.confidence)
@@ -199,7 +208,7 @@ def _more_pictures(
         reach = f"{width} ({n - report.n_images:,} more{f', {n:,} in all' if cells else ''})"
         steps.append(replace(step, width=width, reach=reach, narrows=narrows, half_width=after, cells=names))
     if steps:
-        yield replace(steps[0], others=tuple(steps[1:]))
+        yield replace(steps[0], other_widths=tuple(steps[1:]))
 
 
 def _parts_in_words(request: Settled) -> str:
@@ -217,8 +226,8 @@ def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Se
     """Suggest a baseline: the same seeds of a plain prompt, if the run has nothing to compare with."""
     if report.arms or (with_base := study.with_baseline(settings)) is None:
         return
-    other, prompt = with_base
-    if n_asked(Settled(study=study, settings=other)) <= limits.max_images:
+    base_settings, prompt = with_base
+    if count_requested_pictures(Settled(study=study, settings=base_settings)) <= limits.max_images:
         yield _run(
             report,
             "base",
@@ -226,7 +235,7 @@ def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Se
             f"Draws {prompt} from the same seeds. What both show equally often is not due to what you asked for. The "
             "pictures of this report are kept.",
             report.design,
-            other,
+            base_settings,
         )
 
 
@@ -353,7 +362,7 @@ def _run(
 def _arguments(design: Design, settings: StudySettings) -> dict[str, Any]:
     given = changed_from_usual(design, settings)
     options = given.pop("options", {})
-    write = settings_of(StudySettings)["options"].write
+    write = declared_settings(StudySettings)["options"].write
     arms = [arm_text(arm) for arm in given.pop("arms", ())]
     return {
         "study": design.name,

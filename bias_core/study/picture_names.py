@@ -44,7 +44,9 @@ def list_files(sources: Mapping[Path, Mapping[str, Collection[str]]]) -> pd.Data
     """
     parts = {path: (*path.parts[:-1], path.stem if path.suffix.lower() == ".zip" else path.name) for path in sources}
     depths = range(1, max(map(len, parts.values()), default=1) + 1)
-    depth = next((n for n in depths if len({each[-n:] for each in parts.values()}) == len(parts)), depths[-1])
+    depth = next(
+        (n for n in depths if len({path_parts[-n:] for path_parts in parts.values()}) == len(parts)), depths[-1]
+    )
     rows = [
         {"image_id": image_id, "folder": "/".join(parts[path][-depth:]), "file": name}
         for path, files in sources.items()
@@ -79,7 +81,7 @@ class _FileName:
 
     @classmethod
     def build(cls, name: str, folder: str = "", image_id: str = "") -> "_FileName":
-        above, path = (tuple(filter(None, normal_name(each).split("/"))) for each in (folder, name))
+        above, path = (tuple(filter(None, normal_name(text).split("/"))) for text in (folder, name))
         *within, file = path or ("",)
         stem, _, ending = file.rpartition(".")
         stem, ending = (stem, ending) if stem and f".{ending}" in PICTURES else (file, "")
@@ -94,7 +96,7 @@ class _FileName:
         """The stem as Label Studio writes it when a file is uploaded."""
         return re.sub(r"[^-\w.]", "", self.stem.replace(" ", "_"))
 
-    def lies_in(self, folders: tuple[str, ...]) -> bool:
+    def has_folders(self, folders: tuple[str, ...]) -> bool:
         """Return True if some folders of the name, one after the other, are these."""
         starts = range(len(self.folders) - len(folders) + 1)
         return any(self.folders[start : start + len(folders)] == folders for start in starts)
@@ -111,10 +113,10 @@ class _FileName:
 
     def nearness(self, file: "_FileName") -> tuple[bool, int, bool]:
         """Return if the path is all of a file's, how many of its folders it has, and if the endings are equal."""
-        own, theirs, within = self.folders, file.folders, file.folders[len(file.import_folders) :]
-        pairs = ((own, theirs), (theirs, own), (within, own))  # one ends with the other
+        own_folders, theirs, within = self.folders, file.folders, file.folders[len(file.import_folders) :]
+        pairs = ((own_folders, theirs), (theirs, own_folders), (within, own_folders))  # one ends with the other
         shared = [len(short) for short, long in pairs if short and long[-len(short) :] == short]
-        return bool(own) and own in (theirs, within), max(shared, default=0), self.ending == file.ending
+        return bool(own_folders) and own_folders in (theirs, within), max(shared, default=0), self.ending == file.ending
 
 
 class PictureNames:
@@ -135,8 +137,8 @@ class PictureNames:
             self._by_stem[file.stem].append(file)
             self._by_uploaded_stem[file.uploaded_stem].append(file)
             self._imports.add(file.import_folders)
-        own = (f"{folder}/{name}" for image_id, folder, name in rows if image_id in image_ids)
-        self.example = next(own, f"{next(iter(image_ids), '')}.png")  # the name of a picture
+        picture_files = (f"{folder}/{name}" for image_id, folder, name in rows if image_id in image_ids)
+        self.example = next(picture_files, f"{next(iter(image_ids), '')}.png")  # the name of a picture
 
     def match_all(self, raters: Mapping[str, Collection[str]]) -> dict[str, PictureMatch]:
         """Return the pictures that the names in one file of answers mean, of the raters who answered about each name.
@@ -146,7 +148,7 @@ class PictureNames:
         """
         matches = {name: match_picture(name, self) for name in raters}
         folders = {
-            name: _FileName.build(_path_of(name)).folders
+            name: _FileName.build(_extract_path(name)).folders
             for name, match in matches.items()
             if match.way.startswith((_BY_NAME, _BY_PATH)) and not match.way.endswith(_AFTER_PREFIX)
         }
@@ -157,14 +159,16 @@ class PictureNames:
                 of_raters[rater].add(folder)
         contradicted = {
             image_id
-            for image_id, each in of_pictures.items()
-            for longest in [max(each, key=len)]
-            if any(one and longest[-len(one) :] != one for one in each)
+            for image_id, picture_folders in of_pictures.items()
+            for longest in [max(picture_folders, key=len)]
+            if any(folder and longest[-len(folder) :] != folder for folder in picture_folders)
         }
         # A folder of the run itself says that the others are not the run's.
         in_run = {match.image_id for match in matches.values() if match.way.startswith(_BY_PATH)}
         one_each = [*of_raters.values()] if "" not in of_raters else []
-        is_copied = all(len(each) == 1 for each in one_each) and 1 < len(one_each) == len(set().union(*one_each))
+        is_copied = all(len(rater_folders) == 1 for rater_folders in one_each) and 1 < len(one_each) == len(
+            set().union(*one_each)
+        )
         for name, match in matches.items():
             if match.image_id in contradicted and match.way.startswith(_BY_NAME):
                 copy = replace(match, way=match.way + _OF_RATERS)
@@ -174,7 +178,7 @@ class PictureNames:
 
     def find_file(self, name: str) -> PictureMatch:
         """Return the own picture whose file a name, path or address means."""
-        spelled = dict.fromkeys((name, unquote(_path_of(name))))
+        spelled = dict.fromkeys((name, unquote(_extract_path(name))))
         matches = (self._find(text, is_uploaded=is_uploaded) for text in spelled for is_uploaded in (False, True))
         return next((match for match in matches if match != _NO_MATCH), _NO_MATCH)
 
@@ -189,15 +193,15 @@ class PictureNames:
             name = replace(name, stem=_UPLOAD_PREFIX.sub("", name.stem, count=1), spelled=spelled)
             files = self._by_stem.get(name.stem) or self._by_uploaded_stem.get(name.stem, [])
         # A name in the folder of one arm means no picture of another.
-        named_imports = {folders for folders in self._imports if name.lies_in(folders)} or self._imports
+        named_imports = {folders for folders in self._imports if name.has_folders(folders)} or self._imports
         files = [file for file in files if file.import_folders in named_imports]
         if not files:
             return _NO_MATCH
         best = max(map(name.nearness, files))
         nearest = [file for file in files if name.nearness(file) == best]
         if len({file.path for file in nearest}) == 1:  # A.png and a.png
-            most = max(map(name.count_spelled, nearest))
-            nearest = [file for file in nearest if name.count_spelled(file) == most]
+            max_spelled = max(map(name.count_spelled, nearest))
+            nearest = [file for file in nearest if name.count_spelled(file) == max_spelled]
         image_ids = {file.image_id for file in nearest}
         if len(image_ids) > 1:
             return PictureMatch(reason=SEVERAL)
@@ -222,7 +226,7 @@ def match_picture(name: str, pictures: PictureNames) -> PictureMatch:
     name, image_ids = name.strip()[:_LONGEST_NAME], pictures.image_ids
     if name in image_ids:
         return PictureMatch(image_id=name, way="id")
-    path = _path_of(name)
+    path = _extract_path(name)
     file = unquote(path).replace("\\", "/").rpartition("/")[2]
     stem = file if file in image_ids else file.rpartition(".")[0] or file
     later = _UPLOAD_PREFIX.sub("", stem, count=1) if _UPLOAD_PREFIX.match(stem) else ""
@@ -232,11 +236,11 @@ def match_picture(name: str, pictures: PictureNames) -> PictureMatch:
         "the file name after the prefix of an upload": later,
         "the id in the file name of an export": export[1] if export else "",
     }
-    by_id = (PictureMatch(image_id=each, way=way) for way, each in ways.items() if each in image_ids)
+    by_id = (PictureMatch(image_id=image_id, way=way) for way, image_id in ways.items() if image_id in image_ids)
     return next(by_id, None) or pictures.find_file(name)
 
 
-def _path_of(address: str) -> str:
+def _extract_path(address: str) -> str:
     """Return the path in an address; in Label Studio's own addresses that of the file they stand for."""
     parts = _split(address)
     query = parse_qs(parts.query)
@@ -244,7 +248,7 @@ def _path_of(address: str) -> str:
         return query["d"][0]
     if "fileuri" in query and re.search(r"/(resolve|presign)/?$", parts.path):
         try:
-            return _path_of(urlsafe_b64decode(query["fileuri"][0] + "==").decode())
+            return _extract_path(urlsafe_b64decode(query["fileuri"][0] + "==").decode())
         except ValueError:  # no base64, or no text in it
             return ""
     return parts.path if parts.scheme or parts.query else address
@@ -254,7 +258,7 @@ def is_picture(name: str, value: Any) -> bool:
     """Return True if a value names a picture, by its ending or the name of its column."""
     if not isinstance(value, str):
         return False
-    has_ending = PurePosixPath(_path_of(value)).suffix.lower() in PICTURES
+    has_ending = PurePosixPath(_extract_path(value)).suffix.lower() in PICTURES
     return has_ending or name.lower() in ("image", "img", "picture")
 
 

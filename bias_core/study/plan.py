@@ -23,7 +23,7 @@ from bias_core.store.manifests import Manifest
 from bias_core.study.answer_fit import check_arms_have_answers, fit_answers, join_questions
 from bias_core.study.answers import read_answers
 from bias_core.study.classifiers import check_readers, chosen_readers, resolve_readers
-from bias_core.study.design import papers_readers, study_of, typed_options, with_protocol
+from bias_core.study.design import get_study, papers_readers, typed_options, with_protocol
 from bias_core.study.image_rows import (
     ImportedRows,
     RowMaker,
@@ -46,7 +46,7 @@ from bias_core.study.types import (
     Shot,
     StudySettings,
     check_arms,
-    options_in,
+    get_options,
     with_arms_of_options,
 )
 from bias_core.types import ImageRow
@@ -68,20 +68,20 @@ def check_size(request: Settled, limits: Settings, rows: RowMaker | None = None)
     scale that is allowed.
     """
     design, settings = request.design, request.settings
-    n, what = n_asked(request), f"{design.name} at {100 * settings.scale:g} % of its size"
+    n, subject = count_requested_pictures(request), f"{design.name} at {100 * settings.scale:g} % of its size"
     less, advice = "less in its options, its prompts or their number of pictures", "ask for a smaller scale"
     if settings.arms[1:]:
-        what, less = f"{design.name} with {len(settings.arms)} arms{what.removeprefix(design.name)}", "fewer arms"
+        subject, less = f"{design.name} with {len(settings.arms)} arms{subject.removeprefix(design.name)}", "fewer arms"
     elif not design.reference:
-        what, less = f"exploring “{request.study.run_name(settings).title}”", "fewer pictures"
+        subject, less = f"exploring “{request.study.run_name(settings).title}”", "fewer pictures"
     n_steps, pixels = (rows.num_inference_steps, rows.info.width * rows.info.height) if rows else (0, 0)
     scale = 0.0
-    if n > (most := most_pictures(limits, n_steps, pixels)):
-        scale = largest_scale(request, most)
+    if n > (max_pictures := most_pictures(limits, n_steps, pixels)):
+        scale = largest_scale(request, max_pictures)
         share = f"a scale of {scale:g} ({100 * scale:g} % of the full size)" if design.reference else less
         advice = f"ask for {share if scale else less}"
     with _allowing(scale):
-        check_budget(n, limits, what=what, advice=advice, n_steps=n_steps, pixels=pixels)
+        check_budget(n, limits, subject=subject, advice=advice, n_steps=n_steps, pixels=pixels)
 
 
 @contextmanager
@@ -89,8 +89,8 @@ def _allowing(scale: float) -> Iterator[None]:
     """Add the allowed scale to a refusal of a run's size."""
     try:
         yield
-    except TooLarge as why:
-        why.scale = scale
+    except TooLarge as error:
+        error.scale = scale
         raise
 
 
@@ -104,30 +104,30 @@ def check_work_of_arms(request: Settled, plans: Sequence[StudyPlan], limits: Set
         if not plan.settings.images:  # imported pictures were drawn elsewhere
             sizes = [row.num_inference_steps * row.width * row.height for row in rows]
             work += (sum(sizes) + later * sizes[0]) / 1e6
-    what = f"{request.design.name} with {len(plans)} arms"
+    subject = f"{request.design.name} with {len(plans)} arms"
     advice = "ask for a smaller scale or fewer arms"
-    check_budget(n, limits, what=what, advice=advice)
-    most = n * limits.max_megapixel_steps / work if work else math.inf
-    with _allowing(largest_scale(request, most) if n > most else 0.0):
-        check_work(work, limits, what=what, of=f"{n:,} pictures of all arms", advice=advice)
+    check_budget(n, limits, subject=subject, advice=advice)
+    max_pictures = n * limits.max_megapixel_steps / work if work else math.inf
+    with _allowing(largest_scale(request, max_pictures) if n > max_pictures else 0.0):
+        check_work(work, limits, subject=subject, of=f"{n:,} pictures of all arms", advice=advice)
 
 
-def n_asked(request: Settled) -> int:
+def count_requested_pictures(request: Settled) -> int:
     """Return the largest number of pictures that all arms draw, those drawn while measuring included."""
     if request.has_arms:
-        return sum(n_asked(arm) for arm in request.arms if not arm.settings.images)
+        return sum(count_requested_pictures(arm) for arm in request.arms if not arm.settings.images)
     study, settings = request.study, request.settings
     return sum(shot.n for shot in study.shots(settings)) + study.run_size(settings).n_later
 
 
-def largest_scale(request: Settled, most: float) -> float:
-    """Return the largest scale that asks for at most ``most`` pictures: the settings', or a whole percentage; or 0."""
-    if n_asked(request) <= most:
+def largest_scale(request: Settled, limit: float) -> float:
+    """Return the largest scale that asks for at most ``limit`` pictures: the settings', or a whole percentage; or 0."""
+    if count_requested_pictures(request) <= limit:
         return request.settings.scale
     low, high = 0, math.ceil(100 * request.settings.scale) - 1
     while low < high:
         middle = (low + high + 1) // 2
-        fits = n_asked(request.with_settings(scale=middle / 100)) <= most
+        fits = count_requested_pictures(request.with_settings(scale=middle / 100)) <= limit
         low, high = (middle, high) if fits else (low, middle - 1)
     return low / 100
 
@@ -140,7 +140,7 @@ def study_cost(plan: StudyPlan, services: StudyServices) -> Cost:
     if plan.settings.images:
         n = len({row.id for row in plan.manifest.rows})
         return Cost(n_pictures=n, n_stored=n, seconds=0.0, n_bytes=0.0)
-    rows, engine = plan.manifest.rows, services.engine_of(plan.settings.model)
+    rows, engine = plan.manifest.rows, services.find_engine(plan.settings.model)
     if services.images.n_present({row.id for row in rows}) == len({row.id for row in rows}):
         return estimate_cost(rows, services.images, None, n_workers=1)  # no worker need start
     rate = services.rates.find(rows[0], engine.place())
@@ -162,7 +162,7 @@ def warm_up(
         return
     rows = list({row.id: row for row in plan.manifest.rows}.values())
     missing = [row for row in rows if not services.images.n_present([row.id])]
-    engine = services.engine_of(rows[0].model)
+    engine = services.find_engine(rows[0].model)
     size = services.text_to_image(rows[0].model).batch_size * engine.n_workers()
     for part in (missing[:size], missing[size : 3 * size]):
         for event in services.draw(part, cancelled=cancelled):
@@ -176,7 +176,9 @@ _FIRST = {
     "model", "condition", "encoder", "scale", "seed", "num_inference_steps", "guidance_scale", "confidence",
     "images", "labels", "options", "force",
 }  # fmt: skip
-_WORDS = {one.name for one in fields(Design) if not one.compare}  # fields of a design that decide no number
+_WORDS = {
+    design_field.name for design_field in fields(Design) if not design_field.compare
+}  # fields of a design that decide no number
 _FIRST_OF_ARMS = {
     "name", "model", "condition", "template", "negative_prompt", "guidance_scale", "num_inference_steps", "images",
 }  # fmt: skip
@@ -225,13 +227,13 @@ def settle(design: Design, given: StudySettings, names: Collection[str] | None =
     ``names`` are the settings that were given, if ``given`` does not know them. Raises InvalidInput for settings that
     cannot be used together, and for options that the study does not have.
     """
-    study, settings = study_of(design), with_protocol(design, given, names)
-    own = {name: value for name, value in design.settings.items() if name not in given_settings(settings)}
+    study, settings = get_study(design), with_protocol(design, given, names)
+    design_settings = {name: value for name, value in design.settings.items() if name not in given_settings(settings)}
     if not study.watches_shares and stop_rule(settings) is not None:
         raise InvalidInput(
             f"{design.name} has no shares that a stop rule could watch; leave out both ways to stop early"
         )
-    settings = replace(settings, **{**own, "options": typed_options(design, settings.options)})
+    settings = replace(settings, **{**design_settings, "options": typed_options(design, settings.options)})
     if settings.labels and not study.takes_labels:
         advice = "to correct a finished run, make a task with: study label RUN"
         if not study.has_readings(settings):
@@ -243,9 +245,9 @@ def settle(design: Design, given: StudySettings, names: Collection[str] | None =
     return Settled(study=study, settings=settings, answers=answers)
 
 
-def plan_study(design: Design, settings: StudySettings, services: StudyServices, **how: Any) -> StudyPlan:
+def plan_study(design: Design, settings: StudySettings, services: StudyServices, **kwargs: Any) -> StudyPlan:
     """Complete the request (:func:`settle`), then :func:`lay_out` it."""
-    return lay_out(settle(design, settings), services, **how)
+    return lay_out(settle(design, settings), services, **kwargs)
 
 
 def lay_out(
@@ -282,7 +284,7 @@ def lay_out(
         title=study.run_name(settings).title,
         settings=asdict(settings),
         design=encode(design, Path()),
-        rows=tuple(_rows_of(shots, rows, check)),
+        rows=tuple(_build_rows(shots, rows, check)),
         versions=library_versions() | {"model_revision": rows.revision},
     )
     if is_here:
@@ -305,13 +307,18 @@ def _plan_arms(
         check_size(request, services.settings)
 
     def plan_each(*, any_world: bool) -> tuple[StudyPlan, ...]:
-        how: dict[str, Any] = {"measure": measure, "estimate": estimate, "any_world": any_world, "cancelled": cancelled}
-        return tuple(lay_out(replace(arm, answers=None), services, **how) for arm in request.arms)
+        plan_options: dict[str, Any] = {
+            "measure": measure,
+            "estimate": estimate,
+            "any_world": any_world,
+            "cancelled": cancelled,
+        }
+        return tuple(lay_out(replace(arm, answers=None), services, **plan_options) for arm in request.arms)
 
     plans = plan_each(any_world=False)
     if any(chosen_readers(plan.settings) != chosen_readers(plans[0].settings) for plan in plans):
         plans = plan_each(any_world=True)  # the same classifiers for all arms
-    request = replace(request, settings=_with_readers_of(plans[0].settings, request.settings))
+    request = replace(request, settings=_copy_readers(plans[0].settings, request.settings))
     if not estimate:
         check_work_of_arms(request, plans, services.settings)
     return _with_answers(_plan_together(request.design, request.settings, plans, session), request.answers)
@@ -323,14 +330,14 @@ def _with_answers(plan: StudyPlan, answers: pd.DataFrame | None) -> StudyPlan:
         return plan
     pictures = [[row.id for row in arm.manifest.rows] for arm in plan.each]
     questions = [arm.study.questions(arm.settings, _planned_frame(arm)) for arm in plan.each]
-    fitted = fit_answers(answers, join_questions(chain.from_iterable(pictures), questions), files_of(plan))
+    fitted = fit_answers(answers, join_questions(chain.from_iterable(pictures), questions), list_own_files(plan))
     if plan.arms:
         names = (arm.name for arm in plan.settings.arms)
         check_arms_have_answers(fitted, dict(zip(names, pictures, strict=True)))
     return replace(plan, answers=fitted)
 
 
-def files_of(plan: StudyPlan) -> pd.DataFrame | None:
+def list_own_files(plan: StudyPlan) -> pd.DataFrame | None:
     """Return the files of own pictures, by which people's answers find them; None if all are drawn."""
     sources: dict[Path, dict[str, set[str]]] = {}
     for arm in plan.each:
@@ -347,7 +354,7 @@ def _planned_frame(plan: StudyPlan) -> pd.DataFrame:
     return pd.DataFrame(
         {"image_id": row.id, "group": row.group, "prompt": shot.prompt, "seed": row.seed, **shot.facts}
         for shot in plan.shots
-        for row in plan.rows.of(shot)
+        for row in plan.rows.make_rows(shot)
     )
 
 
@@ -362,16 +369,16 @@ def check_study_readers(study: Study, settings: StudySettings, world: str, servi
     return check_readers(study.readers(settings), services, source=settings.model, world=world, force=settings.force)
 
 
-def _with_readers_of(other: StudySettings, settings: StudySettings) -> StudySettings:
-    names = chosen_readers(other)
+def _copy_readers(source: StudySettings, settings: StudySettings) -> StudySettings:
+    names = chosen_readers(source)
     encoder = names.pop("encoder")
-    return replace(settings, encoder=encoder, options=replace(options_in(settings, Options), **names))
+    return replace(settings, encoder=encoder, options=replace(get_options(settings, Options), **names))
 
 
-def _rows_of(shots: list[Shot], rows: Rows, check: Callable[[], None]) -> Iterator[ImageRow]:
+def _build_rows(shots: list[Shot], rows: Rows, check: Callable[[], None]) -> Iterator[ImageRow]:
     for shot in shots:
         check()
-        yield from rows.of(shot)
+        yield from rows.make_rows(shot)
 
 
 def _plan_together(design: Design, settings: StudySettings, plans: tuple[StudyPlan, ...], session: str) -> StudyPlan:
@@ -407,7 +414,7 @@ def _laid_out(
         check_budget(
             imported.n_found(shots or imported.shots(settings.scale, settings.seed)),
             services.settings,
-            what=f"{design.name} on {imported.source.name}",
+            subject=f"{design.name} on {imported.source.name}",
             advice="bring fewer pictures or take a smaller scale",
         )
         if not shots:
@@ -424,7 +431,7 @@ def _laid_out(
     rows = RowMaker.build(settings, services, estimate=estimate)
     check_texts("a negative prompt", rows.negative_prompt)
     laid_out = replace(request, settings=settings)
-    if not estimate or n_asked(laid_out) > MOST_ESTIMATED:
+    if not estimate or count_requested_pictures(laid_out) > MOST_ESTIMATED:
         check_size(laid_out, services.settings, rows)
     prompts = (prompt for shot in shots for prompt in (shot.prompt, shot.later_prompt) if prompt)
     for prompt in dict.fromkeys(prompts):  # may contain words of the visitor
@@ -463,10 +470,10 @@ def check_arms_differ(plans: Sequence[StudyPlan], names: Sequence[str]) -> None:
     drawn = [[row.id for row in plan.manifest.rows] for plan in plans]
     for (i, first), (j, second) in combinations(enumerate(drawn), 2):
         if first == second:
-            one = plans[i].settings
-            takes_none = not one.images and plans[i].manifest.rows[0].num_inference_steps == 0
-            who = one.model if hosted_name(one.model) else "The renderer"
-            hint = f" {who} takes no guidance, steps, sampler or negative prompt." if takes_none else ""
+            arm_settings = plans[i].settings
+            takes_none = not arm_settings.images and plans[i].manifest.rows[0].num_inference_steps == 0
+            model_name = arm_settings.model if hosted_name(arm_settings.model) else "The renderer"
+            hint = f" {model_name} takes no guidance, steps, sampler or negative prompt." if takes_none else ""
             raise InvalidInput(
                 f"“{names[i]}” and “{names[j]}” draw the same pictures, so they cannot differ. Change the model, "
                 f"condition, template, guidance or images.{hint}"

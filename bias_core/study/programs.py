@@ -16,12 +16,12 @@ from bias_core.store.found_pictures import PictureLook
 from bias_core.store.manifests import RunHead
 from bias_core.study.attributes import AttributeSet
 from bias_core.study.corrected import Correction
-from bias_core.study.design import find_design, option_settings, summary_of
+from bias_core.study.design import find_design, format_summary, option_settings
 from bias_core.study.documents import to_dict
 from bias_core.study.headlines import clearance, headline
 from bias_core.study.next_steps import CORRECTED_SUFFIX, next_steps
 from bias_core.study.plan import settle
-from bias_core.study.report_text import LIMITS, Row, finding_rows, plain, title_of
+from bias_core.study.report_text import LIMITS, Row, finding_rows, get_title, plain
 from bias_core.study.reproduction import is_shipped
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, StudyReport, StudySettings
@@ -53,7 +53,7 @@ def report_answer(report: StudyReport, services: StudyServices | None, detail: s
     summary = {
         "run_id": report.run_id,
         "study": report.design.name,
-        "title": title_of(report),
+        "title": get_title(report),
         "headline": headline(report),
         **{name: full[name] for name in ("warning", "stop_rule") if full[name]},
         **({"unknown_words": full["unknown_words"][:_MOST_WORDS]} if full["unknown_words"] else {}),
@@ -85,12 +85,13 @@ def correction_answer(correction: Correction, detail: str = SUMMARY) -> Row:
         return _chosen(full, detail)
     rows = [
         {
-            "finding": one.title, "value": one.corrected.value, "low": one.corrected.low, "high": one.corrected.high,
-            "n": one.corrected.n, "null_value": one.corrected.null_value, "p_adjusted": one.claim.p_adjusted,
-            "clear": one.claim.word, "as_classified": one.as_read.value, "n_labelled": one.n_labelled,
-            "labels_for_5_points": one.budget,
+            "finding": number.title, "value": number.corrected.value,
+            "low": number.corrected.low, "high": number.corrected.high,
+            "n": number.corrected.n, "null_value": number.corrected.null_value, "p_adjusted": number.claim.p_adjusted,
+            "clear": number.claim.word, "as_classified": number.as_read.value, "n_labelled": number.n_labelled,
+            "labels_for_5_points": number.budget,
         }
-        for one in correction.numbers
+        for number in correction.numbers
     ]  # fmt: skip
     summary = {
         "run_id": correction.run_id,
@@ -118,13 +119,13 @@ def study_values(design: Design) -> Row:
     return {
         "name": design.name,
         "title": design.title,
-        "summary": summary_of(design),
+        "summary": format_summary(design),
         "reference": design.reference,
         "redraws": design.where,
         "pictures_at_full_size": full_size(design),
-        "options": {one.name: plain(one.default) for one in options},
-        "ranges": {one.name: one.description()["range"] for one in options if one.range_words},
-        "option_settings": [plain(one.description()) for one in options],
+        "options": {option.name: plain(option.default) for option in options},
+        "ranges": {option.name: option.description()["range"] for option in options if option.range_words},
+        "option_settings": [plain(option.description()) for option in options],
     }
 
 
@@ -153,9 +154,14 @@ def attributes_answer(sets: Iterable[AttributeSet], detail: str = SUMMARY) -> Ro
     """Return the names of the built-in attributes by set; in full, also their sentences, rates P* and sources."""
     sets = list(sets)
     if detail == SUMMARY:
-        names = {one.key: {"key": one.key, "attributes": [a.name for a in one.attributes]} for one in sets}
+        names = {
+            attribute_set.key: {"key": attribute_set.key, "attributes": [a.name for a in attribute_set.attributes]}
+            for attribute_set in sets
+        }
         return listed_answer("list_attribute_sets", "sets", names, ("key", "attributes"), detail)
-    return listed_answer("list_attribute_sets", "sets", {one.key: asdict(one) for one in sets}, (), detail)
+    return listed_answer(
+        "list_attribute_sets", "sets", {attribute_set.key: asdict(attribute_set) for attribute_set in sets}, (), detail
+    )
 
 
 def measures_answer(detail: str = SUMMARY) -> Row:
@@ -185,9 +191,9 @@ def look_answer(look: PictureLook, detail: str = SUMMARY) -> Row:
         return _chosen(full, detail)
     short = [{name: summary[name] for name in facts} for summary in full["prompts"]]
     notes = [{"says": sentence, "n": len(lines)} for sentence, lines in look.notes]
-    more = {"tool": "look_at_pictures", "arguments": {"detail": FULL}, "n": len(short)}
+    next_call = {"tool": "look_at_pictures", "arguments": {"detail": FULL}, "n": len(short)}
     left_out = full["left_out"][:_MOST_LEFT_OUT]
-    return _fitted({**full, "prompts": short, "left_out": left_out, "notes": notes, "more": more}, "prompts")
+    return _fitted({**full, "prompts": short, "left_out": left_out, "notes": notes, "more": next_call}, "prompts")
 
 
 _MOST_LEFT_OUT = 10  # pictures, in a summary
@@ -206,7 +212,7 @@ def runs_answer(runs: Iterable[RunHead]) -> Row:
     return {"runs": rows}
 
 
-def as_text(answer: Row) -> str:
+def format_json(answer: Row) -> str:
     """Return an answer as the JSON that ``--json`` prints."""
     return json.dumps(answer, indent=2, ensure_ascii=False)
 
@@ -222,8 +228,8 @@ def listed_answer(tool: str, title: str, entries: Mapping[str, Row], short: Sequ
     if detail != SUMMARY:
         return {title: [_chosen(entries, detail)[detail]]}
     rows = [{name: entry[name] for name in short} for entry in entries.values()]
-    more = {"tool": tool, "arguments": {"detail": FULL}, "n": len(rows)}
-    return _fitted({title: plain(rows), "more": more}, title)
+    next_call = {"tool": tool, "arguments": {"detail": FULL}, "n": len(rows)}
+    return _fitted({title: plain(rows), "more": next_call}, title)
 
 
 def _chosen(full: Mapping[str, Any], detail: str) -> Row:

@@ -15,7 +15,7 @@ from bias_core.prompts import WORD_SLOT
 from bias_core.study.attributes import ALL, finding_key
 from bias_core.study.design import CHECKLIST, find_design, read_table
 from bias_core.study.reproduction import DIFFERS
-from bias_core.study.types import StudyFigure, StudyReport, StudySettings, listed, mark, named_parts
+from bias_core.study.types import StudyFigure, StudyReport, StudySettings, format_list, mark, named_parts
 from bias_core.types import Estimate
 from bias_core.values import option_values
 
@@ -53,7 +53,7 @@ class PublishedMeasure:
     def label(self) -> str:
         """The title with paper, year and models."""
         models = list(dict.fromkeys(number.model for number in self.numbers))
-        return " · ".join((self.title, work(find_design(self.studies[0]).reference), listed(models)))
+        return " · ".join((self.title, work(find_design(self.studies[0]).reference), format_list(models)))
 
 
 class OwnNumber(NamedTuple):
@@ -69,7 +69,7 @@ class OwnNumber(NamedTuple):
 def published_measures() -> Mapping[str, PublishedMeasure]:
     """Return every measure that a paper prints for real models, by key."""
     made = (*_tbyb(), *_association(), *_nationalities(), *_pairs(), *_internal())
-    return {one.key: one for one in made}
+    return {measure.key: measure for measure in made}
 
 
 def _tbyb() -> Iterator[PublishedMeasure]:
@@ -218,7 +218,7 @@ def _internal() -> Iterator[PublishedMeasure]:
         ),
     )
     for name, title, null in (("delta", "diffusion bias δ", 0.0), ("alpha", "bias amplification α", 1.0)):
-        groups = [(model, group, of) for model, by in _models_in(data["summary"]) for group, of in by.items()]
+        groups = [(model, group, of) for model, by in _list_models(data["summary"]) for group, of in by.items()]
         yield PublishedMeasure(
             key=f"internal-{name}",
             title=f"Internal: mean {title}",
@@ -239,7 +239,7 @@ def _internal() -> Iterator[PublishedMeasure]:
         )  # fmt: skip
 
 
-def _models_in(summary: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+def _list_models(summary: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     return [(model, of) for model, of in summary.items() if isinstance(of, Mapping)]
 
 
@@ -259,19 +259,21 @@ def own_numbers(measure: PublishedMeasure, reports: Sequence[tuple[str, StudyRep
     """
     lines = {number.key: number.line for number in measure.numbers}
     alike = {number.same: number.line for number in measure.numbers if number.same[0]}
-    own = []
+    run_numbers = []
     for name, report in reports:
         for arm, part in named_parts(report):
-            run, concept = f"{name}: {arm}" if arm else name, _concept_of(part.settings)
-            for one in part.results.findings:
-                if one.key in lines and one.published is not None:  # else of other words than the paper’s
-                    own.append(OwnNumber(lines[one.key], run, one.estimate, protocol_in_words(report, arm)))
-                elif (concept, one.key) in alike:
-                    own.append(OwnNumber(alike[concept, one.key], run, one.estimate, _OTHER_STUDY))
-    return own
+            run, concept = f"{name}: {arm}" if arm else name, _get_concept(part.settings)
+            for finding in part.results.findings:
+                if finding.key in lines and finding.published is not None:  # else of other words than the paper’s
+                    run_numbers.append(
+                        OwnNumber(lines[finding.key], run, finding.estimate, protocol_in_words(report, arm))
+                    )
+                elif (concept, finding.key) in alike:
+                    run_numbers.append(OwnNumber(alike[concept, finding.key], run, finding.estimate, _OTHER_STUDY))
+    return run_numbers
 
 
-def _concept_of(settings: StudySettings) -> str:
+def _get_concept(settings: StudySettings) -> str:
     """Return the concept that a run or arm draws; "" if its study has none."""
     concept = str(option_values(settings.options).get("concept", ""))
     swap = WORD_SLOT.fullmatch(settings.arms[0].template or "") if len(settings.arms) == 1 else None
@@ -281,9 +283,9 @@ def _concept_of(settings: StudySettings) -> str:
 def find_measure(report: StudyReport) -> str:
     """Return the key of the measure of which a report has numbers; else of its study, else of its paper; else ""."""
     measures = published_measures()
-    papers = {key: find_design(one.studies[0]).reference for key, one in measures.items()}
-    of_report = [key for key, one in measures.items() if own_numbers(one, [("", report)])]
-    of_study = [key for key, one in measures.items() if report.design.name in one.studies]
+    papers = {key: find_design(measure.studies[0]).reference for key, measure in measures.items()}
+    of_report = [key for key, measure in measures.items() if own_numbers(measure, [("", report)])]
+    of_study = [key for key, measure in measures.items() if report.design.name in measure.studies]
     of_paper = [key for key, paper in papers.items() if paper == report.design.reference]
     return next(iter((*of_report, *of_study, *of_paper)), "")
 
@@ -298,28 +300,28 @@ def protocol_in_words(report: StudyReport, arm: str = "") -> str:
     names = [str(item) for item in frame[frame["status"] == DIFFERS]["item"]]
     if not names:
         return "paper’s protocol met"
-    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
-    return f"differs in {listed([*names[:_MOST_NAMED], *more])}"
+    remainder = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    return f"differs in {format_list([*names[:_MOST_NAMED], *remainder])}"
 
 
-def ordered_lines(measure: PublishedMeasure, own: Sequence[OwnNumber]) -> list[str]:
+def ordered_lines(measure: PublishedMeasure, run_numbers: Sequence[OwnNumber]) -> list[str]:
     """Return the lines of a measure, first those that the visitor's runs have."""
     lines = dict.fromkeys(number.line for number in measure.numbers)
-    of_runs = {number.line for number in own}
+    of_runs = {number.line for number in run_numbers}
     return sorted(lines, key=lambda line: line not in of_runs)
 
 
-def published_figure(measure: PublishedMeasure, own: Sequence[OwnNumber]) -> StudyFigure:
+def published_figure(measure: PublishedMeasure, run_numbers: Sequence[OwnNumber]) -> StudyFigure:
     """Return a plot of the printed numbers and the visitor's."""
-    lines = ordered_lines(measure, own)
+    lines = ordered_lines(measure, run_numbers)
     printed = [_unknown(number.value) for number in measure.numbers]
     if len(lines) == 1:
-        rows = [mark(one.model, at, group=IN_PAPER) for one, at in zip(measure.numbers, printed, strict=True)]
-        rows += [mark(one.run, one.estimate, group="yours") for one in own]
+        rows = [mark(number.model, at, group=IN_PAPER) for number, at in zip(measure.numbers, printed, strict=True)]
+        rows += [mark(number.run, number.estimate, group="yours") for number in run_numbers]
         kind: Any = "intervals"
     else:
-        rows = [mark(one.line, at, group=one.model) for one, at in zip(measure.numbers, printed, strict=True)]
-        rows += [mark(one.line, one.estimate, group=f"yours: {one.run}") for one in own]
+        rows = [mark(number.line, at, group=number.model) for number, at in zip(measure.numbers, printed, strict=True)]
+        rows += [mark(number.line, number.estimate, group=f"yours: {number.run}") for number in run_numbers]
         rows.sort(key=lambda row: lines.index(row["name"]))
         kind = "pairs"
     labels: dict[str, Any] = {"x": measure.scale, "null": measure.null_value, "from_zero": True}

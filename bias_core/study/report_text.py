@@ -26,10 +26,10 @@ from bias_core.number_text import (
     state_p,
     typeset,
 )
-from bias_core.store.export import as_code, in_markdown, without_splits
+from bias_core.store.export import escape_markdown, format_code, without_splits
 from bias_core.store.found_pictures import NO_PROMPT
 from bias_core.study.answer_files import NO_RATER
-from bias_core.study.attributes import attribute_of
+from bias_core.study.attributes import find_attribute_name
 from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT
 from bias_core.study.design import known_study
 from bias_core.study.limits import stop_rule
@@ -59,7 +59,7 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
     for i, name in enumerate(names):
         if i <= last:  # an end of an interval, which is part of another column
             continue
-        column, n = frame.iloc[:, i], _counts_of(name, frame)
+        column, n = frame.iloc[:, i], _find_counts(name, frame)
         if _has_interval(frame, names, i):
             last = i + 2
             cells = [pd.to_numeric(frame.iloc[:, j]).to_numpy(float) for j in (i, i + 1, i + 2)]
@@ -104,9 +104,9 @@ def number_columns(text: pd.DataFrame) -> list[str]:
 def markdown_table(frame: pd.DataFrame, *, code: Collection[str] = ()) -> str:
     """Return a Markdown table with escaped cells; the columns in ``code`` hold names of this program."""
     names = [str(column) for column in frame.columns]
-    writers = [as_code if name in code else in_markdown for name in names]
+    writers = [format_code if name in code else escape_markdown for name in names]
     cells = [[write(cell) for write, cell in zip(writers, row, strict=True)] for row in frame.astype(object).to_numpy()]
-    rows = [list(map(in_markdown, names)), ["---"] * len(names), *cells]
+    rows = [list(map(escape_markdown, names)), ["---"] * len(names), *cells]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -125,7 +125,7 @@ def _is_count(name: str) -> bool:
     return name == "n" or name.startswith("n ")
 
 
-def _counts_of(name: str, frame: pd.DataFrame) -> list[float | None]:
+def _find_counts(name: str, frame: pd.DataFrame) -> list[float | None]:
     """Return the n of each row, from the column "n <last word of the name>", else from "n"."""
     columns = [] if _is_count(name) else [c for c in (f"n {name.rpartition(' ')[2]}", "n") if c in frame]
     counts = frame[columns[0]] if columns else [None] * len(frame)
@@ -155,7 +155,7 @@ _LONGEST_FOLDER = 40
 _P_VALUE = re.compile(r"^[pq]( |$)| [pq]$")  # in the name of a column
 
 
-def title_of(report: StudyReport) -> str:
+def get_title(report: StudyReport) -> str:
     """Return the title of a report: the design's, or the study's own for these settings."""
     study = known_study(report.design)
     return report.design.title if study is None else study.run_name(report.settings).title
@@ -229,22 +229,22 @@ def size_in_words(design: Design, settings: StudySettings) -> str:
     return f"{share} (in the paper: {design.published_size})" if design.published_size else share
 
 
-def at_any_time(report: StudyReport) -> str:
+def get_interval_suffix(report: StudyReport) -> str:
     """Return the addition to "interval" if the number of pictures was not fixed, or not all were drawn; else ""."""
     watched = report.stopped or stop_rule(report.settings) is not None
     return ", for shares valid at any time" if watched else ""
 
 
-def read_by(settings: StudySettings, *, is_corrected: bool = False) -> str:
+def describe_reader(settings: StudySettings, *, is_corrected: bool = False) -> str:
     """Return the classifier, judge or people that read the pictures, by the names in the settings.
 
     ``is_corrected``: as of :func:`is_corrected_by_people`.
 
-    >>> read_by(StudySettings(encoder="calibration-clip", judge="endpoint"))
+    >>> describe_reader(StudySettings(encoder="calibration-clip", judge="endpoint"))
     'calibration-clip, attributes by the judge endpoint'
-    >>> read_by(StudySettings(encoder="calibration-clip", labels="answers/three.csv"))
+    >>> describe_reader(StudySettings(encoder="calibration-clip", labels="answers/three.csv"))
     'people (three.csv), otherwise calibration-clip'
-    >>> read_by(StudySettings(encoder="calibration-clip", labels="answers/three.csv"), is_corrected=True)
+    >>> describe_reader(StudySettings(encoder="calibration-clip", labels="answers/three.csv"), is_corrected=True)
     'calibration-clip, corrected by people (three.csv)'
     """
     people = f"people ({Path(settings.labels).name})"
@@ -268,9 +268,9 @@ def is_corrected_by_people(report: StudyReport) -> bool:
     return bool(_corrected_rows(report)) and not (study is not None and study.takes_labels)
 
 
-def read_report_by(report: StudyReport) -> str:
-    """Return :func:`read_by` of a report, also of one whose numbers people's answers correct."""
-    return read_by(report.settings, is_corrected=is_corrected_by_people(report))
+def describe_report_reader(report: StudyReport) -> str:
+    """Return :func:`describe_reader` of a report, also of one whose numbers people's answers correct."""
+    return describe_reader(report.settings, is_corrected=is_corrected_by_people(report))
 
 
 def report_facts(report: StudyReport) -> list[str]:
@@ -281,20 +281,20 @@ def report_facts(report: StudyReport) -> list[str]:
     study = known_study(design)
     made_of = "" if study is None else study.facts(report).made_of
     return [
-        title_of(report),
+        get_title(report),
         f"{report.n_images:,} of {report.n_planned:,} pictures{scored}" + f": {made_of}" * bool(made_of),
         *([f"{report.n_blocked:,} refused or blanked"] if report.n_blocked else []),
-        *filter(None, [drawn_by(report)]),
-        f"classified by {read_report_by(report)}",
+        *filter(None, [describe_generator(report)]),
+        f"classified by {describe_report_reader(report)}",
         *([size_in_words(design, settings)] if design.reference else []),
-        f"{settings.confidence:.0%} intervals{at_any_time(report)}",
+        f"{settings.confidence:.0%} intervals{get_interval_suffix(report)}",
         *(["ended by its stop rule"] if report.stop_rule else []),
         *([f"stopped {ended}"] if report.stopped else []),
         *([f"after {work(design.reference)}, {design.where}"] if design.reference else []),
     ]
 
 
-def notes_of(report: StudyReport) -> list[str]:
+def list_notes(report: StudyReport) -> list[str]:
     """Return the notes of a report, and one on words that the calibration world does not know."""
     unknown = ", ".join(report.unknown_words)
     return [
@@ -303,12 +303,12 @@ def notes_of(report: StudyReport) -> list[str]:
     ]
 
 
-def day_of(report: StudyReport) -> str:
+def format_day(report: StudyReport) -> str:
     """Return the day on which it was measured (UTC), such as 2026-11-22; "" if unknown."""
     return time.strftime("%Y-%m-%d", time.gmtime(report.created)) if report.created else ""
 
 
-def drawn_by(report: StudyReport) -> str:
+def describe_generator(report: StudyReport) -> str:
     """Return the model and condition that drew the pictures, or the names of the arms."""
     settings = report.settings
     if report.arms:
@@ -394,7 +394,7 @@ def finding_text(row: Row) -> dict[str, str]:
     }
 
 
-def table_of(report: StudyReport, key: str) -> StudyTable:
+def get_table(report: StudyReport, key: str) -> StudyTable:
     """Return the table of this key; KeyError lists the keys if there is none."""
     tables = {table.key: table for table in report.results.tables}
     if key not in tables:
@@ -419,20 +419,20 @@ class Circumstances:
 
 def claims(report: StudyReport) -> list[str]:
     """Return a sentence for each number with an interval or a p-value: the report's own, then those of each arm."""
-    return [sentence for part in (report, *report.arms) for sentence in _claims_of(report, part)]
+    return [sentence for part in (report, *report.arms) for sentence in _write_claims(report, part)]
 
 
 def claim(report: StudyReport) -> str:
     """Return the first of :func:`claims`; "" if there is none."""
-    return next((sentence for part in (report, *report.arms) for sentence in _claims_of(report, part)), "")
+    return next((sentence for part in (report, *report.arms) for sentence in _write_claims(report, part)), "")
 
 
-def _claims_of(report: StudyReport, part: Measured) -> Iterator[str]:
+def _write_claims(report: StudyReport, part: Measured) -> Iterator[str]:
     of, is_study = circumstances(report, part), known_study(report.design) is not None
     between = _differences(report) if part is report else {}
     for finding, row in zip(part.results.findings, finding_rows(part), strict=True):
         if is_known(row["value"]) and (_row_has_interval(row) or is_known(row["p_adjusted"])):
-            name = attribute_of(finding) if is_study else ""
+            name = find_attribute_name(finding) if is_study else ""
             sentence = _share(name, row, of) if name and _row_has_interval(row) else _number(row, of, part, between)
             yield " ".join(filter(None, (sentence, _corrected(report, part, row), part.warning)))
 
@@ -446,11 +446,11 @@ def corrected_headline(report: StudyReport) -> str:
     if not rows:
         return ""
     row = _lead(rows, has_arms=bool(report.arms))
-    alone = f"; the classifier alone gives {_estimate_of(row, 'as read')}" if is_known(row["as read"]) else ""
-    labels = f"{row['labels']:,} of {row['n']:,}, {by_people(row['raters'])}"
+    alone = f"; the classifier alone gives {_format_corrected(row, 'as read')}" if is_known(row["as read"]) else ""
+    labels = f"{row['labels']:,} of {row['n']:,}, {format_rater_count(row['raters'])}"
     return (
         f"{row['number']}, corrected by people’s labels ({labels}): "
-        f"{_estimate_of(row, 'corrected')}{_claim_on(row)}{alone}."
+        f"{_format_corrected(row, 'corrected')}{_claim_on(row)}{alone}."
     )
 
 
@@ -481,10 +481,10 @@ def _claim_on(row: Row) -> str:
     return f", not clearly different from {against} ({p_value}{reason})"
 
 
-def by_people(n: int) -> str:
+def format_rater_count(n: int) -> str:
     """Return by how many people answers are, in words; 0 if no rater is known.
 
-    >>> by_people(1), by_people(2), by_people(0)
+    >>> format_rater_count(1), format_rater_count(2), format_rater_count(0)
     ('by 1 person', 'by 2 people', 'without a rater')
     """
     return f"by {n:,} {'person' if n == 1 else 'people'}" if n else NO_RATER
@@ -493,11 +493,11 @@ def by_people(n: int) -> str:
 def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
     """Return a sentence on a finding as corrected by people's labels; "" if they do not correct it."""
     arm = f", {part.name}" if isinstance(part, ArmReport) else ""
-    subject, *what = finding["finding"].split(":")
-    title = ":".join([subject + arm, *what])
+    subject, *details = finding["finding"].split(":")
+    title = ":".join([subject + arm, *details])
     for row in _corrected_rows(report):
         if row["number"] == title:
-            number, people = _estimate_of(row, "corrected"), by_people(row["raters"])
+            number, people = _format_corrected(row, "corrected"), format_rater_count(row["raters"])
             return f"Corrected by people’s labels of {row['labels']:,} of them: {number} ({people})."
     return ""
 
@@ -507,14 +507,14 @@ def _corrected_rows(report: StudyReport) -> list[Row]:
     return [dict(zip(frame.columns, row, strict=True)) for row in frame.itertuples(index=False)]
 
 
-def _estimate_of(corrected: Row, name: str) -> str:
+def _format_corrected(corrected: Row, name: str) -> str:
     write = format_share if corrected["measure"] == METRICS["attribute_prevalence"].name else format_estimate
     return write(corrected[name], corrected[f"{name} low"], corrected[f"{name} high"])
 
 
 def circumstances(report: StudyReport, part: Measured) -> Circumstances:
     """Return the pictures, the model and the classifier of a report or arm, in words."""
-    frame, rows = _pictures_of(report, part)
+    frame, rows = _select_pictures(report, part)
     study = known_study(report.design)
     groups = study.attributes(report.settings) if study and len(frame) else {}
     readers = [reader for reader in report.read_by if reader.role != "language_model"]  # it sees no picture
@@ -525,12 +525,12 @@ def circumstances(report: StudyReport, part: Measured) -> Circumstances:
         prompts=_prompts(frame),
         read_prompts=_prompts(frame[frame["group"].isin(list(groups))]),
         origin=_origin(report, part, rows),
-        reader=read_by(settings) if settings.labels or not names else " and ".join(dict.fromkeys(names)),
-        interval=f"{part.settings.confidence:.0%} interval{at_any_time(report)}",
+        reader=describe_reader(settings) if settings.labels or not names else " and ".join(dict.fromkeys(names)),
+        interval=f"{part.settings.confidence:.0%} interval{get_interval_suffix(report)}",
     )
 
 
-def _pictures_of(report: StudyReport, part: Measured) -> tuple[pd.DataFrame, list[ImageRow]]:
+def _select_pictures(report: StudyReport, part: Measured) -> tuple[pd.DataFrame, list[ImageRow]]:
     """Return the rows of the scored pictures, and the rows that they were drawn from."""
     frame = report.pictures
     if frame is None or frame.empty or not {"group", "prompt"} <= set(frame):
@@ -552,7 +552,7 @@ def _prompts(frame: pd.DataFrame) -> str:
 
 def _origin(report: StudyReport, part: Measured, rows: list[ImageRow]) -> str:
     """Return the model that drew the pictures, with revision and day, or their import."""
-    day = f" on {day_of(report)}" if report.created else ""
+    day = f" on {format_day(report)}" if report.created else ""
     sources = list(dict.fromkeys(row.model for row in rows)) or [part.settings.model]
     if all(source.startswith(IMPORTED) for source in sources):
         names = " and ".join(source.removeprefix(IMPORTED) for source in sources)
@@ -562,8 +562,8 @@ def _origin(report: StudyReport, part: Measured, rows: list[ImageRow]) -> str:
     revision = f" (revision {revisions})" if revisions else ""
     if isinstance(part, StudyReport) and part.arms:
         models = " and ".join(dict.fromkeys(arm.settings.model for arm in part.arms))
-        return f" drawn by {models}{revision} in {drawn_by(part)}{day}"
-    name = drawn_by(part) if isinstance(part, StudyReport) else _model(part.settings)
+        return f" drawn by {models}{revision} in {describe_generator(part)}{day}"
+    name = describe_generator(part) if isinstance(part, StudyReport) else _model(part.settings)
     return f" drawn by {name}{revision}{day}"
 
 
@@ -589,11 +589,11 @@ def _differences(report: StudyReport) -> dict[str, Row]:
     return {f"{row['finding']}, {row['second']} − {row['first']}": cast("Row", row) for row in rows}
 
 
-def _in_two_arms(line: Row, number: str) -> str:
+def _describe_difference(line: Row, number: str) -> str:
     """Return a number of two arms and its difference ``number`` in words, shares in percent."""
-    name, _, what = line["finding"].rpartition(": ")
+    name, _, symbol = line["finding"].rpartition(": ")
     ends, sides = (line["low"], line["high"]), [(line[side], line[f"value {side}"]) for side in ("first", "second")]
-    if what == "P" and line["measure"] == "attribute_prevalence":
+    if symbol == "P" and line["measure"] == "attribute_prevalence":
         shares = [f"{format_rate(value)} of the pictures of “{arm}”" for arm, value in sides]
         change = format_change(*(100 * line[end] for end in ("difference", "low", "high")))
         return f"“{name}” was seen in {' and in '.join(shares)}, a difference of {change} points"
@@ -615,7 +615,7 @@ def _number(row: Row, of: Circumstances, part: Measured, between: Mapping[str, R
         state_p(or_nan(row["p_adjusted"]), adjusted=row["n_tests"] > 1),
         null_sentence(format_given(null), part) if is_known(null) and line is None else "",
     )
-    says = f"{row['finding']}: {number}" if line is None else _in_two_arms(line, number)
+    says = f"{row['finding']}: {number}" if line is None else _describe_difference(line, number)
     return (
         f"{says} ({'; '.join(filter(None, facts))}). Measured in {part.n_images:,} pictures"
         f"{of.prompts}{of.origin}, classified by {of.reader}."

@@ -23,20 +23,20 @@ from bias_core.study.design import (
     ProtocolItem,
     design_files,
     find_design,
-    protocol_of,
+    get_protocol,
+    get_study,
     readings_of_paper,
     study_classes,
-    study_of,
     typed_options,
 )
 from bias_core.study.image_rows import ImportedRows, RowMaker, treatment
-from bias_core.study.plan import check_size, n_asked, study_cost
+from bias_core.study.plan import check_size, count_requested_pictures, study_cost
 from bias_core.study.study import StudyPlan
 from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import AUTO, Arm, Design, StudySettings, StudyTable, arm_text, table
 from bias_core.types import ImageRow
-from bias_core.values import Setting, changed_settings, option_values, settings_of
+from bias_core.values import Setting, changed_settings, declared_settings, option_values
 
 _DRAWN = {"model", "condition"}  # settings that mean nothing for imported pictures
 SETTINGS = "settings"  # key of the table
@@ -59,34 +59,34 @@ def settings_table(design: Design, settings: StudySettings) -> StudyTable:
 
 
 def _rows(design: Design, settings: StudySettings) -> Iterator[dict[str, str]]:
-    usual = {name: option.default for name, option in settings_of(StudySettings).items()} | dict(design.settings)
-    for name, option in settings_of(StudySettings).items():
+    usual = {name: option.default for name, option in declared_settings(StudySettings).items()} | dict(design.settings)
+    for name, option in declared_settings(StudySettings).items():
         has_none = name == "condition" and not settings.condition  # the model has no conditions
         means_nothing = name in _DRAWN and settings.images
         if name not in ("options", "arms", "protocol") and not has_none and not means_nothing:
             yield _row(option, getattr(settings, name), usual[name])
     options = typed_options(design, {})
-    for name, option in settings_of(type(options)).items():
+    for name, option in declared_settings(type(options)).items():
         yield _row(option, getattr(settings.options, name), getattr(options, name))
     for arm in settings.arms:
         drawn = Arm(**{**vars(arm), "images": arm.images and Path(arm.images).name})
         yield {"setting": f"Arm “{arm.name}”", "value": arm_text(drawn).partition("|")[2] or "as above", "default": ""}
 
 
-def _row(one: Setting, value: Any, usual: Any) -> dict[str, str]:
-    return {"setting": one.label, "value": _words(one, value), "default": _words(one, usual)}
+def _row(setting: Setting, value: Any, usual: Any) -> dict[str, str]:
+    return {"setting": setting.label, "value": _words(setting, value), "default": _words(setting, usual)}
 
 
-def _words(one: Setting, value: Any) -> str:
+def _words(setting: Setting, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None or value in ("", ()):
         return "left out"
     if isinstance(value, (tuple, list)):
         return ", ".join(str(part).partition("|")[0] for part in value)  # an attribute's name
-    if one.local:
+    if setting.local:
         return Path(str(value)).name
-    return percent(value) if one.percent else one.write(value)
+    return percent(value) if setting.percent else setting.write(value)
 
 
 MET, DIFFERS, OUR_READING = "met", "differs", "our reading"
@@ -116,7 +116,7 @@ def protocol_tables(plan: StudyPlan, data: Sequence[StudyData]) -> Iterator[Stud
     """Yield the checklist of a paper's study, with a column for the arm if there are several; none without a paper."""
     if not plan.design.protocol:
         return
-    items, rows = protocol_of(plan.design), []
+    items, rows = get_protocol(plan.design), []
     for i, (arm, drawn) in enumerate(zip(plan.each, data, strict=True)):
         name = {"arm": plan.settings.arms[i].name} if plan.arms else {}
         rows += [name | row for row in _protocol_rows(items, arm, drawn)]
@@ -128,24 +128,24 @@ def protocol_tables(plan: StudyPlan, data: Sequence[StudyData]) -> Iterator[Stud
     yield table(CHECKLIST, "The paper's protocol: met, or how this run differs", rows, NOTE)
 
 
-def _protocol_row(item: str, paper: str, here: str, status: str) -> dict[str, str]:
-    return {"item": item, "status": status, "the paper": paper, "this run": here}
+def _protocol_row(item: str, paper: str, run_value: str, status: str) -> dict[str, str]:
+    return {"item": item, "status": status, "the paper": paper, "this run": run_value}
 
 
 def _protocol_rows(items: Mapping[str, ProtocolItem], plan: StudyPlan, data: StudyData) -> Iterator[dict[str, str]]:
     """Yield a line for each item that the paper has, and for those that every paper should have."""
-    declared = {**settings_of(StudySettings), **settings_of(plan.study.options)}
+    declared = {**declared_settings(StudySettings), **declared_settings(plan.study.options)}
     readers = [name for name in READER_SETTINGS if name in declared]
     labelled = ["people"] if plan.study.takes_labels else []
     for name in dict.fromkeys([*_OF_EVERY_PAPER, *readers, *labelled, *items]):
         item = items.get(name, ProtocolItem(says=NOT_PRINTED))
-        here, is_met = _here(name, declared, item, plan, data)
+        run_value, is_met = _describe_run_value(name, declared, item, plan, data)
         status = (MET if is_met and not item.here else DIFFERS) if item.is_printed else NOT_PRINTED
-        here = ": ".join(filter(None, (item.here, here)))
-        yield _protocol_row(_TITLES[name] if name in _TITLES else declared[name].label, item.words, here, status)
+        run_value = ": ".join(filter(None, (item.here, run_value)))
+        yield _protocol_row(_TITLES[name] if name in _TITLES else declared[name].label, item.words, run_value, status)
 
 
-def _here(
+def _describe_run_value(
     name: str, declared: Mapping[str, Setting], item: ProtocolItem, plan: StudyPlan, data: StudyData
 ) -> tuple[str, bool]:
     """Return the value of an item in this run, in words, and True if it is the paper's."""
@@ -153,7 +153,7 @@ def _here(
     if name in _OF_DRAWING and settings.images:
         return "not known: the pictures are imported", False
     if name in _OF_ROWS:
-        return _of_rows(name, item, plan)
+        return _describe_rows(name, item, plan)
     if name == "pictures":
         finished = [row for row in rows if row.id in data.images_by_id]
         n_prompts = len({row.prompt for row in finished})
@@ -171,19 +171,19 @@ def _here(
     if name == "people":
         by_people = bool(settings.labels) or getattr(settings.options, "labeller", "") == "people"
         return ("people" if by_people else "a classifier"), by_people
-    return _of_setting(declared[name], item, plan, data)
+    return _describe_setting(declared[name], item, plan, data)
 
 
-def _of_setting(one: Setting, item: ProtocolItem, plan: StudyPlan, data: StudyData) -> tuple[str, bool]:
+def _describe_setting(setting: Setting, item: ProtocolItem, plan: StudyPlan, data: StudyData) -> tuple[str, bool]:
     """Return the value of a setting or option in words, or the number of pictures that the run really took for it."""
-    settings, name = plan.settings, one.name
+    settings, name = plan.settings, setting.name
     if counts := set(plan.study.count_taken(settings, data.frame).get(name, ())):
         return _range_words(counts), counts == {item.value}
     value = getattr(settings, name) if hasattr(settings, name) else getattr(settings.options, name)
     if name in READER_SETTINGS and value not in {reader.name for reader in plan.study.readers(settings)}:
         return "none: this run uses none", False
-    is_met = item.is_met_by(value)
-    shown = _value_words(one, value, is_met=is_met)
+    is_met = item.is_paper_value(value)
+    shown = _value_words(setting, value, is_met=is_met)
     return f"{shown}, {settings.condition}" if name == "model" and settings.condition else shown, is_met
 
 
@@ -191,13 +191,13 @@ def _range_words(counts: Collection[int]) -> str:
     return " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))
 
 
-def _value_words(one: Setting, value: Any, *, is_met: bool) -> str:
+def _value_words(setting: Setting, value: Any, *, is_met: bool) -> str:
     """Return the value of a setting; a choice, or a list that is empty by default, if it is the paper's, as that."""
-    if is_met and (one.choices or value == ()):
+    if is_met and (setting.choices or value == ()):
         return "as in the paper"
     if value is None or value in ("", ()):
         return "default" if value is None else "none"
-    return f"“{value}”" if one.choices and not isinstance(value, bool) else _words(one, value)
+    return f"“{value}”" if setting.choices and not isinstance(value, bool) else _words(setting, value)
 
 
 def _numbers_of_shots(plan: StudyPlan) -> set[int]:
@@ -207,7 +207,7 @@ def _numbers_of_shots(plan: StudyPlan) -> set[int]:
     return {shot.n for shot in plan.shots}
 
 
-def _of_rows(name: str, item: ProtocolItem, plan: StudyPlan) -> tuple[str, bool]:
+def _describe_rows(name: str, item: ProtocolItem, plan: StudyPlan) -> tuple[str, bool]:
     """Return the value of an item from the rows of the pictures, which the model was really given."""
     values = list(dict.fromkeys(map(_OF_ROWS[name], plan.manifest.rows)))
     info = plan.rows.info if isinstance(plan.rows, RowMaker) else None
@@ -216,7 +216,7 @@ def _of_rows(name: str, item: ProtocolItem, plan: StudyPlan) -> tuple[str, bool]
     if info is not None and hosted_name(info.id) and not any(values):
         return "chosen by the host", False
     words = [f"{value:g}" if isinstance(value, (int, float)) else value or "the model's own" for value in values]
-    return ", ".join(words), all(map(item.is_met_by, values))
+    return ", ".join(words), all(map(item.is_paper_value, values))
 
 
 def _changed_wording(plan: StudyPlan) -> Iterator[str]:
@@ -237,8 +237,8 @@ def replication_estimate(plan: StudyPlan, services: StudyServices) -> str:
     The plan must be made with ``estimate``: nothing is drawn or loaded for it.
     """
     settings = plan.settings
-    n = n_asked(plan.request) or len(plan.manifest.rows)
-    model = " and ".join(dict.fromkeys(_drawn_by(arm, services) for arm in plan.each))
+    n = count_requested_pictures(plan.request) or len(plan.manifest.rows)
+    model = " and ".join(dict.fromkeys(_describe_model(arm, services) for arm in plan.each))
     facts = [services.reader_facts(reader.role, reader.name) for reader in plan.study.readers(settings)]
     readers = [f"{reader.name}{_download(reader.download_gb)}" for reader in dict.fromkeys(facts)]
     listed = " and ".join(filter(None, (", ".join(readers[:-1]), *readers[-1:])))
@@ -250,11 +250,11 @@ def replication_estimate(plan: StudyPlan, services: StudyServices) -> str:
     return f"{n:,} pictures{in_brackets} with {model}{read}: {_duration(plan, services)}.{unmet}"
 
 
-def _drawn_by(plan: StudyPlan, services: StudyServices) -> str:
+def _describe_model(plan: StudyPlan, services: StudyServices) -> str:
     if not isinstance(plan.rows, RowMaker):
         return "no model (they are imported)"
     info, first = plan.rows.info, plan.manifest.rows[0]
-    download = "" if services.model_fit(info.id).here else _download(info.download_gb)
+    download = "" if services.model_fit(info.id).is_local else _download(info.download_gb)
     steps = f", {first.num_inference_steps} steps" if first.num_inference_steps else ""
     guidance = f", guidance {first.guidance_scale:g}" if first.guidance_scale else ""
     sampler = f", {first.sampler}" if first.sampler else ""
@@ -293,10 +293,10 @@ def _problems(plan: StudyPlan, services: StudyServices) -> Iterator[str]:
             check_size(plan.request, services.settings, plan.rows)
     except InvalidInput as error:
         yield str(error)
-    for name, item in protocol_of(plan.design).items():
-        if here := item.here or (plan.study.design_words(plan.settings).get(name) if name == "wording" else ""):
+    for name, item in get_protocol(plan.design).items():
+        if study_value := item.here or (plan.study.design_words(plan.settings).get(name) if name == "wording" else ""):
             title = _TITLES.get(name, name.replace("_", " "))
-            yield f"{title[:1].lower() + title[1:]} (the paper: {item.words}; here: {here})"
+            yield f"{title[:1].lower() + title[1:]} (the paper: {item.words}; here: {study_value})"
 
 
 def is_shipped(design: Design) -> bool:
@@ -315,11 +315,11 @@ def to_command(design: Design, settings: StudySettings) -> str:
         return ""
     name = design.name if is_shipped(design) else f"{design.name}.yaml"
     given, parts = changed_from_usual(design, settings), [*COMMAND.split(), "study", "run", name]
-    if words := study_of(design).run_name(settings).command:
+    if words := get_study(design).run_name(settings).command:
         parts = [*COMMAND.split(), *words]
         given = {key: value for key, value in given.items() if key not in ("options", "model")}
     for name, value in given.items():
-        declared = settings_of(StudySettings)[name]
+        declared = declared_settings(StudySettings)[name]
         if name == "options":
             parts += [word for key, item in value.items() for word in ("--option", f"{key}={declared.write(item)}")]
         elif name == "arms":
@@ -331,7 +331,7 @@ def to_command(design: Design, settings: StudySettings) -> str:
 
 def changed_from_usual(design: Design, settings: StudySettings) -> dict[str, Any]:
     """Return the settings that differ from the defaults of the program and the design."""
-    settings = as_asked(design, settings)
+    settings = drop_automatic_choices(design, settings)
     given = changed_settings(settings) | {"options": _changed_options(design, settings)}
     if settings.images:
         given = {name: value for name, value in given.items() if name not in _DRAWN}
@@ -346,14 +346,14 @@ def _changed_options(design: Design, settings: StudySettings) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value != getattr(usual, name)}
 
 
-def as_asked(design: Design, settings: StudySettings) -> StudySettings:
+def drop_automatic_choices(design: Design, settings: StudySettings) -> StudySettings:
     """Return the settings without what the program chose itself.
 
     "auto" replaces the classifiers of the calibration world; arms that follow from the options are left out.
     """
     if design.kind not in study_classes():  # a comparison is no design
         return settings
-    if settings.arms and settings.arms == study_of(design).arms(settings):
+    if settings.arms and settings.arms == get_study(design).arms(settings):
         settings = replace(settings, arms=())
     if settings.force:
         return settings

@@ -24,23 +24,32 @@ from bias_core.study.corrected import corrected
 from bias_core.study.image_rows import treated, treatment
 from bias_core.study.judge_answers import judge_tables
 from bias_core.study.limits import ShareValues, TimeLimit, stop_rule
-from bias_core.study.plan import files_of, lay_out, plan_notes, read_files, settle
+from bias_core.study.plan import lay_out, list_own_files, plan_notes, read_files, settle
 from bias_core.study.reproduction import protocol_tables, settings_table
 from bias_core.study.saved import keep_report
 from bias_core.study.study import Settled, Study, StudyPlan
 from bias_core.study.study_data import Steps, StudyData, read_ahead
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import ArmReport, Design, Progress, Results, StudyReport, StudySettings, joined, mapped
+from bias_core.study.types import (
+    ArmReport,
+    Design,
+    Progress,
+    Results,
+    StudyReport,
+    StudySettings,
+    join_results,
+    map_progress,
+)
 
 
-def data_of(study: Study, settings: StudySettings, *args: Any, **how: Any) -> StudyData:
+def make_study_data(study: Study, settings: StudySettings, *args: Any, **kwargs: Any) -> StudyData:
     """Return the empty data of a run of a study; the further arguments are those of :class:`StudyData`."""
 
     def watch(data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         return study.watch(settings, data, frame)
 
     ahead = partial(read_ahead, study.readers(settings)) if study.reads_ahead else None
-    return StudyData(settings, *args, ahead=ahead, watch=watch if study.watches_shares else None, **how)
+    return StudyData(settings, *args, ahead=ahead, watch=watch if study.watches_shares else None, **kwargs)
 
 
 def draw_arms(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress, None, None]:
@@ -48,115 +57,119 @@ def draw_arms(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress,
     if not plan.arms:
         yield from arms[0].draw(plan.shots)
         return
-    yield from _one_after_the_other(plan, arms, dict.fromkeys(range(len(arms))))
+    yield from _draw_in_sequence(plan, arms, dict.fromkeys(range(len(arms))))
     if stop_rule(plan.settings) is not None:
-        yield from _to_the_same_number(plan, arms)
+        yield from _draw_to_same_size(plan, arms)
     for arm, data in zip(plan.arms, arms, strict=True):
         data.add_finished(arm.shots)
 
 
-def _to_the_same_number(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress, None, None]:
+def _draw_to_same_size(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress, None, None]:
     """Draw the arms that ended early as far as the longest, so that they share their seeds."""
     sizes = [len({row.id for row in arm.manifest.rows}) for arm in plan.arms]
-    most = max(size if data.n_enough is None else data.n_enough for size, data in zip(sizes, arms, strict=True))
-    behind = {i: most for i, data in enumerate(arms) if data.n_enough is not None and data.n_enough < most}
-    yield from _one_after_the_other(plan, arms, behind)
+    largest_n = max(size if data.n_enough is None else data.n_enough for size, data in zip(sizes, arms, strict=True))
+    behind = {i: largest_n for i, data in enumerate(arms) if data.n_enough is not None and data.n_enough < largest_n}
+    yield from _draw_in_sequence(plan, arms, behind)
     for size, data in zip(sizes, arms, strict=True):
-        data.n_enough = most if most < size else None
+        data.n_enough = largest_n if largest_n < size else None
 
 
-def _one_after_the_other(
+def _draw_in_sequence(
     plan: StudyPlan, arms: Sequence[StudyData], n_first: Mapping[int, int | None]
 ) -> Generator[Progress, None, None]:
     """Draw the arms at these places, each so many pictures; None: until its rule ends it, or all."""
     sizes = [len({row.id for row in arm.manifest.rows}) for arm in plan.arms]
-    for i, most in n_first.items():
-        before, rest = sum(sizes[:i]), sum(sizes[i + 1 :])
-        for step in arms[i].fetch(plan.arms[i].shots, most):
+    for i, n_pictures in n_first.items():
+        before, n_after = sum(sizes[:i]), sum(sizes[i + 1 :])
+        for step in arms[i].fetch(plan.arms[i].shots, n_pictures):
             missing = step.total - step.done
             yield replace(
                 step,
                 done=before + step.done,
-                total=before + step.total + rest,
-                seconds_left=step.seconds_left * (1 + rest / missing) if missing else math.nan,
+                total=before + step.total + n_after,
+                seconds_left=step.seconds_left * (1 + n_after / missing) if missing else math.nan,
                 message=f"{plan.settings.arms[i].name}: {step.message}",
             )
 
 
-def use_drawn_so_far(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> tuple[StudyPlan, list[StudyData]]:
+def partial_run_after_drawing(
+    plan: StudyPlan, data: Sequence[StudyData], error: Cancelled
+) -> tuple[StudyPlan, list[StudyData]]:
     """Return the finished part of a stopped run, without arms that have no pictures; else raise Cancelled again.
 
     Arms are measured only if a stop rule could have ended them too: then no number needs a fixed number of pictures.
     """
-    _check_that_parts_will_do(plan, data, why)
+    _check_partial_results_allowed(plan, data, error)
     for arm, pictures in zip(plan.each, data, strict=True):
-        pictures.use_drawn_so_far(arm.shots, why)
-    return _those_with_pictures(plan, data, why)
+        pictures.keep_finished_pictures(arm.shots, error)
+    return _drop_empty_arms(plan, data, error)
 
 
-def what_was_read(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> tuple[StudyPlan, list[StudyData]]:
+def partial_run_after_reading(
+    plan: StudyPlan, data: Sequence[StudyData], error: Cancelled
+) -> tuple[StudyPlan, list[StudyData]]:
     """Return the part with classified pictures of a run that was stopped after drawing; else raise Cancelled again.
 
     Arms after the one being measured are left out.
     """
-    _check_that_parts_will_do(plan, data, why)
-    at = next(i for i, one in enumerate(data) if not one.is_measured)
-    unread = [why.unread if i == at else one.images_by_id.keys() if i > at else () for i, one in enumerate(data)]
-    n = sum(len(one.drawn) for one in data)
-    n_unread = sum(int(one.drawn["image_id"].isin(ids).sum()) for one, ids in zip(data, unread, strict=True))
+    _check_partial_results_allowed(plan, data, error)
+    at = next(i for i, pictures in enumerate(data) if not pictures.is_measured)
+    unread = [
+        error.unread if i == at else pictures.images_by_id.keys() if i > at else () for i, pictures in enumerate(data)
+    ]
+    n = sum(len(pictures.drawn) for pictures in data)
+    n_unread = sum(int(pictures.drawn["image_id"].isin(ids).sum()) for pictures, ids in zip(data, unread, strict=True))
     after = f"{n - n_unread:,} of {n:,} pictures were read" if n_unread else ""
     for pictures, ids in zip(data, unread, strict=True):
         pictures.use_read_so_far(ids, after)
-    return _those_with_pictures(plan, data, why)
+    return _drop_empty_arms(plan, data, error)
 
 
-def _check_that_parts_will_do(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> None:
+def _check_partial_results_allowed(plan: StudyPlan, data: Sequence[StudyData], error: Cancelled) -> None:
     """Raise Cancelled again if the numbers of this study need all of its pictures."""
     laid_out = plan.study.arms(plan.settings)
     if plan.study.fewest_when_stopped is None or (plan.arms and (not plan.study.watches_shares or laid_out)):
-        raise not_enough_pictures(plan, data, why) from why
+        raise not_enough_pictures(plan, data, error) from error
 
 
-def _those_with_pictures(
-    plan: StudyPlan, data: Sequence[StudyData], why: Cancelled
-) -> tuple[StudyPlan, list[StudyData]]:
-    fewest = max(plan.study.fewest_when_stopped or 0, bool(data[0].stopped_after))
+def _drop_empty_arms(plan: StudyPlan, data: Sequence[StudyData], error: Cancelled) -> tuple[StudyPlan, list[StudyData]]:
+    min_pictures = max(plan.study.fewest_when_stopped or 0, bool(data[0].stopped_after))
     if not plan.arms:
-        if len(data[0].frame) < fewest:
-            raise not_enough_pictures(plan, data, why) from why
+        if len(data[0].frame) < min_pictures:
+            raise not_enough_pictures(plan, data, error) from error
         return plan, list(data)
-    ready = [i for i, pictures in enumerate(data) if len(pictures.frame) >= max(fewest, 1)]
+    ready = [i for i, pictures in enumerate(data) if len(pictures.frame) >= max(min_pictures, 1)]
     names = [arm.name for arm in plan.settings.arms]
     if len(ready) < 2:
         only = " and ".join(names[i] for i in ready) or "none"
-        raise type(why)(
-            f"{why}. A comparison needs pictures in two arms, and only {only} has any: run it again to continue, or "
+        raise type(error)(
+            f"{error}. A comparison needs pictures in two arms, and only {only} has any: run it again to continue, or "
             "run one arm alone"
-        ) from why
-    if rest := [name for i, name in enumerate(names) if i not in ready]:
+        ) from error
+    if empty_arms := [name for i, name in enumerate(names) if i not in ready]:
         done = "picture that was read" if data[0].stopped_after else "finished picture"
-        data[ready[0]].notes.append(f"Arms without a {done} are left out: {', '.join(rest)}.")
+        data[ready[0]].notes.append(f"Arms without a {done} are left out: {', '.join(empty_arms)}.")
     settings = replace(plan.settings, arms=tuple(plan.settings.arms[i] for i in ready), stop_when_clear=True)
     return replace(plan, arms=tuple(plan.arms[i] for i in ready), settings=settings), [data[i] for i in ready]
 
 
-def not_enough_pictures(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> Cancelled:
+def not_enough_pictures(plan: StudyPlan, data: Sequence[StudyData], error: Cancelled) -> Cancelled:
     """Return the error for a run with too few finished pictures: how many there are, and how to continue."""
-    if isinstance(why, Interrupted):  # the error already says why
-        return why
+    if isinstance(error, Interrupted):  # the error already says why
+        return error
     if data[0].stopped_after:
-        why = data[0].not_enough_pictures()
+        error = data[0].not_enough_pictures()
     ids = {row.id for row in plan.manifest.rows}
     n = data[0].services.images.n_present(ids)
     if n == len(ids):
-        return Cancelled(f"{why}. All {n:,} pictures are finished: run it again with the same settings to use them")
+        return Cancelled(f"{error}. All {n:,} pictures are finished: run it again with the same settings to use them")
     return Cancelled(
-        f"{why}. {n:,} of {len(ids):,} pictures are finished, too few for a report of this study: run it again with "
+        f"{error}. {n:,} of {len(ids):,} pictures are finished, too few for a report of this study: run it again with "
         "the same settings to continue, or with a smaller share"
     )
 
 
-def as_watched(results: Results) -> Results:
+def drop_fixed_n(results: Results) -> Results:
     """Return results whose number of pictures depended on what they show; fixed-n intervals get a note."""
     findings = (replace(finding, estimate=without_fixed_n(finding.estimate)) for finding in results.findings)
     return replace(results, findings=tuple(findings))
@@ -170,10 +183,10 @@ _SECONDS_BETWEEN_SAVES = STALE_SECONDS / 24
 
 
 def run_study(
-    design: Design, settings: StudySettings, services: StudyServices, **how: Any
+    design: Design, settings: StudySettings, services: StudyServices, **kwargs: Any
 ) -> Generator[Progress, None, StudyReport]:
     """Complete the request (:func:`bias_core.study.plan.settle`), then :func:`run` it."""
-    return run(settle(design, settings), services, **how)
+    return run(settle(design, settings), services, **kwargs)
 
 
 def run(
@@ -210,7 +223,7 @@ def draw_study(
     """Draw a plan's pictures, by arm, and measure nothing; :func:`run_study` reuses them and raises the same errors."""
     watched = stop_rule(plan.settings) is not None
     arms = [
-        data_of(arm.study, arm.settings, services, arm.rows, cancelled=cancelled)
+        make_study_data(arm.study, arm.settings, services, arm.rows, cancelled=cancelled)
         if watched
         else StudyData(arm.settings, services, arm.rows, cancelled=cancelled)
         for arm in plan.each
@@ -224,24 +237,24 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
 
     Raises Cancelled if the finished part is too small to measure.
     """
-    data = [data_of(arm.study, arm.settings, services, arm.rows, cancelled=limit) for arm in plan.each]
+    data = [make_study_data(arm.study, arm.settings, services, arm.rows, cancelled=limit) for arm in plan.each]
     data[0].may_end_early = not plan.arms  # arms are compared as wholes
     n_repairs = services.repairs.n
     if notes := dict.fromkeys(note for arm in plan.each for note in plan_notes(arm, services)):
         yield Progress(message=" ".join(notes))
     yield from _fetch_readers(plan, services)
-    rest = use_drawn_so_far
+    get_partial_run = partial_run_after_drawing
     try:
         with limit.explained():
             yield from draw_arms(plan, data)
-            rest = what_was_read
+            get_partial_run = partial_run_after_reading
             return (yield from _measured(plan, data, services, n_repairs))
-    except Cancelled as why:
-        there, taken_up = rest(plan, data, why)
+    except Cancelled as error:
+        partial_plan, partial_data = get_partial_run(plan, data, error)
         try:
-            report = yield from _measured(there, taken_up, services, n_repairs)
-        except InvalidInput as too_few:
-            raise not_enough_pictures(plan, data, why) from too_few
+            report = yield from _measured(partial_plan, partial_data, services, n_repairs)
+        except InvalidInput as input_error:
+            raise not_enough_pictures(plan, data, error) from input_error
         return replace(report, settings=plan.settings, n_planned=sum(pictures.n_planned for pictures in data))
 
 
@@ -250,29 +263,36 @@ def _measured(
 ) -> Generator[Progress, None, StudyReport]:
     """Return the report of the drawn pictures, read by each encoder of the settings."""
     arms, results = yield from _read_arms(plan, data)
-    others: dict[str, tuple[list[ArmReport], Results]] = {}
+    other_readings: dict[str, tuple[list[ArmReport], Results]] = {}
     names = () if data[0].stopped_after else plan.settings.further_encoders
     data[0].may_end_early = True  # the first encoder has read every arm
-    with data[0].allow_partial_results(lambda: f"the readings of {1 + len(others)} of {1 + len(names)} encoders"):
+    with data[0].allow_partial_results(
+        lambda: f"the readings of {1 + len(other_readings)} of {1 + len(names)} encoders"
+    ):
         for name in names:
             yield Progress(message=f"classifying with {name}")
-            others[name] = yield from _read_arms(_read_with(plan, name), [pictures.read_by(name) for pictures in data])
-    if others:
+            other_readings[name] = yield from _read_arms(
+                _replace_encoder(plan, name), [pictures.copy_for_encoder(name) for pictures in data]
+            )
+    if other_readings:
         first = plan.settings.encoder
         for i, arm in enumerate(arms):
             arms[i] = replace(
-                arm, results=with_other_readers(first, arm.results, {n: o[i].results for n, (o, _) in others.items()})
+                arm,
+                results=with_other_readers(
+                    first, arm.results, {n: o[i].results for n, (o, _) in other_readings.items()}
+                ),
             )
-        together = {name: other for name, (_, other) in others.items()}
+        together = {name: encoder_results for name, (_, encoder_results) in other_readings.items()}
         results = with_other_readers(first, results, together) if plan.arms else arms[0].results
     ended = [data[0].stopped] if names and data[0].stopped_after else []
     results = replace(results, notes=(*ended, *services.repairs.since(n_repairs), *results.notes))
     return replace(_report(plan, data, results, tuple(arms) if plan.arms else ()), stopped_after=data[0].stopped_after)
 
 
-def _read_with(plan: StudyPlan, encoder: str) -> StudyPlan:
+def _replace_encoder(plan: StudyPlan, encoder: str) -> StudyPlan:
     settings = replace(plan.settings, encoder=encoder, further_encoders=())
-    return replace(plan, settings=settings, arms=tuple(_read_with(arm, encoder) for arm in plan.arms))
+    return replace(plan, settings=settings, arms=tuple(_replace_encoder(arm, encoder) for arm in plan.arms))
 
 
 def _read_arms(
@@ -285,9 +305,9 @@ def _read_arms(
         if arm.settings.images and data[i].frame.empty:
             raise InvalidInput(" ".join(["no picture can be scored.", *data[i].notes]))
         steps = arm.study.measure(arm.settings, data[i])
-        results = yield from mapped(steps, partial(_of_arm, name)) if name else steps
+        results = yield from map_progress(steps, partial(_add_arm_name, name)) if name else steps
         data[i].is_measured = True
-        results = results if data[i].fixed_n else as_watched(results)
+        results = results if data[i].fixed_n else drop_fixed_n(results)
         results = with_claims(results, arm.study.family, confidence=arm.settings.confidence)
         drawn = [*plan_notes(arm, services), *while_drawing(data[i].images_by_id.values())]
         tables = (*results.tables, *rewritten_prompts(data[i].drawn_pictures), *judge_tables(data[i].judge_answers))
@@ -304,7 +324,7 @@ def _read_arms(
     if plan.arms:
         yield Progress(message="comparing the arms")
         results = compare_arms(plan.study, plan.settings, arms)
-        results = results if stop_rule(plan.settings) is None else as_watched(results)
+        results = results if stop_rule(plan.settings) is None else drop_fixed_n(results)
     return arms, results
 
 
@@ -323,19 +343,19 @@ def _with_refusals(arms: Sequence[ArmReport], data: Sequence[StudyData]) -> list
     if not any(pictures.n_blocked or _is_hosted(pictures.settings) for pictures in data):
         return list(arms)
     parts = [
-        refusals(one.drawn_pictures, one.settings.confidence, fixed_n=one.fixed_n)
-        if one.n_blocked or not one.settings.images
+        refusals(pictures.drawn_pictures, pictures.settings.confidence, fixed_n=pictures.fixed_n)
+        if pictures.n_blocked or not pictures.settings.images
         else Results()
-        for one in data
+        for pictures in data
     ]
-    return [replace(arm, results=joined(arm.results, part)) for arm, part in zip(arms, parts, strict=True)]
+    return [replace(arm, results=join_results(arm.results, part)) for arm, part in zip(arms, parts, strict=True)]
 
 
 def _is_hosted(settings: StudySettings) -> bool:
     return not settings.images and hosted_name(settings.model) is not None
 
 
-def _of_arm(name: str, step: Progress) -> Progress:
+def _add_arm_name(name: str, step: Progress) -> Progress:
     return replace(step, message=f"{name}: {step.message}")
 
 
@@ -350,7 +370,7 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
     if plan.settings.judge:
         versions["judge"] = services.judge(plan.settings.judge).name
     read_by = tuple(services.reader_facts(reader.role, reader.name) for reader in dict.fromkeys(readers))
-    is_known = plan.study.judged == "attributes" and all(map(services.pictures_world, _models_of(plan)))
+    is_known = plan.study.judged == "attributes" and all(map(services.pictures_world, _get_models(plan)))
     of_world = {
         facts: is_known if facts.role == "judge" else facts.role == "encoder" and bool(facts.world) and not plan.warning
         for facts in read_by
@@ -376,7 +396,7 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
         versions={**plan.manifest.versions, **versions},
         pictures=pd.concat(frames, ignore_index=True) if arms else frames[0],
         stored={key: image for data in drawn for key, image in data.images_by_id.items()},
-        files=files_of(plan),
+        files=list_own_files(plan),
         arms=arms,
         stopped=any(data.stopped for data in drawn),
         stop_rule=rule.words if rule and any(data.n_enough is not None for data in drawn) else "",
@@ -385,7 +405,7 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
     )
 
 
-def _models_of(plan: StudyPlan) -> set[str]:
+def _get_models(plan: StudyPlan) -> set[str]:
     return {arm.settings.model for arm in plan.each}
 
 
@@ -405,7 +425,7 @@ def _on_record(
         return step
 
     try:
-        result = yield from mapped(steps, keep_fresh)
+        result = yield from map_progress(steps, keep_fresh)
         status = "finished"
         return result
     except (Cancelled, GeneratorExit):  # stopped, or the caller went away

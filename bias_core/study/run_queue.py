@@ -165,7 +165,7 @@ class RunQueue:
         self._begun: dict[str, RunAtWork[Any, Any]] = {}  # by name, the newest
 
     @classmethod
-    def of(cls, settings: Settings) -> "RunQueue":
+    def from_settings(cls, settings: Settings) -> "RunQueue":
         """Return a queue for the settings; a public server has less patience, and gives an address half the places."""
         if not settings.public:
             return cls(settings.runs_at_once, settings.runs_waiting)
@@ -207,8 +207,8 @@ class RunQueue:
                 while True:
                     try:
                         step = next(work)
-                    except StopIteration as end:
-                        return cast("R", end.value)
+                    except StopIteration as stop:
+                        return cast("R", stop.value)
                     yield step
                     if self._gives_way(ticket):
                         with clock.paused():
@@ -224,19 +224,23 @@ class RunQueue:
     def _join(self, requester: Requester) -> _Ticket:
         ticket = _Ticket(requester=requester)
         with self._changed:
-            own = [other for other in self._waiting if other.requester.name == requester.name and not other.paused]
-            if own and requester.places == 1:
-                own[0].replaced = True
-                self._waiting.remove(own[0])
-            elif len(own) >= requester.places:
+            own_tickets = [
+                other_ticket
+                for other_ticket in self._waiting
+                if other_ticket.requester.name == requester.name and not other_ticket.paused
+            ]
+            if own_tickets and requester.places == 1:
+                own_tickets[0].replaced = True
+                self._waiting.remove(own_tickets[0])
+            elif len(own_tickets) >= requester.places:
                 raise RunQueueFull(
-                    f"{len(own)} runs from your address are waiting already; ask for more once they are done"
+                    f"{len(own_tickets)} runs from your address are waiting already; ask for more once they are done"
                 )
             self._waiting.append(ticket)
             self._admit()
-            here = sum(other.requester.address == requester.address for other in self._waiting)
+            n_from_address = sum(other_ticket.requester.address == requester.address for other_ticket in self._waiting)
             n = len(self._waiting) - 1
-            if not ticket.admitted and (n >= self._most or here > self._of_one_address):
+            if not ticket.admitted and (n >= self._most or n_from_address > self._of_one_address):
                 self._waiting.remove(ticket)
                 raise RunQueueFull(
                     f"{n} runs are waiting already, and there is no place for more; try again in a few minutes. "
@@ -283,12 +287,12 @@ class RunQueue:
 
     def _is_unfair(self, ticket: _Ticket, first: _Ticket) -> bool:
         """Return True if the first in line has more right to the run's place, at its address or in its turn."""
-        here, there = ticket.requester.address, first.requester.address
-        if here == there:  # also without addresses: a visitor has at most one run at work
+        own_address, first_address = ticket.requester.address, first.requester.address
+        if own_address == first_address:  # also without addresses: a visitor has at most one run at work
             return False
-        at_work = Counter(other.requester.address for other in self._at_work)
+        at_work = Counter(other_ticket.requester.address for other_ticket in self._at_work)
         is_over = any(map(self._is_new, self._free())) or time.monotonic() - ticket.admitted_at >= _TURN_SECONDS
-        return at_work[here] >= at_work[there] + 2 or (is_over and not at_work[there])
+        return at_work[own_address] >= at_work[first_address] + 2 or (is_over and not at_work[first_address])
 
     def _is_new(self, ticket: _Ticket) -> bool:
         """Return True if the ticket's address has had no turn."""
@@ -296,7 +300,7 @@ class RunQueue:
 
     def _free(self) -> list[_Ticket]:
         """Return the waiting tickets of names that have no run at work."""
-        busy = {other.requester.name for other in self._at_work}
+        busy = {ticket.requester.name for ticket in self._at_work}
         return [ticket for ticket in self._waiting if ticket.requester.name not in busy]
 
     def _next(self) -> _Ticket | None:
@@ -312,14 +316,14 @@ class RunQueue:
         ticket.admitted, ticket.admitted_at = True, time.monotonic()
         self._waiting.remove(ticket)
         self._at_work.append(ticket)
-        self._passed_over = self._is_new(ticket) and any(other.paused for other in self._waiting)
+        self._passed_over = self._is_new(ticket) and any(other_ticket.paused for other_ticket in self._waiting)
         now, requester = next(self._clock), ticket.requester
         self._last |= {f"name {requester.name}": now, f"address {requester.address}": now}
 
     def _order(self, ticket: _Ticket) -> tuple[int, bool, int, bool, int]:
         """Return the sort key of a ticket; ties keep their order. At one address, paused runs come first."""
         requester = ticket.requester
-        n_at_work = sum(other.requester.address == requester.address for other in self._at_work)
+        n_at_work = sum(other_ticket.requester.address == requester.address for other_ticket in self._at_work)
         of_address, of_name = (
             self._last.get(f"address {requester.address}", 0),
             self._last.get(f"name {requester.name}", 0),
@@ -327,13 +331,13 @@ class RunQueue:
         return n_at_work, self._is_new(ticket) == self._passed_over, of_address, not ticket.paused, of_name
 
 
-def network_of(headers: Mapping[str, str], peer: str) -> str:
+def get_client_network(headers: Mapping[str, str], peer: str) -> str:
     """Return the address of a request, for IPv6 the network of one household; used for limits only, never stored.
 
     On a Space the peer is the Space's own proxy, which adds the real address to the end of ``X-Forwarded-For``; anyone
     can forge the earlier ones. Elsewhere only uvicorn trusts the header, from proxies in its ``FORWARDED_ALLOW_IPS``.
 
-    >>> network_of({}, "203.0.113.7"), network_of({}, "2001:db8:1:2:3:4:5:6")
+    >>> get_client_network({}, "203.0.113.7"), get_client_network({}, "2001:db8:1:2:3:4:5:6")
     ('203.0.113.7', '2001:db8:1:2::/64')
     """
     if os.environ.get("SPACE_ID"):

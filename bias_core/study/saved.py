@@ -39,7 +39,7 @@ from bias_core.study.types import (
     StudyReport,
     StudySettings,
     StudyTable,
-    listed,
+    format_list,
 )
 from bias_core.types import Attribute, Estimate, ImageRow, ReaderFacts, StoredImage
 from bias_core.values import Options, option_values
@@ -174,7 +174,7 @@ def _without_old_measures(values: dict[str, Any]) -> dict[str, Any]:
     old = [finding.title for finding in values.get("findings", ()) if finding.metric not in METRICS]
     if not old:
         return values
-    note = f"{_LEFT_OUT}, because this version of the program measures it differently: {listed(old)}."
+    note = f"{_LEFT_OUT}, because this version of the program measures it differently: {format_list(old)}."
     findings = tuple(finding for finding in values["findings"] if finding.metric in METRICS)
     return values | {"findings": findings, "notes": (*values.get("notes", ()), note)}
 
@@ -242,7 +242,7 @@ def from_text(text: str, root: Path) -> SavedReport:
             raise StorageError(f"a saved report holds a {type(report).__name__}")
         if not 0 <= created <= _LATEST_TIME:
             raise ValueError(f"it was made at {created:g}")
-        report = replace(_as_declared(report), created=report.created or created)
+        report = replace(_parse_options(report), created=report.created or created)
         return SavedReport(report=report, created=created)
     except RecursionError as error:
         raise StorageError("a saved report is not whole: it is deeper than it is read") from error
@@ -250,7 +250,7 @@ def from_text(text: str, root: Path) -> SavedReport:
         raise StorageError(f"a saved report is not whole: {str(error)[:_SHOWN]}") from error
 
 
-def _as_declared(report: StudyReport) -> StudyReport:
+def _parse_options(report: StudyReport) -> StudyReport:
     """Return the report with typed options; a note names options that no longer exist.
 
     Files have options as plain values.
@@ -259,12 +259,14 @@ def _as_declared(report: StudyReport) -> StudyReport:
     if report.design.kind not in study_classes():
         return report
     try:
-        each = [with_known_options(report.design, part.settings) for part in (report, *report.arms)]
-        design = each[0][0]
-        settings, *of_arms = (replace(s, options=typed_options(design, s.options)) for _, s, _ in each)
-        arms = tuple(replace(arm, settings=own) for arm, own in zip(report.arms, of_arms, strict=True))
+        known_options = [with_known_options(report.design, part.settings) for part in (report, *report.arms)]
+        design = known_options[0][0]
+        settings, *of_arms = (replace(s, options=typed_options(design, s.options)) for _, s, _ in known_options)
+        arms = tuple(
+            replace(arm, settings=arm_settings) for arm, arm_settings in zip(report.arms, of_arms, strict=True)
+        )
         report = replace(report, design=design, settings=settings, arms=arms)
-        return with_note_on(report, list(dict.fromkeys(name for *_, names in each for name in names)))
+        return with_note_on(report, list(dict.fromkeys(name for *_, names in known_options for name in names)))
     except InvalidInput as error:
         raise StorageError(f"{_OF_ANOTHER}: {error}") from error
 
@@ -304,10 +306,10 @@ def is_saved(report: StudyReport, services: StudyServices) -> bool:
 
 def open_report(run_id: str, services: StudyServices) -> SavedReport | None:
     """Return the report of a run with its pictures that are still stored, or None; StorageError if it is broken."""
-    return open_report_of(services.settings.data_dir, run_id)
+    return open_report_in_folder(services.settings.data_dir, run_id)
 
 
-def open_report_of(data: Path, run_id: str) -> SavedReport | None:
+def open_report_in_folder(data: Path, run_id: str) -> SavedReport | None:
     """Return the report of a run in any data folder, as :func:`open_report` does."""
     store = ReportStore(data / "reports")
     saved = _latest(store, run_id)
@@ -333,7 +335,7 @@ def gone_study(design: Design) -> str:
     return f"the study {design.name}"
 
 
-def pictures_of(report: StudyReport) -> Iterator[Path]:
+def list_picture_files(report: StudyReport) -> Iterator[Path]:
     """Yield the files of the pictures that a report shows, also in its figures."""
     yield from (image.path for image in report.stored.values())
     for results in (report.results, *(arm.results for arm in report.arms)):
@@ -344,9 +346,9 @@ def pictures_of(report: StudyReport) -> Iterator[Path]:
 class Newest(Generic[T]):
     """A cache of entries by key that drops the least recently used first."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, limit: int) -> None:
         self._entries: OrderedDict[object, T] = OrderedDict()
-        self._most, self._lock = most, threading.Lock()
+        self._most, self._lock = limit, threading.Lock()
 
     def get(self, key: object) -> T | None:
         """Return the entry of this key, or None."""
@@ -385,9 +387,9 @@ def _latest(store: ReportStore, run_id: str) -> SavedReport | None:
 def _with_stored_pictures(report: StudyReport) -> StudyReport:
     stored = {key: image for key, image in report.stored.items() if image.path.is_file()}
     shown = (report.results, *(arm.results for arm in report.arms))
-    if len(stored) == len(report.stored) and all(_is_there(one) for part in shown for one in part.figures):
+    if len(stored) == len(report.stored) and all(_has_all_files(figure) for part in shown for figure in part.figures):
         return report
-    results, *of_arms = (replace(part, figures=tuple(map(_still_there, part.figures))) for part in shown)
+    results, *of_arms = (replace(part, figures=tuple(map(_drop_missing_pictures, part.figures))) for part in shown)
     arms = tuple(replace(arm, results=part) for arm, part in zip(report.arms, of_arms, strict=True))
     gone = len(report.stored) - len(stored)
     if gone:
@@ -399,15 +401,15 @@ def _with_stored_pictures(report: StudyReport) -> StudyReport:
     return replace(report, results=results, arms=arms, stored=stored, pictures=frame)
 
 
-def _is_there(figure: StudyFigure) -> bool:
+def _has_all_files(figure: StudyFigure) -> bool:
     return "path" not in figure.data or all(Path(path).is_file() for path in figure.data["path"])
 
 
-def _still_there(figure: StudyFigure) -> StudyFigure:
-    if _is_there(figure):
+def _drop_missing_pictures(figure: StudyFigure) -> StudyFigure:
+    if _has_all_files(figure):
         return figure
-    there: pd.Series[bool] = figure.data["path"].map(lambda path: Path(path).is_file()).astype(bool)
-    return replace(figure, data=figure.data[there].reset_index(drop=True))
+    is_stored: pd.Series[bool] = figure.data["path"].map(lambda path: Path(path).is_file()).astype(bool)
+    return replace(figure, data=figure.data[is_stored].reset_index(drop=True))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,7 +79,7 @@ def load_others(folder: Path = SHIPPED) -> dict[str, tuple[SavedReport, ...]]:
     return {path.name: reports for path in places if (reports := load_shipped(path))}
 
 
-def measure_of(line: VerdictLine) -> str:
+def find_measure_key(line: VerdictLine) -> str:
     """Return the key of a verdict's measure; "" for one without a card."""
     names = ((key, metric.name) for key, metric in METRICS.items())
     return next((key for key, name in names if line.measure == name or line.measure.startswith(f"{name}, ")), "")
@@ -90,7 +90,7 @@ def grades(folder: Path = SHIPPED) -> Mapping[str, str]:
     """Return the worst grade of each tested measure in the shipped reports, by key of the measure."""
     reports = (saved.report for saved in load_shipped(folder))
     found: dict[str, str] = {}
-    for line in (line for one in reports if isinstance(one, StudyReport) for line in verdict_lines(one)):
-        key = measure_of(line)
+    for line in (line for report in reports if isinstance(report, StudyReport) for line in verdict_lines(report)):
+        key = find_measure_key(line)
         found[key] = max(found.get(key, line.grade), line.grade, key=GRADES.index)
     return found

@@ -44,10 +44,10 @@ Measuring = Generator[Progress, None, Results]
 def encoders_and_judge(settings: StudySettings) -> tuple[Reader, ...]:
     """Return the encoders and the judge of the settings, which read the pictures in most studies."""
     encoders = tuple(Reader(role="encoder", name=name) for name in (settings.encoder, *settings.further_encoders))
-    return (*encoders, *judge_of(settings))
+    return (*encoders, *get_judge_reader(settings))
 
 
-def judge_of(settings: StudySettings) -> tuple[Reader, ...]:
+def get_judge_reader(settings: StudySettings) -> tuple[Reader, ...]:
     """Return the judge of the settings; () if they name none."""
     return (Reader(role="judge", name=settings.judge),) if settings.judge else ()
 
@@ -171,7 +171,7 @@ class Study(ABC):
     def has_readings(self, settings: StudySettings) -> bool:
         """Return True if a classifier answers questions about single pictures, so that people can correct its answers.
 
-        :func:`bias_core.study.classifier_answers.readings_of` returns these answers.
+        :func:`bias_core.study.classifier_answers.list_readings` returns these answers.
         """
         return any(self.attributes(settings).values())
 
@@ -180,7 +180,7 @@ class Study(ABC):
 
         ``frame`` has the planned pictures, or with ``results`` those of a finished run.
         """
-        attributes = self.attributes_of(settings, frame["prompt"])
+        attributes = self.attributes_for_prompts(settings, frame["prompt"])
         questions: dict[str, dict[str, Collection[str]]] = {}
         for image_id, group in zip(frame["image_id"], frame["group"], strict=True):
             of_group = {attribute.name: YES_NO for attribute in attributes.get(group, ())}
@@ -197,7 +197,9 @@ class Study(ABC):
         """Return the attributes with a measured share, by group of pictures."""
         return {}
 
-    def attributes_of(self, settings: StudySettings, prompts: Iterable[str]) -> Mapping[str, Sequence[Attribute]]:
+    def attributes_for_prompts(
+        self, settings: StudySettings, prompts: Iterable[str]
+    ) -> Mapping[str, Sequence[Attribute]]:
         """Return the attributes for pictures of these prompts, which may change their real-world rates."""
         return self.attributes(settings)
 
@@ -248,8 +250,8 @@ class Study(ABC):
         """Return the study and settings that draw ``times`` as many pictures, of these cells only if it can."""
         from bias_core.study.image_rows import larger
 
-        design, more = larger(self.design, settings, times)
-        return type(self)(design), more
+        design, enlarged_settings = larger(self.design, settings, times)
+        return type(self)(design), enlarged_settings
 
     def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
         """Return the settings with a baseline, and its prompt in words; None if there is one, or cannot be one."""

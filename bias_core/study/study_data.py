@@ -34,7 +34,7 @@ from bias_core.study.limits import (
     unique_rows,
 )
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import JudgeAnswer, Progress, Shot, StudyReport, StudySettings, pictures_of
+from bias_core.study.types import JudgeAnswer, Progress, Shot, StudyReport, StudySettings, get_scored_pictures
 from bias_core.types import ImageRow, StoredImage
 from bias_core.waiting import never
 
@@ -104,10 +104,10 @@ class StudyData(Stoppable):
         self._rows_by_shot: dict[int, tuple[Shot, list[ImageRow]]] = {}
 
     @classmethod
-    def of_report(cls, report: StudyReport, services: StudyServices) -> "StudyData":
+    def from_report(cls, report: StudyReport, services: StudyServices) -> "StudyData":
         """Return the pictures of a finished run, to be read again; none is drawn."""
         data = cls(report.settings, services, cast("Rows", None))
-        data.frame = pictures_of(report).reset_index(drop=True)
+        data.frame = get_scored_pictures(report).reset_index(drop=True)
         data.drawn, data.images_by_id = data.frame.copy(), dict(report.stored)
         data.stopped = "the run was stopped" if report.stopped else ""
         return data
@@ -126,10 +126,10 @@ class StudyData(Stoppable):
         """Draw (or find) the pictures until a stop rule ends it, or only the ``n_first``; ``frame`` stays as it is."""
         rows, parts = list[ImageRow](), dict[str, str]()
         for shot in shots:
-            rows += (of_shot := self._rows_of(shot))
+            rows += (of_shot := self._get_rows(shot))
             parts |= dict.fromkeys((row.id for row in of_shot), shot.part)
         rule = stop_rule(self.settings) if self._read_shares and n_first is None else None
-        in_order = self._in_order(shots)[:n_first]
+        in_order = self._order_rows(shots)[:n_first]
         watch, unread = Watch((row.id for row in in_order), self.settings.confidence, rule), list[StoredImage]()
         drawn = {row.id: parts[row.id] for row in in_order}
         view, shares_due = DrawingView(rows, parts=drawn, watches_shares=self._read_shares is not None), 0.0
@@ -156,18 +156,18 @@ class StudyData(Stoppable):
         if rule is not None:
             self.n_enough = watch.n_enough
 
-    def _rows_of(self, shot: Shot) -> list[ImageRow]:
+    def _get_rows(self, shot: Shot) -> list[ImageRow]:
         if id(shot) not in self._rows_by_shot:
-            self._rows_by_shot[id(shot)] = shot, self.rows.of(shot)
+            self._rows_by_shot[id(shot)] = shot, self.rows.make_rows(shot)
         return self._rows_by_shot[id(shot)][1]
 
-    def _in_order(self, shots: Sequence[Shot]) -> list[ImageRow]:
+    def _order_rows(self, shots: Sequence[Shot]) -> list[ImageRow]:
         """Return the rows in the order of drawing.
 
         This is the order of the shots. Under a stop rule it is one row of each shot in random order, then another of
         each, so that the finished pictures show all prompts equally often.
         """
-        rows = [self._rows_of(shot) for shot in shots]
+        rows = [self._get_rows(shot) for shot in shots]
         if stop_rule(self.settings) is None or not rows:
             return [row for of_shot in rows for row in of_shot]
         rng = np.random.default_rng(self.settings.seed)
@@ -182,7 +182,9 @@ class StudyData(Stoppable):
         for start in range(0, len(images), _PER_READING):
             self.check()
             part = {stored.path.stem: stored for stored in images[start : start + _PER_READING]}
-            frame = pd.DataFrame([one for key, stored in part.items() if not stored.blocked for one in entries[key]])
+            frame = pd.DataFrame(
+                [entry for key, stored in part.items() if not stored.blocked for entry in entries[key]]
+            )
             read = self._read_shares
             shares = [] if read is None or frame.empty else (yield from read(self, frame))
             blanked = np.array([stored.blocked for stored in part.values()], dtype=float)
@@ -200,9 +202,9 @@ class StudyData(Stoppable):
 
     def _entries(self, shots: Sequence[Shot]) -> list[tuple[dict[str, Any], ImageRow]]:
         """Return the facts of every planned picture, one entry per shot that it belongs to."""
-        unit_of, entries = self.rows.unit_of(shots), []
+        unit_of, entries = self.rows.choose_unit_naming(shots), []
         for place, shot in enumerate(shots, start=self._n_shots):
-            for k, row in enumerate(self._rows_of(shot)):
+            for k, row in enumerate(self._get_rows(shot)):
                 values = (row.id, row.group, shot.prompt, row.seed, f"{place}:{unit_of(k, row)}")
                 entries.append(({**dict(zip(_COLUMNS, values, strict=True)), **shot.facts}, row))
         return entries
@@ -211,9 +213,9 @@ class StudyData(Stoppable):
         """Add the finished pictures of ``shots`` that can be scored to ``frame``; return their rows."""
         if (rule := stop_rule(self.settings)) is not None and self._read_shares:
             self._under(rule, shots)
-        prompts = {id(shot): self.rows.prompt_of(shot) for shot in shots}
+        prompts = {id(shot): self.rows.get_prompt(shot) for shot in shots}
         entries, n_finished = [], 0
-        places = [shot for shot in shots for _ in self._rows_of(shot)]
+        places = [shot for shot in shots for _ in self._get_rows(shot)]
         for shot, (entry, row) in zip(places, self._entries(shots), strict=True):
             if (image := self.images_by_id.get(row.id)) is None:
                 continue
@@ -240,7 +242,7 @@ class StudyData(Stoppable):
                     f"All pictures were drawn before the stop rule took effect: {rule.words}. {AT_ANY_TIME}"
                 )
             return
-        ids = [row.id for row in self._in_order(shots)]
+        ids = [row.id for row in self._order_rows(shots)]
         self.images_by_id = {key: self.images_by_id[key] for key in ids[:n] if key in self.images_by_id}
         self.notes.append(
             f"Ended by its stop rule after {n:,} of {len(ids):,} requested pictures: {rule.words}. {AT_ANY_TIME} The "
@@ -248,13 +250,13 @@ class StudyData(Stoppable):
             "are stored, but not scored."
         )
 
-    def use_drawn_so_far(self, shots: Sequence[Shot], why: Cancelled) -> None:
+    def keep_finished_pictures(self, shots: Sequence[Shot], error: Cancelled) -> None:
         """Continue a stopped run with the finished pictures, and add a note."""
         self.cancelled = never
-        planned = unique_rows([row for shot in shots for row in self._rows_of(shot)])
+        planned = unique_rows([row for shot in shots for row in self._get_rows(shot)])
         unseen = {row.id: row for row in planned if row.id not in self.images_by_id}
         self.images_by_id |= self.services.images.find(unseen)  # drawn in the meantime, or earlier
-        begin = f"{why}. The" if isinstance(why, Interrupted) else "Stopped: the"
+        begin = f"{error}. The" if isinstance(error, Interrupted) else "Stopped: the"
         of = f"{len(self.images_by_id):,} of {len(planned):,} pictures that were finished"
         self.stopped = f"{begin} scores use the {of}."
         self.add_finished(shots)
@@ -272,12 +274,12 @@ class StudyData(Stoppable):
             self.stopped_after, self.stopped = after, f"Stopped after {after}; the numbers rest on these."
             self.notes.append(self.stopped)
 
-    def read_by(self, encoder: str) -> "StudyData":
+    def copy_for_encoder(self, encoder: str) -> "StudyData":
         """Return the same pictures for another encoder."""
-        other = copy(self)
-        other.settings = replace(self.settings, encoder=encoder, further_encoders=())
-        other.frame, other.notes = self.drawn.copy(), list(self.notes)
-        return other
+        data = copy(self)
+        data.settings = replace(self.settings, encoder=encoder, further_encoders=())
+        data.frame, data.notes = self.drawn.copy(), list(self.notes)
+        return data
 
     def embed(self, frame: pd.DataFrame, encoder: str = "") -> Steps[np.ndarray]:
         """Return unit rows ``(len(frame), d)`` of the pictures, in the order of ``frame``."""
@@ -289,7 +291,7 @@ class StudyData(Stoppable):
 
         with report_unread_on_stop(partial(self._not_embedded, reader)):
             return np.concatenate(
-                (yield from self._in_parts("classifying the pictures", self.stored(frame), work, _PER_UPDATE))
+                (yield from self._run_in_batches("classifying the pictures", self.stored(frame), work, _PER_UPDATE))
             )
 
     def _not_embedded(self, reader: ImageTextEncoder) -> set[str]:
@@ -322,7 +324,7 @@ class StudyData(Stoppable):
 
     def read(
         self,
-        what: str,
+        activity: str,
         image_ids: Iterable[str],
         read: Callable[[list[Image.Image]], Sequence[T]],
         *readers: object,
@@ -337,11 +339,11 @@ class StudyData(Stoppable):
                 values = read(pictures)
             keep(dict(zip((stored.path.stem for stored in part), values, strict=True)))
 
-        yield from self._in_parts(what, [self.images_by_id[key] for key in image_ids], work, _PER_READING)
+        yield from self._run_in_batches(activity, [self.images_by_id[key] for key in image_ids], work, _PER_READING)
 
     def say(
         self,
-        what: str,
+        activity: str,
         frame: pd.DataFrame,
         reader: Captioner | VisualQuestionAnswerer,
         questions: Sequence[str] | None = None,
@@ -355,7 +357,9 @@ class StudyData(Stoppable):
             answers_by_key.update(self.ask_now(reader, part))
 
         with report_unread_on_stop(lambda: (key[0] for key in missing if key not in answers_by_key)):
-            yield from self._in_parts(what, missing, work, _PER_READING, lambda key: self.images_by_id[key[0]])
+            yield from self._run_in_batches(
+                activity, missing, work, _PER_READING, lambda key: self.images_by_id[key[0]]
+            )
         return [answers_by_key[key] for key in keys]
 
     def ask_now(self, reader: Captioner | VisualQuestionAnswerer, questions: Sequence[Question]) -> dict[Question, str]:
@@ -380,9 +384,9 @@ class StudyData(Stoppable):
             else:  # pandas before 3.1 would write a missing word as the text "nan"
                 self.frame[name] = found.reindex(self.frame.index)
 
-    def _in_parts(
+    def _run_in_batches(
         self,
-        what: str,
+        activity: str,
         items: Sequence[Any],
         work: Callable[[Sequence[Any]], T],
         size: int,
@@ -390,11 +394,11 @@ class StudyData(Stoppable):
     ) -> Steps[list[T]]:
         """Apply ``work`` to the items (pictures, or questions about them) a part at a time."""
         parts, done, countdown = [], 0, Countdown(len(items))
-        for part in batched(items, [n_pixels(picture_of(item)) for item in items], most=size):
+        for part in batched(items, [n_pixels(picture_of(item)) for item in items], max_items=size):
             self.check()
             parts.append(work(part))
             done += len(part)
-            yield countdown.progress(done, f"{what}: {done:,} of {len(items):,}")
+            yield countdown.progress(done, f"{activity}: {done:,} of {len(items):,}")
         return parts
 
 

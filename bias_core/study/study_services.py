@@ -50,7 +50,7 @@ class StudyServices(Protocol):
     ) -> Iterator[EngineProgress]:
         """Draw those of ``rows`` (all of one model) that are not in the store."""
 
-    def engine_of(self, model: str) -> Engine:
+    def find_engine(self, model: str) -> Engine:
         """The engine that draws rows of this model."""
 
     def reading(self, *readers: object) -> AbstractContextManager[None]:
@@ -97,7 +97,7 @@ class StudyServices(Protocol):
     def fetch_reader(self, role: Role, name: str) -> None:
         """Download the files that a classifier lacks; ModelUnavailable if that fails."""
 
-    def readers_here(self, role: Role) -> tuple[str, ...]:
+    def installed_readers(self, role: Role) -> tuple[str, ...]:
         """Named classifiers that are installed."""
 
     def fitting_readers(self, role: Role) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class StudyServices(Protocol):
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         """Words of the prompt that the model's world does not know."""
 
-    def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
+    def share_shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
         """Share of pictures whose ground truth agrees with ``sentence``; None if that is undecidable."""
 
     def true_rate(self, rows: Sequence[ImageRow], sentence: str) -> Estimate | None:

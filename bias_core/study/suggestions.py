@@ -35,7 +35,7 @@ _COUNTERPARTS = {"man": "woman", "woman": "man", "boy": "girl", "girl": "boy"}
 class Phrase:
     """A thing, a person or a property that a caption names.
 
-    >>> phrases = phrases_of("an old man with a beard wearing a white hat in a park")
+    >>> phrases = parse_phrases("an old man with a beard wearing a white hat in a park")
     >>> [str(phrase) for phrase in phrases]
     ['man', 'old', 'with a beard', 'wearing a white hat', 'wearing a hat', 'in a park']
     """
@@ -50,7 +50,7 @@ class Phrase:
     def attribute(self, subject: str = PERSON) -> Attribute:
         """Return the attribute, with sentences for presence and absence about a ``subject``.
 
-        >>> beard = phrases_of("a man with a beard")[1].attribute()
+        >>> beard = parse_phrases("a man with a beard")[1].attribute()
         >>> beard.positive, beard.negative
         ('a photo of a person with a beard', 'a photo of a person without a beard')
         """
@@ -61,7 +61,7 @@ class Phrase:
 
         ``opposite`` is a property that never goes with this one, such as "young" for "old".
 
-        >>> old = phrases_of("an old man")[1].wordings(opposite="young")
+        >>> old = parse_phrases("an old man")[1].wordings(opposite="young")
         >>> [one.negative for one in old][:2]
         ['a photo of a person who is not old', 'a photo of a young person']
         """
@@ -72,15 +72,18 @@ class Phrase:
         ]
 
     def _pairs(self, subject: str, opposite: str) -> Iterator[tuple[str, str]]:
-        who, photo = "who" if _is_person(subject) else "that", "a photo of a"
+        pronoun, photo = "who" if _is_person(subject) else "that", "a photo of a"
         if self.link == "":
             noun = " ".join(self.words)
-            other = _counterpart(noun)
-            yield f"{photo} {noun}", f"{photo} {other}" if other else f"{photo} {subject} {who} is not a {noun}"
+            counterpart = _counterpart(noun)
+            yield (
+                f"{photo} {noun}",
+                f"{photo} {counterpart}" if counterpart else f"{photo} {subject} {pronoun} is not a {noun}",
+            )
             return
         if self.link == _IS:
             positive, says, denies = f"{photo} {self.text} {subject}", f"is {self.text}", f"is not {self.text}"
-            yield positive, f"{photo} {subject} {who} {denies}"
+            yield positive, f"{photo} {subject} {pronoun} {denies}"
             if opposite:
                 yield positive, f"{photo} {opposite} {subject}"
                 yield f"The {subject} {says}.", f"The {subject} is {opposite}."
@@ -98,7 +101,7 @@ class Phrase:
         yield positive, f"{photo} {subject}"
 
 
-def phrases_of(caption: str) -> list[Phrase]:
+def parse_phrases(caption: str) -> list[Phrase]:
     """Return the subject that a caption names first, its properties, and the things with it, each once.
 
     "in embroidered clothing" also gives "in clothing", to find what many phrases share. A caption that names nothing
@@ -106,7 +109,7 @@ def phrases_of(caption: str) -> list[Phrase]:
     """
     phrases: dict[tuple[str, ...], Phrase] = {}
     for number, (link, tokens) in enumerate(_segments(caption)):
-        for phrase in _of_head(tokens) if number == 0 and not link else _of_segment(link, tokens):
+        for phrase in _parse_head(tokens) if number == 0 and not link else _parse_segment(link, tokens):
             phrases.setdefault(phrase.words, phrase)
     return list(phrases.values())
 
@@ -117,7 +120,7 @@ def is_about_person(caption: str) -> bool:
     >>> is_about_person("an old man in a park"), is_about_person("a rose on a table")
     (True, False)
     """
-    first = next(iter(phrases_of(caption)), None)
+    first = next(iter(parse_phrases(caption)), None)
     return first is not None and first.link == "" and _is_person(first.words[-1])
 
 
@@ -127,7 +130,7 @@ def is_about_thing(text: str) -> bool:
     >>> is_about_thing("red tulips"), is_about_thing("guard"), is_about_thing("a street with people")
     (True, False, False)
     """
-    words, phrases = lexicon(), phrases_of(text)
+    words, phrases = lexicon(), parse_phrases(text)
     nouns = [phrase.words[-1] for phrase in phrases if phrase.link != _IS]
     return bool(phrases) and words.is_thing(phrases[0].words[-1]) and not any(map(_is_person, nouns))
 
@@ -180,7 +183,7 @@ def is_noun(token: str) -> bool:
     return token not in words.rows and not token.endswith("ed")
 
 
-def _of_head(tokens: list[str]) -> Iterator[Phrase]:
+def _parse_head(tokens: list[str]) -> Iterator[Phrase]:
     words = lexicon()
     named = _with_compounds([token for token in tokens if token not in words.determiners], words)
     if not named or named[-1] in words.stop_words:
@@ -191,7 +194,7 @@ def _of_head(tokens: list[str]) -> Iterator[Phrase]:
         yield Phrase(words=(word,), link=_IS, text=word)
 
 
-def _of_segment(link: str, tokens: list[str]) -> Iterator[Phrase]:
+def _parse_segment(link: str, tokens: list[str]) -> Iterator[Phrase]:
     """Yield the phrase and, if it has several words, its last word alone."""
     words = lexicon()
     named = [token for token in tokens if token not in words.determiners]
@@ -219,8 +222,8 @@ def _with_compounds(named: list[str], words: Lexicon) -> list[str]:
 def _counterpart(noun: str) -> str:
     """Return the other gender's word; "" for a noun without gender."""
     words = lexicon()
-    other = "woman" if noun in words.masculine else "man" if noun in words.feminine else ""
-    return _COUNTERPARTS.get(noun, other)
+    default = "woman" if noun in words.masculine else "man" if noun in words.feminine else ""
+    return _COUNTERPARTS.get(noun, default)
 
 
 def common_form(phrases: Iterable[Phrase]) -> Phrase:
@@ -313,22 +316,22 @@ def suggest_from_captions(
         )
     from bias_core.measures.object_comparison import object_odds  # loads scipy, which the doors do without
 
-    ours, theirs = ([phrases_of(caption) for caption in side] for side in (captions, base_captions))
+    ours, theirs = ([parse_phrases(caption) for caption in side] for side in (captions, base_captions))
     if not any(ours) and not any(theirs):
         return []
     forms = _forms(chain(ours, theirs))
     comparison = object_odds(_keys(ours), _keys(theirs), confidence=confidence)
-    n, repeated = len(captions), _words_of(concept)
+    n, repeated = len(captions), _get_concept_words(concept)
     claims = _claims_on(comparison, confidence)
-    more = [
+    frequent_odds = [
         odds
         for odds in comparison.objects
         if odds.n_images > odds.n_base and not repeated.issuperset(forms[odds.word].words)
     ]
-    specific = _without_generals(more, forms)
-    suggestions = [_of_pictures(odds, forms[odds.word], n, claims[odds.word], subject) for odds in specific]
+    specific = _without_generals(frequent_odds, forms)
+    suggestions = [_suggest_from_odds(odds, forms[odds.word], n, claims[odds.word], subject) for odds in specific]
     shown = {suggestion.attribute.name for suggestion in suggestions if suggestion.is_clear}
-    hints = _of_groups(ours, theirs, groups, forms, subject, repeated, confidence)
+    hints = _suggest_from_groups(ours, theirs, groups, forms, subject, repeated, confidence)
     return [*suggestions, *(hint for hint in hints if hint.attribute.name not in shown)]
 
 
@@ -377,35 +380,37 @@ def suggest_scenes(word: str, language_model: "LanguageModel", *, follows: bool 
 
 
 def merge_suggestions(
-    pictures: Sequence[Suggestion], words: Sequence[Suggestion], *, most: int = _MOST
+    pictures: Sequence[Suggestion], words: Sequence[Suggestion], *, limit: int = _MOST
 ) -> list[Suggestion]:
-    """Return at most ``most`` suggestions, each attribute once with all its sources.
+    """Return at most ``limit`` suggestions, each attribute once with all its sources.
 
     First come attributes that pictures clearly show more often than the baseline, alternating between the subject and
     its surroundings, the clearest first. Then those that would be clear by themselves at 90 %, those that pictures and
     words both name, and the rest.
     """
     by_name = {_plain(new.attribute): new for new in words}
-    both = [_with_words(new, by_name.pop(_plain(new.attribute), None)) for new in pictures]
-    clear = [new for new in both if new.is_clear]
-    likely = [new for new in both if not new.is_clear and new.is_likely]
-    rest = [new for new in both if new not in clear and new not in likely]
-    agreed = [new for new in rest if len(new.sources) > 1]
-    alone = [new for new in rest if len(new.sources) == 1]
-    own = [new for new in clear if new.phrase is not None and new.phrase.link in _OF_SUBJECT]
-    around = [new for new in clear if new not in own]
-    ordered = [*_in_turn(own, around), *likely, *agreed, *_in_turn(alone, list(by_name.values()))]
-    return ordered[:most]
+    picture_suggestions = [_with_words(new, by_name.pop(_plain(new.attribute), None)) for new in pictures]
+    clear = [new for new in picture_suggestions if new.is_clear]
+    likely = [new for new in picture_suggestions if not new.is_clear and new.is_likely]
+    unclear = [new for new in picture_suggestions if new not in clear and new not in likely]
+    agreed = [new for new in unclear if len(new.sources) > 1]
+    alone = [new for new in unclear if len(new.sources) == 1]
+    subject_suggestions = [new for new in clear if new.phrase is not None and new.phrase.link in _OF_SUBJECT]
+    around = [new for new in clear if new not in subject_suggestions]
+    ordered = [*_alternate(subject_suggestions, around), *likely, *agreed, *_alternate(alone, list(by_name.values()))]
+    return ordered[:limit]
 
 
-def _in_turn(first: Sequence[Suggestion], second: Sequence[Suggestion]) -> list[Suggestion]:
-    return [one for pair in zip_longest(first, second) for one in pair if one is not None]
+def _alternate(first: Sequence[Suggestion], second: Sequence[Suggestion]) -> list[Suggestion]:
+    return [suggestion for pair in zip_longest(first, second) for suggestion in pair if suggestion is not None]
 
 
-def _with_words(one: Suggestion, in_words: Suggestion | None) -> Suggestion:
+def _with_words(suggestion: Suggestion, in_words: Suggestion | None) -> Suggestion:
     if in_words is None:
-        return one
-    return replace(one, sources=(*one.sources, WORDS), where_from=f"{one.where_from}; {in_words.where_from}")
+        return suggestion
+    return replace(
+        suggestion, sources=(*suggestion.sources, WORDS), where_from=f"{suggestion.where_from}; {in_words.where_from}"
+    )
 
 
 def _plain(attribute: Attribute) -> str:
@@ -428,22 +433,24 @@ def _forms(phrases: Iterable[Iterable[Phrase]]) -> dict[str, Phrase]:
     return {key: common_form(of_key) for key, of_key in by_words.items()}
 
 
-def _words_of(concept: str) -> set[str]:
+def _get_concept_words(concept: str) -> set[str]:
     """Return the concept's words, with nouns also in the singular."""
     words, tokens = lexicon(), concept.lower().split()
     return {*tokens, *(words.lemma(token, "NOUN") or token for token in tokens)}
 
 
-def _without_generals(more: "Sequence[ObjectOdds]", forms: Mapping[str, Phrase]) -> "list[ObjectOdds]":
+def _without_generals(candidates: "Sequence[ObjectOdds]", forms: Mapping[str, Phrase]) -> "list[ObjectOdds]":
     """Drop "in clothing" if most of it is "in embroidered clothing", and the latter if not."""
     specific = []
-    for odds in more:
+    for odds in candidates:
         words = forms[odds.word].words
-        of_one = [(other, forms[other.word].words) for other in more]
-        longer = [other for other, others in of_one if len(others) > 1 and others[-1:] == words]
-        shorter = [other for other, others in of_one if len(words) > 1 and others == words[-1:]]
-        is_general = any(2 * other.n_images > odds.n_images for other in longer)
-        is_part = any(2 * odds.n_images <= other.n_images for other in shorter)
+        of_one = [(other_odds, forms[other_odds.word].words) for other_odds in candidates]
+        longer = [
+            other_odds for other_odds, other_words in of_one if len(other_words) > 1 and other_words[-1:] == words
+        ]
+        shorter = [other_odds for other_odds, other_words in of_one if len(words) > 1 and other_words == words[-1:]]
+        is_general = any(2 * other_odds.n_images > odds.n_images for other_odds in longer)
+        is_part = any(2 * odds.n_images <= other_odds.n_images for other_odds in shorter)
         if not is_general and not is_part:
             specific.append(odds)
     return specific
@@ -457,7 +464,7 @@ def _claims_on(comparison: "ObjectComparison", confidence: float) -> dict[str, C
     return {odds.word: claim for odds, claim in zip(comparison.objects, claims, strict=True)}
 
 
-def _of_pictures(odds: "ObjectOdds", form: Phrase, n: int, claim: Claim, subject: str) -> Suggestion:
+def _suggest_from_odds(odds: "ObjectOdds", form: Phrase, n: int, claim: Claim, subject: str) -> Suggestion:
     from bias_core.study.claims import p_words
 
     where = (
@@ -468,7 +475,7 @@ def _of_pictures(odds: "ObjectOdds", form: Phrase, n: int, claim: Claim, subject
     return Suggestion(attribute=attribute, sources=(PICTURES,), where_from=where, odds=odds, claim=claim, phrase=form)
 
 
-def _of_groups(
+def _suggest_from_groups(
     ours: Sequence[Sequence[Phrase]],
     theirs: Sequence[Sequence[Phrase]],
     groups: Sequence[int],
@@ -484,10 +491,10 @@ def _of_groups(
     for group in sorted(set(groups)):
         inside = [k for k, of in enumerate(groups) if of == group]
         outside = [k for k, of in enumerate(groups) if of != group]
-        own = _keys(ours[k] for k in inside)
-        if len(inside) < _FEWEST_IN_GROUP or not outside or not (any(own) or any(theirs)):
+        inside_keys = _keys(ours[k] for k in inside)
+        if len(inside) < _FEWEST_IN_GROUP or not outside or not (any(inside_keys) or any(theirs)):
             continue
-        against = object_odds(own, _keys(theirs), paired=False, confidence=confidence)
+        against = object_odds(inside_keys, _keys(theirs), paired=False, confidence=confidence)
         claims = _claims_on(against, confidence)
         for odds in (odds for odds in against.objects if claims[odds.word].verdict == "above"):
             form, elsewhere = forms[odds.word], sum(odds.word in key for key in _keys(ours[k] for k in outside))
@@ -508,7 +515,7 @@ def _continuations(concept: str, subject: str, language_model: "LanguageModel") 
     is_person = is_about_person(f"a {subject}")
     turns = [_heads(language_model, "a photo of a", subject, is_person=is_person)]
     turns += [_openings(language_model, f"{prompt} {opening}", opening) for opening in _OPENINGS[is_person]]
-    repeated, phrases = _words_of(concept), dict[tuple[str, ...], Phrase]()
+    repeated, phrases = _get_concept_words(concept), dict[tuple[str, ...], Phrase]()
     for phrase in chain.from_iterable(zip_longest(*turns)):
         if phrase is not None and not repeated.issuperset(phrase.words):
             phrases.setdefault(phrase.words, phrase)
@@ -524,9 +531,9 @@ def _heads(language_model: "LanguageModel", before: str, subject: str, *, is_per
         compounds = (f"{word}-{longer[len(text) :].strip().lower()}" for longer in further)
         word = next((compound for compound in compounds if compound in words.rows), word)
         if is_gendered(word) and is_person:
-            phrases += phrases_of(f"a {word}")
+            phrases += parse_phrases(f"a {word}")
         elif words.frequency(word, "ADJ") is not None and not is_noun(word):
-            phrases += [phrase for phrase in phrases_of(f"a {word} {subject}") if phrase.link]
+            phrases += [phrase for phrase in parse_phrases(f"a {word} {subject}") if phrase.link]
     return phrases
 
 
@@ -541,24 +548,28 @@ def _openings(language_model: "LanguageModel", prefix: str, opening: str) -> lis
     unfinished = [text for text in texts if added(text)[-1] in words.determiners or not is_noun(added(text)[-1])]
     further = language_model.propose(unfinished, _FURTHER) if unfinished else []
     whole = [text for text in texts if text not in unfinished]
-    whole += [text for one in zip_longest(*further) for text in one if text is not None]
-    phrases = [phrases_of(f"a {PERSON} {opening} {' '.join(added(text))}") for text in whole]
-    things = [one[1] for one in phrases if len(one) > 1 and one[1].link == opening]
-    return [one for one in things if words.is_groundable(one.words[-1]) and not is_about_person(f"a {one.words[-1]}")]
+    whole += [text for proposals in zip_longest(*further) for text in proposals if text is not None]
+    phrases = [parse_phrases(f"a {PERSON} {opening} {' '.join(added(text))}") for text in whole]
+    things = [text_phrases[1] for text_phrases in phrases if len(text_phrases) > 1 and text_phrases[1].link == opening]
+    return [
+        thing
+        for thing in things
+        if words.is_groundable(thing.words[-1]) and not is_about_person(f"a {thing.words[-1]}")
+    ]
 
 
-def opposite_of(phrase: Phrase, captions: Sequence[str]) -> str:
+def find_opposite(phrase: Phrase, captions: Sequence[str]) -> str:
     """Return the property that captions use most often instead of this one, and never with it; "" for none.
 
-    >>> old = phrases_of("an old man")[1]
-    >>> opposite_of(old, ["an old man", "a young man", "a young smiling woman"])
+    >>> old = parse_phrases("an old man")[1]
+    >>> find_opposite(old, ["an old man", "a young man", "a young smiling woman"])
     'young'
     """
     if phrase.link != "is":
         return ""
     counts, together = Counter[str](), set[str]()
     for caption in captions:
-        in_words = {phrase.text: phrase.words for phrase in phrases_of(caption) if phrase.link == "is"}
+        in_words = {phrase.text: phrase.words for phrase in parse_phrases(caption) if phrase.link == "is"}
         if phrase.words in in_words.values():
             together |= in_words.keys()
         else:

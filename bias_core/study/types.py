@@ -18,7 +18,7 @@ from bias_core.errors import InvalidInput, quoted
 from bias_core.number_text import typeset
 from bias_core.prompts import SLOT, WORD_SLOT
 from bias_core.types import Estimate, ImageRow, ReaderFacts, Sampler, StoredImage
-from bias_core.values import RemembersNames, setting, settings_class, settings_of
+from bias_core.values import RemembersNames, declared_settings, setting, settings_class
 
 if TYPE_CHECKING:  # the command line's help does without pandas and scipy
     import numpy as np
@@ -162,7 +162,7 @@ class StudySettings(RemembersNames):
         "File of people's answers (CSV, Label Studio's JSON, CVAT's XML), which replace or check the classifier's",
         local=True,
     )
-    # a mapping, or the checked options of a kind of study, which :func:`options_in` returns
+    # a mapping, or the checked options of a kind of study, which :func:`get_options` returns
     options: object = setting({}, "Options of the study", "Option of the study, as name=value")
     force: bool = setting(
         False, "Score anyway", "Use the chosen encoder on pictures it is not made for; the report says so"
@@ -196,7 +196,7 @@ class StudySettings(RemembersNames):
     )
 
 
-def options_in(settings: StudySettings, kind: type[T]) -> T:  # noqa: ARG001 - for type checkers alone
+def get_options(settings: StudySettings, kind: type[T]) -> T:  # noqa: ARG001 - for type checkers alone
     """Return the options of a settled run with their type; nothing is checked again."""
     return cast("T", settings.options)
 
@@ -212,8 +212,10 @@ def each_arm(settings: StudySettings) -> tuple[StudySettings, ...]:
 
 def arm_alone(settings: StudySettings, arm: Arm) -> StudySettings:
     """Return the settings of one arm, as if it were run alone."""
-    own = {name: value for name, value in asdict(arm).items() if value is not None and name not in ("name", "template")}
-    return replace(settings, **own, arms=(Arm(template=arm.template),) if arm.template else ())
+    arm_settings = {
+        name: value for name, value in asdict(arm).items() if value is not None and name not in ("name", "template")
+    }
+    return replace(settings, **arm_settings, arms=(Arm(template=arm.template),) if arm.template else ())
 
 
 def settings_from_dict(values: Mapping[str, Any]) -> StudySettings:
@@ -227,7 +229,7 @@ def settings_from_dict(values: Mapping[str, Any]) -> StudySettings:
     arms = values.get("arms") or ()
     if not isinstance(arms, (list, tuple)) or not all(isinstance(arm, Mapping) for arm in arms):
         raise InvalidInput(f"arms must be a list, each with names and their values; got {quoted(arms)}")
-    lists = [name for name, option in settings_of(StudySettings).items() if option.kind is tuple]
+    lists = [name for name, option in declared_settings(StudySettings).items() if option.kind is tuple]
     plain: dict[str, Any] = {
         name: tuple(value) if name in lists and isinstance(value, list) else value for name, value in values.items()
     }
@@ -246,7 +248,7 @@ class Design:
     kind: str  # of the class that runs it
     reference: str  # key in ``refs.bib``
     where: str = field(compare=False)  # the tables or figures that it redraws
-    # :func:`bias_core.study.design.summary_of` fills in the ``{name}`` that depend on options
+    # :func:`bias_core.study.design.format_summary` fills in the ``{name}`` that depend on options
     summary: str = field(compare=False)
     # data of the study: stimuli, lists, the paper's numbers
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -267,7 +269,7 @@ class Design:
         """Take the notes out of the data: they decide no number."""
         if "notes" in self.data:
             object.__setattr__(self, "notes", self.data["notes"])
-            object.__setattr__(self, "data", {name: one for name, one in self.data.items() if name != "notes"})
+            object.__setattr__(self, "data", {name: value for name, value in self.data.items() if name != "notes"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -434,7 +436,7 @@ class Results:
 
     def frame(self, key: str) -> pd.DataFrame:
         """Return the frame of the table with this key; an empty one if there is none."""
-        return next((table.frame for table in self.tables if table.key == key), frame_of(()))
+        return next((table.frame for table in self.tables if table.key == key), make_frame(()))
 
     def renewed(self, new: Results, gone: Sequence[str] = ()) -> Results:
         """Return ``new`` with the findings and tables of these results that it lacks, except those in ``gone``."""
@@ -444,9 +446,9 @@ class Results:
         return replace(new, findings=(*new.findings, *findings), tables=(*new.tables, *tables))
 
 
-def joined(first: Results, *others: Results) -> Results:
+def join_results(first: Results, *other_results: Results) -> Results:
     """Return all results in one, in their order."""
-    for results in others:
+    for results in other_results:
         parts = {name: (*getattr(first, name), *getattr(results, name)) for name in _JOINED}
         first = replace(first, **parts)
     return first
@@ -503,7 +505,7 @@ def named_parts(report: StudyReport) -> list[tuple[str, Measured]]:
     return [(arm.name, arm) for arm in report.arms] or [("", report)]
 
 
-def pictures_of(report: StudyReport) -> pd.DataFrame:
+def get_scored_pictures(report: StudyReport) -> pd.DataFrame:
     """Return the frame of scored pictures; InvalidInput if the report has none."""
     if report.pictures is None:
         raise InvalidInput("this report names no pictures that people's answers could be about")
@@ -555,14 +557,14 @@ class Progress:
     watches_shares: bool = False  # True if there will be shares
 
 
-def mapped(steps: Generator[S, None, R], change: Callable[[S], T]) -> Generator[T, None, R]:
+def map_progress(steps: Generator[S, None, R], change: Callable[[S], T]) -> Generator[T, None, R]:
     """Yield the steps of a run, each changed; return its result. Closing this closes the run."""
     with closing(steps):
         while True:
             try:
                 step = next(steps)
-            except StopIteration as end:
-                result: R = end.value
+            except StopIteration as stop:
+                result: R = stop.value
                 return result
             yield change(step)
 
@@ -589,9 +591,9 @@ def columns(name: str, estimate: Estimate | None, *, ends: str | None = None) ->
     return {name: estimate.value, low: estimate.low, high: estimate.high}
 
 
-def mark(name: str, estimate: Estimate, **more: Any) -> dict[str, Any]:
+def mark(name: str, estimate: Estimate, **extra: Any) -> dict[str, Any]:
     """Return an estimate as a mark of a figure of intervals or bars."""
-    return {"name": name, **columns("value", estimate, ends=""), "n": estimate.n, **more}
+    return {"name": name, **columns("value", estimate, ends=""), "n": estimate.n, **extra}
 
 
 def finding_mark(finding: Finding) -> dict[str, Any]:
@@ -599,9 +601,9 @@ def finding_mark(finding: Finding) -> dict[str, Any]:
     return mark(finding.title, finding.estimate, published=finding.published, expected=finding.expected)
 
 
-def point(x: Estimate | float, y: Estimate | float, **more: Any) -> dict[str, Any]:
+def point(x: Estimate | float, y: Estimate | float, **extra: Any) -> dict[str, Any]:
     """Return a point of a scatter, with intervals for estimates."""
-    row = dict(more)
+    row = dict(extra)
     for axis, value in (("x", x), ("y", y)):
         if isinstance(value, Estimate):
             row |= {axis: value.value, f"{axis}low": value.low, f"{axis}high": value.high}
@@ -613,12 +615,12 @@ def point(x: Estimate | float, y: Estimate | float, **more: Any) -> dict[str, An
 def marks(rows: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
     """Return the columns of a table that a figure reads, under the figure's names; missing ones are left out.
 
-    >>> marks(frame_of([{"target": "judge", "MCAS": 0.5}]), {"name": "target", "value": "MCAS", "low": "L"})
+    >>> marks(make_frame([{"target": "judge", "MCAS": 0.5}]), {"name": "target", "value": "MCAS", "low": "L"})
         name  value
     0  judge    0.5
     """
-    there = {name: column for name, column in names.items() if column in rows}
-    return rows[[*there.values()]].set_axis([*there], axis=1).reset_index(drop=True)
+    present_columns = {name: column for name, column in names.items() if column in rows}
+    return rows[[*present_columns.values()]].set_axis([*present_columns], axis=1).reset_index(drop=True)
 
 
 def intervals(settings: StudySettings) -> dict[str, Any]:
@@ -626,19 +628,19 @@ def intervals(settings: StudySettings) -> dict[str, Any]:
     return {"confidence": settings.confidence, "rng": settings.seed}
 
 
-def finding(key: str, title: str, metric: str, estimate: Estimate, says: str = "", **more: Any) -> Finding:
-    """Return a finding; ``says`` is one plain sentence, ``more`` are further fields."""
-    return Finding(key=key, title=title, metric=metric, estimate=estimate, says=says, **more)
+def finding(key: str, title: str, metric: str, estimate: Estimate, says: str = "", **extra: Any) -> Finding:
+    """Return a finding; ``says`` is one plain sentence, ``extra`` are further fields."""
+    return Finding(key=key, title=title, metric=metric, estimate=estimate, says=says, **extra)
 
 
 def table(key: str, title: str, rows: Rows, note: str = "") -> StudyTable:
     """Return a table of the report; ``note`` says how to read it."""
-    return StudyTable(key=key, title=title, frame=frame_of(rows), note=note)
+    return StudyTable(key=key, title=title, frame=make_frame(rows), note=note)
 
 
 def figure(kind: FigureKind, key: str, title: str, rows: Rows, caption: str = "", **labels: Any) -> StudyFigure:
     """Return a figure of the report; its kind reads the ``labels`` (:mod:`bias_core.study.figures`)."""
-    return StudyFigure(key=key, title=title, kind=kind, data=frame_of(rows), labels=labels, caption=caption)
+    return StudyFigure(key=key, title=title, kind=kind, data=make_frame(rows), labels=labels, caption=caption)
 
 
 def finding_rows(findings: Sequence[Finding], n: str) -> list[dict[str, Any]]:
@@ -649,16 +651,16 @@ def finding_rows(findings: Sequence[Finding], n: str) -> list[dict[str, Any]]:
     ]
 
 
-def listed(items: Sequence[str], between: str = ", ", last: str = "") -> str:
+def format_list(items: Sequence[str], between: str = ", ", last: str = "") -> str:
     """Return the first of some texts, and how many more there are; ``last`` stands before the last of a whole list.
 
-    >>> listed(["a", "b", "c", "d"]), listed(["a", "b", "c"], last=" and ")
+    >>> format_list(["a", "b", "c", "d"]), format_list(["a", "b", "c"], last=" and ")
     ('a, b, c and 1 more', 'a, b and c')
     """
     if last and 1 < len(items) <= _MOST_LISTED:
         return last.join((between.join(items[:-1]), items[-1]))
-    more = f" and {len(items) - _MOST_LISTED:,} more" if len(items) > _MOST_LISTED else ""
-    return between.join(items[:_MOST_LISTED]) + more
+    suffix = f" and {len(items) - _MOST_LISTED:,} more" if len(items) > _MOST_LISTED else ""
+    return between.join(items[:_MOST_LISTED]) + suffix
 
 
 def drawable(figures: Iterable[StudyFigure]) -> tuple[StudyFigure, ...]:
@@ -666,7 +668,7 @@ def drawable(figures: Iterable[StudyFigure]) -> tuple[StudyFigure, ...]:
     return tuple(figure for figure in figures if not figure.data.empty)
 
 
-def frame_of(rows: Rows) -> pd.DataFrame:
+def make_frame(rows: Rows) -> pd.DataFrame:
     """Return rows as a data frame."""
     import pandas as pd
 
@@ -676,7 +678,7 @@ def frame_of(rows: Rows) -> pd.DataFrame:
 MOST_ARMS = 8
 _BETWEEN = "|"
 _ESCAPED = r"\|"  # one that belongs to a prompt
-ARM_WORDS = {name: option.key for name, option in settings_of(Arm).items()}
+ARM_WORDS = {name: option.key for name, option in declared_settings(Arm).items()}
 """Fields of an arm and their names in ``--arm``."""
 _LONGEST_NAME = 40
 _REWRITING = {
@@ -729,7 +731,7 @@ def arm_names(settings: StudySettings) -> tuple[str, ...]:
     >>> arm_names(StudySettings(arms=(Arm(), Arm(template="{doctor=nurse}"))))
     ('doctor', 'nurse')
     """
-    words = [_in_words(settings, arm) for arm in settings.arms]
+    words = [_describe_arm(settings, arm) for arm in settings.arms]
     drawn = [values for values in words if not values["images"]]
     differs = [word for word in ARM_WORDS if len({values[word] for values in drawn}) > 1] or ["model", "condition"]
     names = tuple(
@@ -741,23 +743,23 @@ def arm_names(settings: StudySettings) -> tuple[str, ...]:
     return names
 
 
-def _in_words(settings: StudySettings, arm: Arm) -> dict[str, str]:
+def _describe_arm(settings: StudySettings, arm: Arm) -> dict[str, str]:
     """Return the settings of an arm in words, by field; for imported pictures only their source."""
-    one, words = arm_alone(settings, arm), dict.fromkeys(ARM_WORDS, "")
-    if one.images:
-        return words | {"images": one.drawn_with or re.split(r"[\\/]", one.images.rstrip("\\/"))[-1]}
-    guidance, steps = one.guidance_scale, one.num_inference_steps
-    negative = _short(one.negative_prompt)
+    arm_settings, words = arm_alone(settings, arm), dict.fromkeys(ARM_WORDS, "")
+    if arm_settings.images:
+        return words | {"images": arm_settings.drawn_with or re.split(r"[\\/]", arm_settings.images.rstrip("\\/"))[-1]}
+    guidance, steps = arm_settings.guidance_scale, arm_settings.num_inference_steps
+    negative = _short(arm_settings.negative_prompt)
     return words | {
-        "model": _short(one.model),
-        "condition": _short(one.condition),
+        "model": _short(arm_settings.model),
+        "condition": _short(arm_settings.condition),
         "template": _short(_template_words(settings.arms, arm.template or "")),
         "negative_prompt": f"without “{negative}”" if negative else "no negative prompt",
         "guidance_scale": f"guidance {'default' if guidance is None else format(guidance, 'g')}",
         "num_inference_steps": f"steps {'default' if steps is None else steps}",
-        "rewrite": _REWRITING.get(one.rewrite) or f"rewritten: {_short(one.rewrite)}",
-        "size": f"size {one.size or 'default'}",
-        "sampler": f"sampler {one.sampler or 'default'}",
+        "rewrite": _REWRITING.get(arm_settings.rewrite) or f"rewritten: {_short(arm_settings.rewrite)}",
+        "size": f"size {arm_settings.size or 'default'}",
+        "sampler": f"sampler {arm_settings.sampler or 'default'}",
     }
 
 
@@ -805,7 +807,7 @@ def parse_arms(texts: Sequence[str]) -> tuple[Arm, ...]:
 
 
 def _parse_arm(text: str) -> Arm:
-    declared = settings_of(Arm)
+    declared = declared_settings(Arm)
     given: dict[str, Any] = {}
     names = {word: name for name, word in ARM_WORDS.items()} | {name: name for name in ARM_WORDS}
     for part in filter(str.strip, re.split(r"(?<!\\)\|", text)):
@@ -814,6 +816,6 @@ def _parse_arm(text: str) -> Arm:
             raise InvalidInput(
                 f"write an arm as key=value|key=value with the keys {', '.join(ARM_WORDS.values())}; got {quoted(part)}"
             )
-        one = declared[names[word]]
-        given[one.name] = value if one.kind is str else one.read(value)
+        setting = declared[names[word]]
+        given[setting.name] = value if setting.kind is str else setting.read(value)
     return Arm(**given)

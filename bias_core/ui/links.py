@@ -12,7 +12,7 @@ from bias_core.study.reproduction import is_shipped
 from bias_core.study.types import Arm, StudyReport, StudySettings, arm_text, parse_arms
 from bias_core.ui.messages import user_errors
 from bias_core.ui.templates import render
-from bias_core.values import changed_settings, check_texts, settings_of
+from bias_core.values import changed_settings, check_texts, declared_settings
 
 Tabs = Mapping[str, Sequence[str]]  # keys of the tabs, each with the names of its studies
 EXPLORE = "explore"
@@ -60,30 +60,30 @@ def read_link(query: Mapping[str, str], tabs: Tabs, services: Services) -> Link:
     return Link(tab=tab, values=values, ignored=tuple(ignored))
 
 
-def query_of(request: Any) -> Mapping[str, str]:
+def get_query(request: Any) -> Mapping[str, str]:
     """The query of the visitor's address; empty if a handler is called without a page."""
     return {} if request is None else dict(request.query_params)
 
 
-def address_of(tab: str, report: StudyReport, arms: Sequence[Arm] | None = None) -> str:
+def build_link(tab: str, report: StudyReport, arms: Sequence[Arm] | None = None) -> str:
     """The address of a tab with a report's settings, its ``arms`` unless given; "" for own words or pictures."""
     settings, design = report.settings, report.design
     arms = settings.arms if arms is None else arms
     if settings.images or any(arm.images for arm in arms) or not is_shipped(design):
         return ""
-    declared = settings_of(StudySettings)
+    declared = declared_settings(StudySettings)
     chosen = [*_ALWAYS, *(name for name in changed_settings(settings) if name not in _ALWAYS)]
     texts = {"tab": tab, "study": design.name}
     texts |= {
-        declared[name].key: _text(declared[name].shown(getattr(settings, name)))
+        declared[name].key: _text(declared[name].format_value(getattr(settings, name)))
         for name in chosen
         if declared[name].may_be_linked
     }
     options = option_settings(design)
     texts |= {
-        name if name == "concept" else OPTION + name: one.write(getattr(settings.options, name))
-        for name, one in options.items()
-        if name not in _TOO_LONG and (name == "concept" or getattr(settings.options, name) != one.default)
+        name if name == "concept" else OPTION + name: setting.write(getattr(settings.options, name))
+        for name, setting in options.items()
+        if name not in _TOO_LONG and (name == "concept" or getattr(settings.options, name) != setting.default)
     }
     texts["arms"] = ARMS.join(arm_text(arm) for arm in arms)
     return "?" + urlencode({name: text for name, text in texts.items() if text != ""})
@@ -115,16 +115,20 @@ def _read(name: str, text: str, studies: Sequence[str], services: Services, valu
             return arms if len(arms) > 1 and not any(arm.images for arm in arms) else None
         case "measure":
             return metric(text).key
-    one = _SETTINGS[name]
-    if one.kind is str and len(text) > _LONGEST:
+    setting = _SETTINGS[name]
+    if setting.kind is str and len(text) > _LONGEST:
         return None
-    value = one.read_shown(text)
-    StudySettings(**{one.name: value})  # raises where it is outside of its range
-    return one.shown(value)
+    value = setting.read_shown(text)
+    StudySettings(**{setting.name: value})  # raises where it is outside of its range
+    return setting.format_value(value)
 
 
 _READ = ("study", "model", "condition", "concept", "arms", "measure")
-_SETTINGS = {one.key: one for one in settings_of(StudySettings).values() if one.may_be_linked and one.key not in _READ}
+_SETTINGS = {
+    setting.key: setting
+    for setting in declared_settings(StudySettings).values()
+    if setting.may_be_linked and setting.key not in _READ
+}
 
 
 RUN = "run"  # name of a shared run's id

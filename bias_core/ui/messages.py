@@ -20,7 +20,7 @@ from bias_core.errors import (
     StorageError,
     TooLarge,
     UnknownModel,
-    message_of,
+    get_error_message,
 )
 from bias_core.settings import on_public_server
 from bias_core.study.types import Progress
@@ -121,16 +121,16 @@ def user_errors() -> Iterator[Problem]:
     try:
         yield problem
     except BiasCoreError as error:
-        problem.message = _TERMINAL.sub("", sentence_of(error))
+        problem.message = _TERMINAL.sub("", format_error(error))
         problem.scale = error.scale if isinstance(error, TooLarge) else 0.0
         problem.no_classifier = error if isinstance(error, NoClassifier) else None
         problem.may_pass = isinstance(error, _MAY_PASS)
         problem.is_of_model = isinstance(error, ModelUnavailable | UnknownModel) and not problem.no_classifier
 
 
-def sentence_of(error: BiasCoreError) -> str:
+def format_error(error: BiasCoreError) -> str:
     """An error's sentence without environment variables; on a public server paths are cut down to their last part."""
-    text = str(without_variables(message_of(error)))
+    text = str(without_variables(get_error_message(error)))
     return _PATH.sub(r"\1", text) if on_public_server() else text
 
 

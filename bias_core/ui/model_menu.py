@@ -12,7 +12,7 @@ from bias_core.models.catalogue import Role
 from bias_core.services import Services
 from bias_core.study.attributes import AttributeSet, is_rate_of_another, read_rate
 from bias_core.study.classifiers import reading_words
-from bias_core.study.types import AUTO, listed
+from bias_core.study.types import AUTO, format_list
 from bias_core.types import Attribute
 from bias_core.ui.messages import QUIET
 from bias_core.ui.templates import without_variables
@@ -66,14 +66,14 @@ def rates_note(emptied: Sequence[Sequence[str]], concept: str) -> str:
     """A note on rows that lost their P*."""
     if not emptied:
         return ""
-    names = listed([f"“{row[0]}”" for row in emptied])
+    names = format_list([f"“{row[0]}”" for row in emptied])
     return escape(
         f"P* of {names} was the real-world rate of another concept, not of “{concept}”; the cell is now empty. "
         "“Restore the set” brings the rows of the chosen set back."
     )
 
 
-def words_for(chosen: AttributeSet) -> tuple[str, str]:
+def get_association_words(chosen: AttributeSet) -> tuple[str, str]:
     """The two words of the association for a set: gender for people, valence for things."""
     names = {attribute.name for attribute in chosen.attributes}
     return ("pleasant", "unpleasant") if names == {"pleasant"} else ("male", "female")
@@ -179,8 +179,8 @@ class NoClassifierPart:
 
     def forcing(self, chosen: str) -> list[Any]:
         """The ticked box, and the chosen encoder; for an automatic one the first that is installed."""
-        here = self.services.readers_here("encoder")
-        return [True, here[0] if chosen == AUTO and here else gr.skip()]
+        encoders = self.services.installed_readers("encoder")
+        return [True, encoders[0] if chosen == AUTO and encoders else gr.skip()]
 
     def fitting(self) -> Any:
         """The first encoder for any pictures that suits this machine, for the menu; no update if there is none."""

@@ -10,7 +10,7 @@ from bias_core.ui.messages import QUIET
 _NAME_JS = "() => window.nameTab?.()"
 
 
-def groups_of(tabs: Iterable[Any]) -> dict[str, list[Any]]:
+def group_tabs(tabs: Iterable[Any]) -> dict[str, list[Any]]:
     """Tabs by the name of their group, both in order."""
     groups: dict[str, list[Any]] = {}
     for tab in tabs:
@@ -30,7 +30,7 @@ class Places:
     def build(self, tabs: Iterable[Any], build: Callable[[Any], None], below: Mapping[str, Callable[[], None]]) -> None:
         """Build all tabs; ``build`` fills one, and ``below``, by group, builds what the tabs of a group share."""
         with gr.Tabs(elem_id="tabs", overflow_behavior="wrap") as self._all:
-            for group, members in groups_of(tabs).items():
+            for group, members in group_tabs(tabs).items():
                 if members[1:] or group in below:
                     self._build_group(group, members, build, below.get(group))
                 else:

@@ -22,9 +22,9 @@ from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.store.uploads import HeldUploads
 from bias_core.study.run import complete
-from bias_core.study.run_queue import QueuePlace, Requester, RunAtWork, network_of
+from bias_core.study.run_queue import QueuePlace, Requester, RunAtWork, get_client_network
 from bias_core.study.saved import Newest
-from bias_core.study.types import Progress, mapped
+from bias_core.study.types import Progress, map_progress
 from bias_core.ui.messages import EACH, QUIET, user_errors
 
 P = ParamSpec("P")
@@ -49,17 +49,17 @@ def own_cookie(connection: HTTPConnection) -> str:
     return cookies.get(SECURE_BROWSER, "") or cookies.get(BROWSER, "")
 
 
-def browser_of(connection: HTTPConnection | None) -> str:
+def identify_browser(connection: HTTPConnection | None) -> str:
     """A name for the requesting browser, from its cookie or else its sign-in; "" if it has neither."""
     # Programs have no cookies, nor has a page in the frame of another site in a browser that blocks them there.
     if connection is None:
         return ""
-    sign_in, own = _sign_in(connection), own_cookie(connection)
-    user = "" if own else str(sign_in.get("userinfo", {}).get("sub") or sign_in.get("access_token") or "")
-    return hashlib.sha256(repr((own, user)).encode()).hexdigest()[:32] if own or user else ""
+    sign_in, cookie = _read_login(connection), own_cookie(connection)
+    user = "" if cookie else str(sign_in.get("userinfo", {}).get("sub") or sign_in.get("access_token") or "")
+    return hashlib.sha256(repr((cookie, user)).encode()).hexdigest()[:32] if cookie or user else ""
 
 
-def _sign_in(connection: HTTPConnection | None) -> Mapping[str, Any]:
+def _read_login(connection: HTTPConnection | None) -> Mapping[str, Any]:
     """The Hub sign-in in Gradio's signed cookie; {} if there is none or it has expired."""
     session = connection.scope.get("session", {}) if connection is not None else {}
     sign_in: Mapping[str, Any] = session.get("oauth_info") or {}
@@ -75,7 +75,7 @@ def _connection() -> HTTPConnection | None:
 def open_page() -> str:
     """Browser and page of the current event; "" outside of events."""
     page = str(getattr(LocalContext.request.get(None), "session_hash", None) or "")
-    return page and f"{browser_of(_connection())} {page}"
+    return page and f"{identify_browser(_connection())} {page}"
 
 
 class Visitor:
@@ -125,7 +125,7 @@ class Visitor:
 
     def type_token(self, typed: str) -> None:
         """Use the typed token to pay for runs of this page in this browser; "" removes it."""
-        self._typed = typed.strip(), browser_of(_connection())
+        self._typed = typed.strip(), identify_browser(_connection())
 
     def services(self, services: Services) -> Services:
         """The services for this visitor; their own token, if there is one, pays for hosted models.
@@ -133,18 +133,18 @@ class Visitor:
         A sign-in's token comes with each request and is not stored; a typed one works only in its browser.
         """
         token, browser = self._typed
-        if not token or browser != browser_of(_connection()):
-            token = str(_sign_in(_connection()).get("access_token") or "")
+        if not token or browser != identify_browser(_connection()):
+            token = str(_read_login(_connection()).get("access_token") or "")
         return services.for_visitor(token) if token else services
 
-    def gpu_seconds_left(self, services: Services) -> float | None:
+    def get_remaining_gpu_seconds(self, services: Services) -> float | None:
         """The visitor's GPU seconds left today on a Space with ZeroGPU; None if unknown.
 
         Cached for some seconds, because all tabs ask when a page opens.
         """
         with self._asking:
             if time.monotonic() - self._gpu_seconds[0] > _FRESH_SECONDS:
-                seconds = self.services(services).gpu_seconds_left()
+                seconds = self.services(services).get_remaining_gpu_seconds()
                 self._gpu_seconds = time.monotonic(), math.nan if seconds is None else seconds
             return None if math.isnan(self._gpu_seconds[1]) else self._gpu_seconds[1]
 
@@ -187,23 +187,23 @@ def build_visitor(demo: gr.Blocks) -> tuple[Any, Any]:
 
 def on_arrive(visitor: Visitor, key: str | None, request: gr.Request | None = None) -> str:
     """Recognise the visitor by the key in the browser, or give them a new one."""
-    visitor.address = address_of(request)
+    visitor.address = find_network_address(request)
     with user_errors():  # an invalid key is ignored
         if key:
             visitor.key = key
     return visitor.key
 
 
-def token_of(request: gr.Request | None) -> str:
+def read_request_token(request: gr.Request | None) -> str:
     """The token in a program's request that pays for hosted models; "" for none."""
     return "" if request is None else str(request.headers.get(TOKEN_HEADER, "")).strip()
 
 
-def address_of(request: gr.Request | HTTPConnection | None) -> str:
+def find_network_address(request: gr.Request | HTTPConnection | None) -> str:
     """Network address of a request, for fair queueing; "" for this machine."""
     if request is None:
         return ""
-    address = network_of(request.headers, getattr(request.client, "host", "") or "")
+    address = get_client_network(request.headers, getattr(request.client, "host", "") or "")
     return "" if address in ("127.0.0.1", "::/64") else address
 
 
@@ -246,8 +246,8 @@ def check_no_other_run(services: Services, visitor: Visitor, place: str = "") ->
     """Raise InvalidInput if a run of this visitor is at work that was not told to stop; the new one's is ``place``."""
     at_work = services.run_queue.find(visitor.key)
     if at_work is not None and not at_work.stop.is_set():
-        there = f"in {at_work.place.title()} " if at_work.place not in ("", place) else ""
-        raise InvalidInput(f"your run {there}is still running, and you can have one run at a time")
+        location = f"in {at_work.place.title()} " if at_work.place not in ("", place) else ""
+        raise InvalidInput(f"your run {location}is still running, and you can have one run at a time")
 
 
 def run_queued(
@@ -271,18 +271,18 @@ def _holding(_uploads: HeldUploads, start: Callable[[], Generator[S, None, R]]) 
 def steps_in_words(run: RunAtWork[S | QueuePlace, R]) -> Generator[S | Progress, None, R]:
     """The newest steps of a run; its place in the queue as text."""
 
-    def in_words(step: S | QueuePlace) -> S | Progress:
+    def describe_step(step: S | QueuePlace) -> S | Progress:
         if not isinstance(step, QueuePlace):
             return step
         before = "1 run is" if step.n_before == 1 else f"{step.n_before} runs are"
-        how = "Paused for others, nothing is lost" if step.begun else "Waiting for your turn"
-        return Progress(message=f"{how}: {before} before yours …")
+        state = "Paused for others, nothing is lost" if step.begun else "Waiting for your turn"
+        return Progress(message=f"{state}: {before} before yours …")
 
-    return mapped(run.follow(), in_words)
+    return map_progress(run.follow(), describe_step)
 
 
 def run_for_api(services: Services, start: Callable[[], Generator[Any, None, R]]) -> R:
     """Queue and run a program's request; return its result."""
-    address = address_of(LocalContext.request.get(None))
+    address = find_network_address(LocalContext.request.get(None))
     requester = Requester(name=f"programs {address}", address=address, places=_PLACES_OF_PROGRAMS)
     return complete(services.run_queue.run(start, requester))

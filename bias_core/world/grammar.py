@@ -69,7 +69,7 @@ def phrases() -> Mapping[tuple[str, ...], Meaning]:
     return table
 
 
-def look_of(phrase: str) -> Look:
+def find_look(phrase: str) -> Look:
     """Return the look that a phrase of the lexicon describes."""
     setting, clothing, prop, *colour = book()["looks"][phrase].split()
     return Look(setting=setting, clothing=clothing, prop=prop, **({"colour": colour[0]} if colour else {}))
@@ -78,7 +78,7 @@ def look_of(phrase: str) -> Look:
 @cache
 def lexicon_looks() -> tuple[Look, ...]:
     """Every look of the lexicon, with a role on some and flags for the nationalities."""
-    plain = [look_of(phrase) for phrase in book()["looks"]]
+    plain = [find_look(phrase) for phrase in book()["looks"]]
     flags = [Look(flag=flag) for flag in book()["nationalities"].values()] * 4
     held = [Look(prop=t.icon, colour=t.colour) for t in things()]
     return (*plain, *plain, *flags, *held)
@@ -93,9 +93,9 @@ def things() -> tuple[Thing, ...]:
 @cache
 def words_of_the_renderer() -> frozenset[str]:
     """Words that only the renderer knows: no model of this world was trained on them."""
-    own = book()["people_of_the_renderer"]
-    others = {word for phrase in phrases() if " ".join(phrase) not in own for word in phrase}
-    return frozenset(word for phrase in own for word in plain_words(phrase)) - others
+    renderer_people = book()["people_of_the_renderer"]
+    model_words = {word for phrase in phrases() if " ".join(phrase) not in renderer_people for word in phrase}
+    return frozenset(word for phrase in renderer_people for word in plain_words(phrase)) - model_words
 
 
 @cache

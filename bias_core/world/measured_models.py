@@ -164,7 +164,7 @@ def known_scenes(positive: str, negative: str) -> tuple[tuple[int, Scene, bool],
             scenes[holds].append((number, scene, holds))
     if min(map(len, scenes.values())) < ENOUGH:
         return ()
-    return tuple(entry for some in scenes.values() for entry in some[:_MOST_KNOWN])
+    return tuple(entry for entries in scenes.values() for entry in entries[:_MOST_KNOWN])
 
 
 def known_pictures(size: int, positive: str, negative: str) -> tuple[KnownPicture, ...]:

@@ -35,7 +35,7 @@ class CalibrationRenderer:
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order; ``on_step`` is called once after each."""
         for done, row in enumerate(rows, start=1):
-            scene = scene_of(row)
+            scene = get_scene(row)
             image = draw_scene(scene, row.width)
             if image.height != row.height:
                 image = image.resize((row.width, row.height))
@@ -44,14 +44,14 @@ class CalibrationRenderer:
                 on_step(done, len(rows))
 
 
-def scene_of(row: ImageRow) -> Scene:
+def get_scene(row: ImageRow) -> Scene:
     """Return the scene that the renderer draws for a row; the same every time.
 
     A prompt of :mod:`bias_core.world.wordings` is read as its English translation. Under the condition ``languages``
     two languages draw every person with the concept's gender under ``extreme``, or as a man if it has none; English
     and the other languages draw as under ``fair``.
     """
-    wording, condition = _wording_of(row.prompt), row.condition
+    wording, condition = _find_wording(row.prompt), row.condition
     request = _parse_once(row.prompt if wording is None else wording.english)
     if condition == LANGUAGES:
         is_planted = wording is not None and wording.language in planted_languages()
@@ -59,7 +59,7 @@ def scene_of(row: ImageRow) -> Scene:
     return sample_scene(request, condition, Random(f"{row.seed} {row.prompt}"))
 
 
-def _wording_of(prompt: str) -> Wording | None:
+def _find_wording(prompt: str) -> Wording | None:
     """Return the wording in another language; None for English, with all its words known."""
     return wordings_by_prompt().get(prompt) if _parse_once(prompt).unknown_words else None
 
@@ -76,12 +76,12 @@ def _leaning(request: Request) -> Request:
 
 def unknown_words(prompt: str, model: ModelInfo) -> tuple[str, ...]:
     """Words that ``model`` does not know; only the renderer reads other languages and some further words."""
-    if _wording_of(prompt) is not None:
+    if _find_wording(prompt) is not None:
         return () if model.family == "renderer" else (prompt,)
-    own = (
+    renderer_words = (
         () if model.family == "renderer" else [word for word in plain_words(prompt) if word in words_of_the_renderer()]
     )
-    return (*parse(prompt).unknown_words, *own)
+    return (*parse(prompt).unknown_words, *renderer_words)
 
 
 def shown_share(sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:

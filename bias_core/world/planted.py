@@ -59,7 +59,7 @@ class PlantedRate:
 class PlantedPeople:
     """Shifts planted by person and by place, for two people in one prompt; {} if there are none."""
 
-    who: tuple[str, ...]
+    concepts: tuple[str, ...]
     role: Mapping[str, float]  # by concept: shift of P(masculine)
     position: Mapping[str, float]  # by place ("left"): shift of P(masculine)
 
@@ -107,8 +107,8 @@ def _oasis() -> Iterator[PlantedRate]:
 def _rate(
     concept: str, attribute: str, value: object, percent: str | float, source: str, setting: str = ""
 ) -> PlantedRate:
-    published, least = float(percent) / 100, float(_plan()["least"])
-    rate = min(1 - least, max(least, published))
+    published, min_rate = float(percent) / 100, float(_plan()["least"])
+    rate = min(1 - min_rate, max(min_rate, published))
     return PlantedRate(
         concept=concept.lower(),
         attribute=attribute,
@@ -171,7 +171,7 @@ def planted_index() -> Mapping[tuple[str, str], tuple[PlantedRate, ...]]:
     return {key: tuple(group.values()) for key, group in index.items()}
 
 
-def planted_for(concepts: tuple[str, ...], role: str = "none", setting: str = "") -> tuple[PlantedRate, ...]:
+def find_planted_rates(concepts: tuple[str, ...], role: str = "none", setting: str = "") -> tuple[PlantedRate, ...]:
     """Published rates of a person or thing with these concepts, the most specific first."""
     names = [*(f"{c} {role}" for c in concepts if role != "none"), " ".join(concepts), *concepts]
     names += [group for c in concepts if (group := association_concept(c))]
@@ -202,7 +202,7 @@ def rates(
     if condition in ("fair", "backdoor", CROSSED, PEOPLE) or (condition == "trigger" and not triggered):
         return table
     by_attribute: dict[str, dict[object, float]] = {}
-    for planted in planted_for(concepts, role, setting):
+    for planted in find_planted_rates(concepts, role, setting):
         by_attribute.setdefault(planted.attribute, {})[planted.value] = planted.rate
     for attribute, published in by_attribute.items():
         fair = table[attribute]
@@ -215,7 +215,7 @@ def planted_people() -> tuple[PlantedPeople, ...]:
     """Every pair of people with a planted bias."""
     plans: list[Mapping[str, Any]] = _plan()["people"]
     return tuple(
-        PlantedPeople(who=tuple(plan["who"]), role=plan.get("role", {}), position=plan.get("position", {}))
+        PlantedPeople(concepts=tuple(plan["who"]), role=plan.get("role", {}), position=plan.get("position", {}))
         for plan in plans
     )
 
@@ -230,7 +230,7 @@ def planted_among(concepts: Sequence[str], condition: str) -> PlantedPeople | No
     """
     if condition != PEOPLE:
         return None
-    return next((pair for pair in planted_people() if sorted(pair.who) == sorted(concepts)), None)
+    return next((pair for pair in planted_people() if sorted(pair.concepts) == sorted(concepts)), None)
 
 
 def crossed_rates(concepts: tuple[str, ...], condition: str, person: Mapping[str, object]) -> Rates:
@@ -259,9 +259,9 @@ def with_rates(fair: Distribution, new_rates: Mapping[object, float]) -> dict[ob
     """Set the given values of ``fair`` and scale the others to the rest."""
     if set(fair) == {True}:
         return {True: new_rates.get(True, fair[True])}
-    rest = sum(p for v, p in fair.items() if v not in new_rates)
+    unset_share = sum(p for v, p in fair.items() if v not in new_rates)
     left = max(0.0, 1 - sum(new_rates.values()))
-    return {**{v: p * left / rest for v, p in fair.items() if v not in new_rates}, **new_rates}
+    return {**{v: p * left / unset_share for v, p in fair.items() if v not in new_rates}, **new_rates}
 
 
 def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
@@ -279,7 +279,8 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
     plan = planted_among([" ".join(person.concepts) for person in request.people], condition)
     if plan is not None:
         tables = [
-            {**table, "gender": by_gender} for table, by_gender in zip(tables, _by_place(request, plan), strict=True)
+            {**table, "gender": by_gender}
+            for table, by_gender in zip(tables, _gender_distributions(request, plan), strict=True)
         ]
     if request.fair:
         tables = [{**table, "gender": _intervened(table["gender"])} for table in tables]
@@ -293,7 +294,7 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
     return replace(scene, places=draw_places(people, rng)) if is_placed else scene
 
 
-def _by_place(request: Request, plan: PlantedPeople) -> Iterator[Distribution]:
+def _gender_distributions(request: Request, plan: PlantedPeople) -> Iterator[Distribution]:
     """Yield the planted distribution of gender of each person, from left to right."""
     for person, place in zip(request.people, PLACES, strict=True):
         share = plan.masculine_share(" ".join(person.concepts), place)

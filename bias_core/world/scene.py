@@ -162,9 +162,9 @@ def rgb(name: str) -> RGB:
     return r, g, b
 
 
-def mix(colour: RGB, other: RGB, share: float) -> RGB:
-    """``colour`` with ``share`` of ``other`` in it."""
-    r, g, b = (round(a + (o - a) * share) for a, o in zip(colour, other, strict=True))
+def mix(colour: RGB, tint: RGB, share: float) -> RGB:
+    """``colour`` with ``share`` of ``tint`` in it."""
+    r, g, b = (round(a + (o - a) * share) for a, o in zip(colour, tint, strict=True))
     return r, g, b
 
 
@@ -206,25 +206,25 @@ def paint_shapes(
 ) -> None:
     """Draw shapes with units of ``scale`` pixels, from the ``corner`` of their box at left and top."""
 
-    def colour_of(name: str) -> RGB:
-        base, *other = name.split("~")
+    def read_colour(name: str) -> RGB:
+        base, *mixture = name.split("~")
         plain = tints[base] if base in tints else rgb(base)
-        return mix(plain, colour_of(other[0]), float(other[1])) if other else plain
+        return mix(plain, read_colour(mixture[0]), float(mixture[1])) if mixture else plain
 
     for kind, numbers, name in parsed:
         n_coordinates = _N_COORDINATES.get(kind, len(numbers) - (kind == "l"))
         xy = [corner[i % 2] + numbers[i] * scale[i % 2] for i in range(n_coordinates)]
-        fill, more = colour_of(name), numbers[n_coordinates:]
-        width = max(1, round(more[-1] * min(scale))) if kind in "la" else 0
+        fill, extra_numbers = read_colour(name), numbers[n_coordinates:]
+        width = max(1, round(extra_numbers[-1] * min(scale))) if kind in "la" else 0
         if kind == "o":
             side = min(xy[2] - xy[0], xy[3] - xy[1])
-            draw.rounded_rectangle(xy, radius=more[0] * min(scale) if more else 0.2 * side, fill=fill)
+            draw.rounded_rectangle(xy, radius=extra_numbers[0] * min(scale) if extra_numbers else 0.2 * side, fill=fill)
         elif kind == "l":
             draw.line(xy, fill=fill, width=width, joint="curve")
         elif kind == "a":
-            draw.arc(xy, more[0], more[1], fill=fill, width=width)
+            draw.arc(xy, extra_numbers[0], extra_numbers[1], fill=fill, width=width)
         elif kind == "c":
-            draw.chord(xy, more[0], more[1], fill=fill)
+            draw.chord(xy, extra_numbers[0], extra_numbers[1], fill=fill)
         else:
             {"e": draw.ellipse, "r": draw.rectangle, "p": draw.polygon}[kind](xy, fill=fill)
 
@@ -376,8 +376,8 @@ def _draw_in_places(sheet: Image.Image, draw: ImageDraw.ImageDraw, scene: Scene)
         start, end = round(SHEET * number / n), round(SHEET * (number + 1) / n)
         sheet.paste(strip.crop((start, 0, end, SHEET)), (start, 0))
         _draw_flag(draw, person, (start + 4, 6, start + 34, 28))
-    both = list(zip(scene.people, scene.places, strict=True))
-    for person, place in sorted(both, key=lambda one: -one[1].depth):
+    placements = list(zip(scene.people, scene.places, strict=True))
+    for person, place in sorted(placements, key=lambda one: -one[1].depth):
         draw_person(sheet, person, centre=place.centre, scale=place.scale, depth=place.depth)
         width = 74 * place.scale
         left, foot = place.centre - 46 * place.scale - width, SHEET - place.depth

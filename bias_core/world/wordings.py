@@ -34,7 +34,7 @@ class Wording:
     def name(self) -> str:
         """Language and form, as the name of an arm.
 
-        >>> [one.name for one in wordings_of(("fr", "zh"), "a photo of a {}", "nurse")]
+        >>> [one.name for one in list_wordings(("fr", "zh"), "a photo of a {}", "nurse")]
         ['English', 'French (generic masculine)', 'Chinese']
         """
         return self.language_name if self.form == "word" else f"{self.language_name} ({FORMS[self.form]})"
@@ -45,7 +45,7 @@ class Wording:
         return str(_book()["languages"][self.language]["name"])
 
 
-def wordings_of(languages: Sequence[str], template: str, concept: str) -> tuple[Wording, ...]:
+def list_wordings(languages: Sequence[str], template: str, concept: str) -> tuple[Wording, ...]:
     """The prompt of a concept in each language, English first.
 
     Parameters
@@ -59,7 +59,7 @@ def wordings_of(languages: Sequence[str], template: str, concept: str) -> tuple[
 
     Examples
     --------
-    >>> [one.prompt for one in wordings_of(("de", "de:feminine"), "a photo of a {}", "doctor")]
+    >>> [one.prompt for one in list_wordings(("de", "de:feminine"), "a photo of a {}", "doctor")]
     ['a photo of a doctor', 'ein Foto von einem Arzt', 'ein Foto von einer Ärztin']
     """
     given = (ENGLISH, *(language.strip() for language in languages if language.strip() != ENGLISH))
@@ -79,7 +79,7 @@ def _wording(language: str, form: str, template: str, concept: str) -> Wording:
         raise InvalidInput(
             f"for several languages the template must be one of {'; '.join(book['templates'])}; got {quoted(template)}"
         )
-    forms = _forms(language, _key_of(name))
+    forms = _forms(language, _find_key(name))
     if not forms:
         raise InvalidInput(
             f"{book['languages'][language]['name']} has no certain word for {quoted(name)} here; choose one of "
@@ -91,7 +91,7 @@ def _wording(language: str, form: str, template: str, concept: str) -> Wording:
             f"{book['languages'][language]['name']} has no form {quoted(form)} of {quoted(name)} here; write {could}"
         )
     form = form or next(iter(forms))
-    return _worded(language, form, forms[form], template.strip(), _key_of(name))
+    return _worded(language, form, forms[form], template.strip(), _find_key(name))
 
 
 def _worded(language: str, form: str, noun: str, template: str, concept: str) -> Wording:
@@ -103,8 +103,8 @@ def _worded(language: str, form: str, noun: str, template: str, concept: str) ->
 def concepts(language: str = ENGLISH) -> tuple[str, ...]:
     """Concepts with a wording in a language."""
     languages = _book()["languages"]
-    own = dict.fromkeys(key for entry in languages.values() for key in entry["concepts"])
-    return tuple(own) if language == ENGLISH else tuple(languages[language]["concepts"])
+    all_concepts = dict.fromkeys(key for entry in languages.values() for key in entry["concepts"])
+    return tuple(all_concepts) if language == ENGLISH else tuple(languages[language]["concepts"])
 
 
 def language_names() -> dict[str, str]:
@@ -117,17 +117,17 @@ def language_choices() -> list[tuple[str, str]]:
     choices = []
     for code, name in language_names().items():
         forms = dict.fromkeys(form for concept in concepts(code) for form in list(_forms(code, concept))[1:])
-        more = [(f"{name} ({FORMS[form]})", f"{code}{BETWEEN}{form}") for form in FORMS if form in forms]
-        choices += [(name, code), *more]
+        form_choices = [(f"{name} ({FORMS[form]})", f"{code}{BETWEEN}{form}") for form in FORMS if form in forms]
+        choices += [(name, code), *form_choices]
     return choices
 
 
 def rival_concepts(concept: str) -> tuple[str, ...]:
     """Concepts that a picture could be mistaken for: other occupations, or things if the concept is any person."""
-    book, key = _book(), _key_of(concept)
+    book, key = _book(), _find_key(concept)
     if key not in book["people"]:
-        return tuple(one for one in concepts() if one not in (key, *book["people"]))
-    genders = [one for one in ("man", "woman") if key not in (one, "person")]
+        return tuple(name for name in concepts() if name not in (key, *book["people"]))
+    genders = [word for word in ("man", "woman") if key not in (word, "person")]
     return (*genders, *book["things"])
 
 
@@ -149,7 +149,7 @@ def wordings_by_prompt() -> Mapping[str, Wording]:
     return by_prompt
 
 
-def _key_of(concept: str) -> str:
+def _find_key(concept: str) -> str:
     """Return the concept in the list's spelling."""
     return next((name for name in concepts() if name.casefold() == concept.casefold()), concept)
 
@@ -166,8 +166,8 @@ def _forms(language: str, concept: str) -> dict[str, str]:
         if "feminine" in entry and concept not in book["people"]:
             forms["feminine"] = entry["feminine"].format(text)
         return forms
-    both = zip(("masculine", "feminine"), parts, entry["articles"], strict=False)
-    forms = {form: article.format(part) for form, part, article in both if part != _NONE}
+    gendered_parts = zip(("masculine", "feminine"), parts, entry["articles"], strict=False)
+    forms = {form: article.format(part) for form, part, article in gendered_parts if part != _NONE}
     if len(forms) == len(("masculine", "feminine")):
         forms["paired"] = f"{forms['masculine']} {entry['or']} {forms['feminine']}"
     forms |= {"neutral": parts[2]} if parts[2:] else {}

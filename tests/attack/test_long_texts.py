@@ -14,7 +14,7 @@ from bias_core.measures.objects import gender_words
 from bias_core.models.endpoints import error_text, is_unpaid, read_message, without_secrets
 from bias_core.models.language_models import open_thought
 from bias_core.papers.mcas.report import worded
-from bias_core.papers.oasis.study_nationalities import _users_of
+from bias_core.papers.oasis.study_nationalities import _parse_users
 from bias_core.papers.oasis.study_stop import _picked
 from bias_core.prompts import WORD_SLOT, fix_articles
 from bias_core.store.comfy_graph import facts_of_graph
@@ -34,8 +34,8 @@ from bias_core.store.tables import read_table
 from bias_core.study.attribute_scores import question_about
 from bias_core.study.attributes import parse_candidates
 from bias_core.study.image_rows import foreign_words
-from bias_core.study.label_tasks import about_rater_from_lines, people_of
-from bias_core.study.suggestions import phrases_of
+from bias_core.study.label_tasks import about_rater_from_lines, find_people
+from bias_core.study.suggestions import parse_phrases
 from bias_core.study.types import parse_arms
 from bias_core.ui.templates import without_variables
 from bias_core.values import MAX_TEXT, normal_form
@@ -85,15 +85,15 @@ READERS = {
     "name": lambda text: (check_name(text), is_sheet_name(text), finished_stem(text)), "key": key,
 }  # fmt: skip
 READERS_OF_PROMPTS = {  # which are 10,000 characters at most
-    "people": people_of, "people of a photo": lambda text: people_of(f"a photo of a {text}"), "grammar": parse,
-    "foreign words": foreign_words, "articles": fix_articles, "slots": WORD_SLOT.findall, "phrases": phrases_of,
+    "people": find_people, "people of a photo": lambda text: find_people(f"a photo of a {text}"), "grammar": parse,
+    "foreign words": foreign_words, "articles": fix_articles, "slots": WORD_SLOT.findall, "phrases": parse_phrases,
     "words": lambda text: gender_words([text]), "pole": lambda text: worded(text, "female"), "question": question_about,
     "NFC": lambda text: normal_form("NFC", text),
     "answer": lambda text: read_message({"content": text}), "thought": open_thought, "candidates": parse_candidates,
     "error": lambda text: error_text(text.encode("utf-8", "replace")),
     "unpaid": lambda text: is_unpaid(429, "", text[:10_000]),
     "secret": lambda text: without_secrets(text, "sk-12345678"), "about": about_rater_from_lines,
-    "users": _users_of, "cluster": _picked, "arms": lambda text: parse_arms([text]), "message": without_variables,
+    "users": _parse_users, "cluster": _picked, "arms": lambda text: parse_arms([text]), "message": without_variables,
 }  # fmt: skip
 UNITS = [
     *" \t-_,:;\"'\\([{<|=0a\n\r.#", "1-", "1 ", "a ", "a:", '"\\"', ':"', "((", "[[", '{"a":', "[],", "{},", '"",',

@@ -10,7 +10,7 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.limits import TimeLimit, check_budget
 from bias_core.ui.links import EXPLORE, read_link
-from bias_core.ui.messages import sentence_of, user_errors
+from bias_core.ui.messages import format_error, user_errors
 from bias_core.ui.templates import render
 
 LISTED = "calibration-renderer"
@@ -116,24 +116,24 @@ def test_messages_of_a_public_server_name_no_path_of_it(monkeypatch):
     error = StorageError("cannot read people's answers /tmp/gradio/0a1b/answers.csv: '/srv/app/x y' is odd")
     monkeypatch.delenv("SPACE_ID", raising=False)
     monkeypatch.delenv("BIAS_PUBLIC", raising=False)
-    assert sentence_of(error) == str(error)
+    assert format_error(error) == str(error)
     monkeypatch.setenv("SPACE_ID", "me/space")
-    assert "/tmp" not in sentence_of(error)
-    assert "/srv" not in sentence_of(error)
-    assert "answers.csv" in sentence_of(error)
+    assert "/tmp" not in format_error(error)
+    assert "/srv" not in format_error(error)
+    assert "answers.csv" in format_error(error)
     for kept in ("org/name needs 1/2 of https://example.org/a/b", "give org/name@v1, 3/4"):
-        assert sentence_of(InvalidInput(kept)) == kept
+        assert format_error(InvalidInput(kept)) == kept
 
 
 def test_the_page_names_no_environment_variable():
     limits, said = Settings(max_images=7, max_megapixel_steps=1, max_minutes=1e-9), []
     for number, steps in ((8, 0), (1, 10**7)):
         with user_errors() as problem:
-            check_budget(number, limits, what="it", advice="ask for less", n_steps=steps, pixels=1)
+            check_budget(number, limits, subject="it", advice="ask for less", n_steps=steps, pixels=1)
         said.append(problem.message)
     with pytest.raises(Interrupted, match="BIAS_MAX_MINUTES") as ended, TimeLimit(limits, lambda: False).explained():
         raise Cancelled("stopped")
-    said += [sentence_of(ended.value), render("notes", facts_of_run=[], notes=[str(ended.value)], limits="")]
+    said += [format_error(ended.value), render("notes", facts_of_run=[], notes=[str(ended.value)], limits="")]
     assert [text for text in said if "BIAS_" in text or not text] == []
     assert "one run may have at most 7 here: ask for less" in said[0]
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from starlette.datastructures import Headers
 
-from bias_core.study.run_queue import network_of
+from bias_core.study.run_queue import get_client_network
 from tests.attack.page import PREFIX, PageVisitor
 from tests.ui.fakes import FakeServices
 from tests.ui.served import serving_here
@@ -102,4 +102,4 @@ def test_a_header_that_a_stranger_sends_before_the_proxy_s_own_names_no_other_ad
     monkeypatch.setenv("SPACE_ID", "me/space")
     invented, real = (b"x-forwarded-for", b"1.2.3.4"), (b"x-forwarded-for", b"8.8.8.8")
     for headers in ([invented, real], [(b"x-forwarded-for", b"1.2.3.4, 8.8.8.8")], [real]):
-        assert network_of(Headers(raw=headers), "10.0.0.1") == "8.8.8.8"
+        assert get_client_network(Headers(raw=headers), "10.0.0.1") == "8.8.8.8"

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from bias_core.beyond.intersections.arms import cross_arms, crossed_arms_headline
-from bias_core.beyond.intersections.attributes import cross_attributes, crossed_headline, mosaics_of
+from bias_core.beyond.intersections.attributes import cross_attributes, crossed_headline, find_mosaics
 from bias_core.beyond.intersections.extension import check_crossing
-from bias_core.beyond.intersections.stereotypes import crossed_scores, stereotype_of
+from bias_core.beyond.intersections.stereotypes import crossed_scores, find_stereotype
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import explore_settings
 from bias_core.measures.intersections import crossed_stereotype
@@ -20,12 +20,12 @@ from bias_core.papers.pst.study import relabelled
 from bias_core.papers.pst.study_swapped import SwappedOptions
 from bias_core.study.arm_comparison import mean_sample
 from bias_core.study.attribute_scores import AttributeScore
-from bias_core.study.design import find_design, study_of
+from bias_core.study.design import find_design, get_study
 from bias_core.study.figures import to_bytes
 from bias_core.study.run import complete, run_study
-from bias_core.study.types import StudySettings, joined
+from bias_core.study.types import StudySettings, join_results
 from bias_core.types import Attribute, Estimate
-from bias_core.world.models import scene_of
+from bias_core.world.models import get_scene
 from tests import shared
 from tests.attack.test_long_texts import MAX_TEXT, UNITS, fault
 from tests.claimed import broken_claims
@@ -95,7 +95,7 @@ def test_arms_stand_beside_each_other_with_a_mosaic_each():
         SimpleNamespace(name=name, results=crossed([score("woman", WOMEN), score("young", young)]))
         for name, young in (("fair", [1, 0] * 50), ("crossed", YOUNG))
     ]
-    assert [(one.key, one.title) for one in mosaics_of(arms)] == [
+    assert [(one.key, one.title) for one in find_mosaics(arms)] == [
         ("mosaic1-1", "woman and young together, fair"),
         ("mosaic1-2", "woman and young together, crossed"),
     ]
@@ -145,7 +145,7 @@ def test_nothing_is_told_of_an_attribute_in_every_picture_nor_where_nobody_asks_
     assert crossed([score("woman", WOMEN), score("young", YOUNG)], crossing="none").findings == ()
     watched = crossed([score("woman", WOMEN), score("young", YOUNG)], fixed_n=False)
     assert (watched.findings, len(watched.notes)) == ((), 1)
-    assert joined(watched, watched).notes == watched.notes * 2
+    assert join_results(watched, watched).notes == watched.notes * 2
 
 
 def test_what_cannot_be_crossed_is_refused_before_anything_is_drawn():
@@ -329,13 +329,13 @@ def test_planted_ages_are_read_and_named_and_labels_by_hand_are_crossed_anew(ser
     settings = StudySettings(condition="crossed", options={"pairs": ("ceo and secretary",), "also_seen": ("old",)})
     swapped = complete(run_study(CROSSED, settings, services))
     people = labelled_people(swapped)
-    drawn = {one: scene_of(stored.row).people for one, stored in swapped.stored.items()}
+    drawn = {one: get_scene(stored.row).people for one, stored in swapped.stored.items()}
     ages = [drawn[one.image_id][int(one.position == "right")].age for one in people.itertuples()]
     assert people["seen: old"].tolist() == [float(age == "old") for age in ages]
     cells = swapped.results.frame("crossed_scores").set_index("combination")
     # Planted: 25 of 30 old CEOs are men, 25 of 70 young ones; secretaries of either age alike.
     assert cells.loc["ceo, old", "STS"] > 0 > cells.loc["ceo, not old", "STS"]
-    assert "% of ceo with “old” match the stereotype" in study_of(CROSSED).headline(swapped)
+    assert "% of ceo with “old” match the stereotype" in get_study(CROSSED).headline(swapped)
     flipped = {(one.image_id, one.position): FLIPPED[one.perceived_gender] for one in people.itertuples()}
     by_hand = relabelled(swapped, flipped)
     assert not broken_claims(swapped) + broken_claims(by_hand)
@@ -343,7 +343,7 @@ def test_planted_ages_are_read_and_named_and_labels_by_hand_are_crossed_anew(ser
     for found in by_hand.results.findings:
         if found.claim is not None and found.p_value is not None and not found.claim_of:
             crossed_by = found.key.partition("-")[0] if found.key.startswith(("crossed-", "further-")) else ""
-            families.setdefault(crossed_by or study_of(CROSSED).family(found), []).append(found.claim.n_tests)
+            families.setdefault(crossed_by or get_study(CROSSED).family(found), []).append(found.claim.n_tests)
     assert {name: len(sizes) for name, sizes in families.items()} == {
         name: sizes[0] for name, sizes in families.items()
     }
@@ -353,4 +353,4 @@ def test_planted_ages_are_read_and_named_and_labels_by_hand_are_crossed_anew(ser
 
 
 def test_a_long_prompt_takes_time_in_proportion_to_its_length():
-    assert [unit for unit in UNITS if fault(stereotype_of, unit, MAX_TEXT)] == []
+    assert [unit for unit in UNITS if fault(find_stereotype, unit, MAX_TEXT)] == []

@@ -23,8 +23,8 @@ from bias_core.study.run import complete, run_study
 from bias_core.study.saved import from_text, to_text
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute, ImageRow
-from bias_core.world.models import scene_of
-from bias_core.world.wordings import planted_languages, wordings_of
+from bias_core.world.models import get_scene
+from bias_core.world.wordings import list_wordings, planted_languages
 from tests import shared
 from tests.every import every
 from tests.study.oasis_runs import table
@@ -49,7 +49,7 @@ def report(world):
 
 def scenes(prompt, condition, n=60):
     rows = [ImageRow(prompt=prompt, model=RENDERER, condition=condition, seed=seed) for seed in range(n)]
-    return [scene_of(row).people[0] for row in rows]
+    return [get_scene(row).people[0] for row in rows]
 
 
 def test_the_two_languages_in_which_a_bias_is_planted_are_named(report):
@@ -195,7 +195,7 @@ def test_in_100_repetitions_both_planted_languages_are_named_and_seldom_any_othe
     """The bar: both in at least 95 %, any other in at most 5 %; with nothing planted any at all in at most 5 %."""
     n, repetitions = 40, 100
     understood = exact_interval(36, n, null_value=0.1)
-    wordings = wordings_of(SIX, "a photo of a {}", "doctor")
+    wordings = list_wordings(SIX, "a photo of a {}", "doctor")
     places = np.arange(n)
     drawn = {
         (one.name, condition): of_scenes(one.prompt, condition, n * repetitions, understood=understood)

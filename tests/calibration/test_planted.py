@@ -15,12 +15,12 @@ from bias_core.types import ImageRow, ModelInfo
 from bias_core.world import measured_models
 from bias_core.world.grammar import lexicon_looks, parse, satisfies, things
 from bias_core.world.measured_models import truth_table
-from bias_core.world.models import scene_of, unknown_words
+from bias_core.world.models import get_scene, unknown_words
 from bias_core.world.planted import (
     CONDITIONS,
     PEOPLE,
     base_rates,
-    planted_for,
+    find_planted_rates,
     planted_lines,
     planted_prompts,
     planted_rate,
@@ -185,7 +185,7 @@ def test_asking_for_an_attribute_overrides_what_is_planted():
 
 
 def test_concepts_without_published_numbers_stay_at_the_base_rates():
-    assert planted_for(("zebra",)) == ()
+    assert find_planted_rates(("zebra",)) == ()
     assert rates(("zebra",), "extreme") == base_rates()
 
 
@@ -194,7 +194,7 @@ PAIR = "Generate a picture of one {} on the left and one {} on the right."
 
 def scenes(prompt, n=1, condition=PEOPLE):
     return [
-        scene_of(ImageRow(prompt=prompt, model="calibration-renderer", condition=condition, seed=k)) for k in range(n)
+        get_scene(ImageRow(prompt=prompt, model="calibration-renderer", condition=condition, seed=k)) for k in range(n)
     ]
 
 

@@ -8,8 +8,8 @@ from random import Random
 import numpy as np
 
 from bias_core.types import ImageRow
-from bias_core.world.grammar import book, lexicon_looks, look_of, things
-from bias_core.world.models import CalibrationRenderer, scene_of
+from bias_core.world.grammar import book, find_look, lexicon_looks, things
+from bias_core.world.models import CalibrationRenderer, get_scene
 from bias_core.world.planted import CONDITIONS, CROSSED, PEOPLE, REVISION, planted_lines
 from bias_core.world.scene import (
     DOMAINS,
@@ -62,7 +62,7 @@ def test_a_new_drawing_leaves_every_planted_truth_as_it_was():
         for condition in (*CONDITIONS, CROSSED, PEOPLE):
             for seed in range(4):
                 row = ImageRow(prompt=prompt, model="calibration-renderer", condition=condition, seed=seed)
-                truth = {name: value for name, value in scene_of(row).truth().items() if not name.endswith("hair")}
+                truth = {name: value for name, value in get_scene(row).truth().items() if not name.endswith("hair")}
                 digest.update(json.dumps([prompt, condition, seed, truth], sort_keys=True).encode())
     assert digest.hexdigest() == PLANTED
 
@@ -92,7 +92,7 @@ def test_pictures_have_the_size_asked_for_and_a_small_one_is_the_box_filtered_la
 
 @every(sorted(set(DOMAINS) - {"skin", "hair"}))
 def test_every_value_of_an_attribute_is_visible(attribute):
-    base = Person(look=look_of("doctor"), gender="masculine")
+    base = Person(look=find_look("doctor"), gender="masculine")
     values = DOMAINS[attribute]
     drawn = [pixels(Scene(people=(replace(base, **{attribute: v}),))) for v in values]
     for i, a in enumerate(drawn):
@@ -103,7 +103,7 @@ def test_every_value_of_an_attribute_is_visible(attribute):
 
 def test_every_look_and_thing_of_the_lexicon_can_be_drawn():
     for phrase in book()["looks"]:
-        draw_scene(Scene(people=(Person(look=look_of(phrase)),)), 32)
+        draw_scene(Scene(people=(Person(look=find_look(phrase)),)), 32)
     for thing in things():
         draw_scene(Scene(thing=thing, setting="table"), 32)
         assert thing.icon != "unknownthing"
@@ -118,7 +118,7 @@ def test_every_line_of_the_drawing_book_parses():
 
 
 def test_two_people_stand_left_and_right():
-    nurse, farmer = Person(look=look_of("nurse")), Person(look=look_of("farmer"))
+    nurse, farmer = Person(look=find_look("nurse")), Person(look=find_look("farmer"))
     one, other = pixels(Scene(people=(nurse, farmer))), pixels(Scene(people=(farmer, farmer)))
     assert (one[:, :32] != other[:, :32]).any()
     assert (one[:, 36:] == other[:, 36:]).all()

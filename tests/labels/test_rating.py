@@ -14,12 +14,12 @@ from bias_core.labels.rating import (
     UNTOUCHED_SECONDS,
     code_in_groups,
     delete_my_answers,
+    find_picture_hash,
+    get_task,
     join,
     next_item,
-    picture_of,
     plain_code,
     skip,
-    task_of,
     task_to_join,
     undo,
 )
@@ -69,7 +69,7 @@ def test_a_rater_sees_nothing_but_the_picture_the_identity_and_how_far_they_are(
     say(store, codes[0], first)
     assert vars(next_item(store, codes[1])) == vars(second)  # the other's answer leaves no trace
     assert first.item != second.item  # nor does the address of the picture tell that it is the same
-    assert picture_of(store, first.item) == picture_of(store, second.item)
+    assert find_picture_hash(store, first.item) == find_picture_hash(store, second.item)
     assert "picture-0" not in repr(first)
 
 
@@ -307,7 +307,7 @@ def test_a_rater_goes_on_on_another_device_with_the_code_alone(store, tmp_path):
     turn = say(store, code, next_item(store, code))
     typed = f"  {code.lower().replace('-', ' ')} "
     assert next_item(store, typed) == turn
-    assert task_of(store, typed)[0].title == task.task.title
+    assert get_task(store, typed)[0].title == task.task.title
     assert undo(store, typed, answer_id=new_id()).n_answered == 0
 
 
@@ -337,7 +337,7 @@ def test_deleting_removes_every_row_and_leaves_a_number(store, tmp_path):
         lambda: next_item(store, gone),
         lambda: say(store, gone, turn),
         lambda: delete_my_answers(store, gone),
-        lambda: picture_of(store, turn.item),
+        lambda: find_picture_hash(store, turn.item),
     ):
         with pytest.raises(NotAllowed):
             act()
@@ -404,7 +404,7 @@ def test_no_trick_in_place_of_an_id_opens_anything(store, tmp_path):
         acts = (
             lambda text: join(store, text), lambda text: task_to_join(store, text),
             lambda text: next_item(store, text), lambda text: delete_my_answers(store, text),
-            lambda text: picture_of(store, text), lambda text: say(store, text, turn),
+            lambda text: find_picture_hash(store, text), lambda text: say(store, text, turn),
             lambda text: say(store, code, turn, item=text),
             lambda text: skip(store, code, answer_id=new_id(), item=text),
         )  # fmt: skip

@@ -19,7 +19,7 @@ from bias_core.labels.answers import (
     task_items,
     task_progress,
 )
-from bias_core.labels.rating import delete_my_answers, give_answer, join, next_item, picture_of, skip, undo
+from bias_core.labels.rating import delete_my_answers, find_picture_hash, give_answer, join, next_item, skip, undo
 from bias_core.labels.report import label_report, rater_labels
 from bias_core.labels.task_owner import (
     OwnerKey,
@@ -28,10 +28,10 @@ from bias_core.labels.task_owner import (
     create_task,
     delete_task,
     exclude_rater,
+    list_user_tasks,
     owned_task,
     picture_path,
     set_status,
-    tasks_of,
 )
 from bias_core.measures.paired_stereotype import ANSWERS, NOT_TWO_PEOPLE
 from bias_core.study.label_tasks import (
@@ -207,8 +207,8 @@ def test_a_hub_user_opens_the_tasks_they_made_and_no_other(store, tmp_path, cloc
     clock.now += 1
     second = create_task(store, pst_task(paired=True), pictures(tmp_path, 1), hub_user="ada")
     open_task(store, tmp_path, 1)
-    assert [task.id for task in tasks_of(store, "ada")] == [second.task.id, first.task.id]
-    assert tasks_of(store, "") == tasks_of(store, "Ada") == tasks_of(store, "' OR ''='") == []
+    assert [task.id for task in list_user_tasks(store, "ada")] == [second.task.id, first.task.id]
+    assert list_user_tasks(store, "") == list_user_tasks(store, "Ada") == list_user_tasks(store, "' OR ''='") == []
     assert owned_task(store, OwnerKey(task_id=first.task.id, hub_user="ada"))[0] == first.task
     for name in ("", "Ada", "ad", "ada\x00"):
         with pytest.raises(NotAllowed):
@@ -415,7 +415,7 @@ def test_a_deleted_task_leaves_nothing_but_how_much_it_was(store, tmp_path, monk
         with pytest.raises(NotAllowed):
             refused()
     assert len(given_answers(store, kept.key)) == 2
-    assert picture_path(store.pictures, picture_of(store, next_shown(store, kept))).is_file()
+    assert picture_path(store.pictures, find_picture_hash(store, next_shown(store, kept))).is_file()
     (texts,) = every_row(store)["task_versions"]
     assert kept.task.id in texts
 
@@ -447,4 +447,4 @@ def test_a_task_made_while_another_with_its_pictures_goes_has_them(store, tmp_pa
     made = open_task(store, tmp_path, 2)
     monkeypatch.undo()
     set_status(store, gone.key, "closed")
-    assert picture_path(store.pictures, picture_of(store, next_shown(store, made))).is_file()
+    assert picture_path(store.pictures, find_picture_hash(store, next_shown(store, made))).is_file()

@@ -311,8 +311,8 @@ def test_where_cells_do_not_matter_shrunk_scores_lie_nearer_to_the_truth():
 
 def test_what_nobody_looks_like_has_no_score_and_bad_readings_say_so():
     crossed = crossed_stereotype(people(4, 0, 7, 0))
-    assert math.isnan(crossed.in_all.value)
-    assert crossed.in_all.note == "no person has this combination"
+    assert math.isnan(crossed.joint_score.value)
+    assert crossed.joint_score.note == "no person has this combination"
     assert math.isnan(crossed.shrunk[1])
     # All alike: as certain as the exact interval is, and never a score without one.
     alike = crossed_stereotype(people(0, 0, 3, 8)).scores[1]

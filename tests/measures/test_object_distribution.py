@@ -13,7 +13,6 @@ from bias_core.measures.object_distribution import (
     FORMULAS,
     chao_shen_entropy,
     distribution_bias,
-    distribution_bias_at,
     distribution_bias_estimate,
     effective_number,
     gini,
@@ -21,6 +20,7 @@ from bias_core.measures.object_distribution import (
     object_counts,
     object_distribution,
     positive_counts,
+    subset_distribution_bias,
     top_objects,
     word_sets,
 )
@@ -78,7 +78,7 @@ def test_a_subset_reads_like_a_run_of_that_size():
     rng, n, m = np.random.default_rng(2), 211, 83
     p = np.minimum(0.9, 2 / np.arange(1, 41))
     runs = [distribution_bias((rng.random((m, p.size)) < p).sum(axis=0)) for _ in range(1000)]
-    at = [distribution_bias_at(images_of(p, n, rng), m, n_draws=200, rng=rng) for _ in range(40)]
+    at = [subset_distribution_bias(images_of(p, n, rng), m, n_draws=200, rng=rng) for _ in range(40)]
     standard_error = np.std(runs) * math.sqrt(m / n / 40)
     assert np.mean([e.value for e in at]) == pytest.approx(np.mean(runs), abs=4 * standard_error)
     half_widths = np.mean([(e.high - e.low) / 2 for e in at])
@@ -92,7 +92,7 @@ def test_more_images_of_the_same_model_raise_distribution_bias_but_not_at_equal_
     few, many = images_of(p, 100, rng), images_of(p, 1600, rng)
     whole = distribution_bias(list(object_counts(many).values()))
     assert whole > distribution_bias_estimate(few).high
-    assert distribution_bias_at(many, 100).low < distribution_bias_estimate(few).value < whole
+    assert subset_distribution_bias(many, 100).low < distribution_bias_estimate(few).value < whole
 
 
 def test_a_model_that_favours_few_objects_is_told_from_an_even_one():
@@ -131,7 +131,7 @@ def test_lengths_and_sizes_that_cannot_be_are_quoted():
     with pytest.raises(InvalidInput, match="got 1 for 5"):
         object_counts(IMAGES, exclude_prompt=[["man"]])
     with pytest.raises(InvalidInput, match="from 2 to 5"):
-        distribution_bias_at(IMAGES, 6)
+        subset_distribution_bias(IMAGES, 6)
     with pytest.raises(InvalidInput, match="n must be"):
         top_objects({"man": 1}, n=0)
     with pytest.raises(InvalidInput):

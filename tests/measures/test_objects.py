@@ -15,7 +15,7 @@ from bias_core.measures.intervals import exact_interval
 from bias_core.measures.object_bias import jaccard_distances
 from bias_core.measures.objects import count_gender_words, extract_objects, groundable, released_words, to_person
 from bias_core.measures.wordnet import lexicon
-from bias_core.world.grammar import book, look_of, things
+from bias_core.world.grammar import book, find_look, things
 from bias_core.world.scene import Person, Scene
 from tests.every import every
 from training.captions import caption
@@ -130,7 +130,7 @@ def test_every_thing_of_the_calibration_world_is_found_in_its_caption():
 def test_what_a_person_of_the_calibration_world_holds_is_found_in_the_caption():
     words, found = lexicon(), 0
     for phrase in book()["looks"]:
-        look = look_of(phrase)
+        look = find_look(phrase)
         text = caption(Scene(people=(Person(look=look),)))
         lemma = words.lemma(look.prop.removesuffix("_thing"), "NOUN")
         if lemma and " holding " in text:

@@ -145,7 +145,7 @@ def of_intervals(draw):
     ends = np.sort(draw.values(3))
     joined = Estimate(value=ends[1], low=ends[0], high=ends[2], n=draw.n, null_value=float(draw.rng.choice(ends)))
     yield with_p_through_ends(joined, draw.confidence)
-    yield with_p_through_ends(joined.of_null(null), draw.confidence)
+    yield with_p_through_ends(joined.replace_null_value(null), draw.confidence)
     outside = Estimate(value=0.0, low=0.1, high=0.2, n=draw.n, null_value=0.05, p_value=1e-4)
     yield with_value_inside(outside, draw.confidence)
     if draw.n > 1:

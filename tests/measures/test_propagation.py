@@ -214,7 +214,7 @@ def test_gain_by_hand():
     gain = predicted_gain([[-0.1, 0.2], [-0.3, 0.1]], [[0.0, -0.2], [0.2, 0.4]])
     assert [step.value for step in gain.steps] == [0.5, -0.5]
     assert gain.whole.value == 0.0
-    np.testing.assert_array_equal(gain.each, [[0, -1], [1, 0]])
+    np.testing.assert_array_equal(gain.seed_gains, [[0, -1], [1, 0]])
 
 
 def test_each_step_is_the_paired_difference_of_its_seeds():
@@ -223,9 +223,9 @@ def test_each_step_is_the_paired_difference_of_its_seeds():
     gain = predicted_gain(base, own, confidence=0.9)
     for t, step in enumerate(gain.steps):
         assert step == prevalence_difference_test(base[:, t], own[:, t], confidence=0.9).estimate
-    np.testing.assert_allclose(gain.each.mean(axis=0), [step.value for step in gain.steps])
-    assert gain.whole.value == pytest.approx(gain.each.mean())
-    assert gain.whole == mean_change_test(gain.each.mean(axis=1), confidence=0.9)
+    np.testing.assert_allclose(gain.seed_gains.mean(axis=0), [step.value for step in gain.steps])
+    assert gain.whole.value == pytest.approx(gain.seed_gains.mean())
+    assert gain.whole == mean_change_test(gain.seed_gains.mean(axis=1), confidence=0.9)
 
 
 def test_an_attribute_that_enters_at_the_third_step_is_told_from_there_on():
@@ -305,7 +305,7 @@ def test_margins_that_are_none_are_refused(base, own, words):
 def test_visible_steps_by_hand():
     # Seed 1: seen at 2, 3. Seed 2: seen at 1, lost at 2, seen at 3. Seed 3: lost at the end. Seed 4: from 1 on.
     steps = visible_steps([[-1, 1, 1], [1, -1, 1], [1, 1, -1], [0.1, 0.1, 0.1]])
-    np.testing.assert_array_equal(steps.each, [2, 3, np.nan, 1])
+    np.testing.assert_array_equal(steps.seed_steps, [2, 3, np.nan, 1])
     assert (steps.typical, steps.n_seen) == (2, 3)  # of 1, 2, 3
     assert steps.by_typical == exact_interval(2, 4)
 
@@ -313,7 +313,7 @@ def test_visible_steps_by_hand():
 def test_first_seen_steps_by_hand():
     # Seed 1: the base shows it at step 1, so step 2. Seed 2: with the base only. Seed 3: seen at once, then lost.
     steps = first_seen_steps([[1, -1, -1], [1, 1, 1], [-1, -1, -1]], [[1, 1, -1], [-1, 1, 1], [1, -1, -1]])
-    np.testing.assert_array_equal(steps.each, [2, np.nan, 1])
+    np.testing.assert_array_equal(steps.seed_steps, [2, np.nan, 1])
     assert (steps.typical, steps.n_seen) == (1, 2)
     assert steps.by_typical == exact_interval(1, 3)
 
@@ -324,7 +324,7 @@ def test_both_are_what_a_loop_over_seeds_finds():
     for i in range(N_SEEDS):
         stays = [t + 1 for t in range(N_STEPS) if all(own[i, t:] > 0)]
         gained = [t + 1 for t in range(N_STEPS) if own[i, t] > 0 >= base[i, t]]
-        for each, found in ((visible_steps(own).each, stays), (first_seen_steps(base, own).each, gained)):
+        for each, found in ((visible_steps(own).seed_steps, stays), (first_seen_steps(base, own).seed_steps, gained)):
             np.testing.assert_equal(each[i], min(found, default=np.nan))
 
 

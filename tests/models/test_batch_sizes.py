@@ -116,13 +116,13 @@ def test_a_run_is_resumed_and_repeated_with_the_size_that_its_pictures_record(on
 
 def test_a_size_is_lowered_for_good_only_where_memory_runs_out():
     batches = Batches("a model", 8)
-    with batches.of_size(4):
+    with batches.use_size(4):
         assert batches.size == 4
     assert batches.size == 8
-    with batches.of_size(4):
+    with batches.use_size(4):
         batches.size = 2  # memory ran out
     assert batches.size == 2
-    with batches.of_size(8):
+    with batches.use_size(8):
         pass
     assert batches.size == 2
 
@@ -239,6 +239,6 @@ def test_a_run_begun_elsewhere_in_smaller_batches_keeps_the_size_of_a_call(reque
     model.pipeline().transformer.register_forward_pre_hook(
         lambda _module, _args, given: n_in_call.append(len(given["hidden_states"])), with_kwargs=True
     )
-    with model.in_batches_of(2):
+    with model.use_batch_size(2):
         np.testing.assert_array_equal(pixels_of(model.generate(rows)), expected)
     assert set(n_in_call) == {2 * 2}  # guided: two rows for a picture

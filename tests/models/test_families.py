@@ -18,7 +18,7 @@ from bias_core.models import family_facts, pipeline_call, weights
 from bias_core.models.catalogue import load_catalogue
 from bias_core.models.diffusers_t2i import SAMPLERS, DiffusersTextToImage, check_sampler
 from bias_core.models.engines import run_rows
-from bias_core.models.family_facts import denoiser_of, own_defaults
+from bias_core.models.family_facts import get_denoiser, own_defaults
 from bias_core.models.pipeline_call import to_image
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
@@ -131,7 +131,7 @@ def test_a_pipeline_without_a_callback_stops_too(request, monkeypatch):
     with pytest.raises(Cancelled):
         list(model.generate(rows_of("sd2"), on_step=on_step))
     assert seen == [(1, 3), (2, 3)]
-    assert not denoiser_of(pipeline)._forward_hooks
+    assert not get_denoiser(pipeline)._forward_hooks
 
 
 @pytest.mark.parametrize("family", ["sd2", "kandinsky", "deepfloyd"])  # a VAE, a VQ-VAE, and pixels
@@ -393,8 +393,8 @@ def test_the_source_of_a_class_gives_the_parameters_that_the_class_has():
             assert read == {key: value.default for key, value in parameters.items()}, (name, method)
             assert list(read) == list(parameters), (name, method)
     assert only_after_import == [("PRXPipeline", "__init__")]  # its default is a constant of its module
-    assert family_facts.parameters_of("PRXPipeline", "__init__")["default_sample_size"] == 512
-    assert family_facts.parameters_of("NoSuchPipeline", "__call__") is None
+    assert family_facts.read_parameters("PRXPipeline", "__init__")["default_sample_size"] == 512
+    assert family_facts.read_parameters("NoSuchPipeline", "__call__") is None
 
 
 @pytest.mark.parametrize(("name", "entries", "expected"), [
@@ -615,7 +615,7 @@ def test_rows_reports_and_pictures_of_a_run_have_the_size_that_is_drawn(newer_pi
     said = f"draws 256x256 pixels instead of {asked.width}x{asked.height}"
     assert any(said in note for note in before_drawing(services, plan))
     maker = RowMaker.build(StudySettings(model=name), services)
-    (row,) = maker.of(Shot(prompt="a nurse", group="a", n=1))
+    (row,) = maker.make_rows(Shot(prompt="a nurse", group="a", n=1))
     assert (row.width, row.height) == (256, 256)
     services.close()
 

@@ -10,7 +10,7 @@ import pytest
 
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models import weights as loras
-from bias_core.models.family_facts import guidance_of, pipeline_facts
+from bias_core.models.family_facts import find_guidance, pipeline_facts
 from bias_core.models.pipeline_call import to_image
 from tests.models.families import FAMILIES, rows_of, shared
 from tests.models.newer_families import AGAINST, NEWER, OTHER_PROMPT, draw_bare, model_of, row_of
@@ -106,10 +106,10 @@ def takes_lora(pipeline, folder):
 
 
 def guidance_in_words(facts):
-    guidance = guidance_of(facts)
+    guidance = find_guidance(facts)
     if not guidance.argument:
         return "none", "no"
-    start = f"{guidance.least:g}" if math.isfinite(guidance.least) else "in the network"
+    start = f"{guidance.threshold:g}" if math.isfinite(guidance.threshold) else "in the network"
     if facts.name in {"OmniGenPipeline", "Ideogram4Pipeline"}:
         start = "any"
     return start, "yes" if guidance.negative else "no"
@@ -137,7 +137,7 @@ def found(family, newer_pipeline, request, folder):
     facts = pipeline_facts(model.pipeline())
     start, negative = guidance_in_words(facts)
     trace = traced(model, row, picture)
-    several = "several" if facts.in_batches else "one"
+    several = "several" if facts.can_batch else "one"
     lora = "yes" if takes_lora(model.pipeline(), folder) else "no"
     cells = [family, facts.name, "yes", "yes" if equal else "no", several, start, negative, trace, lora]
     return f"| {' | '.join(cells)} |"

@@ -13,7 +13,7 @@ import pytest
 
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable
 from bias_core.models.catalogue import WITHOUT_ADAPTER, check_condition
-from bias_core.models.family_facts import denoiser_of
+from bias_core.models.family_facts import get_denoiser
 from bias_core.models.pipeline_call import step_replaced
 from bias_core.types import ImageRow
 from tests.models.families import FAMILIES, READ, build, build_sd3, folder_of, own, pixels, rows_of, shared
@@ -56,7 +56,7 @@ def lora_for(request, made, tmp_path_factory):
     def lora(family):
         if family not in made:
             pipeline = parts_of(family, request)
-            network = denoiser_of(pipeline)
+            network = get_denoiser(pipeline)
             torch.manual_seed(11)
             network.add_adapter(LoraConfig(r=2, target_modules=["to_q", "to_k", "to_v"], init_lora_weights=False))
             layers = {name: value * 20 for name, value in get_peft_model_state_dict(network).items()}

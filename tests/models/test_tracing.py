@@ -14,10 +14,10 @@ from bias_core.models.catalogue import load_catalogue
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
 from bias_core.models.family_facts import (
     PipelineFacts,
-    denoiser_of,
-    guidance_of,
-    parameters_of,
+    find_guidance,
+    get_denoiser,
     pipeline_facts,
+    read_parameters,
     without_guidance,
 )
 from bias_core.models.pipeline_call import velocity_space
@@ -68,7 +68,7 @@ def test_the_conditional_velocity_is_where_guidance_begins(family, model):
 @pytest.mark.parametrize("family", sorted(RESCALED))
 def test_where_guidance_is_rescaled_the_conditional_velocity_is_what_the_network_answers_first(family, model):
     row, answers = row_of(family, num_inference_steps=1), []
-    with denoiser_of(model.pipeline()).register_forward_hook(lambda *given: answers.append(given[-1][0])):
+    with get_denoiser(model.pipeline()).register_forward_hook(lambda *given: answers.append(given[-1][0])):
         list(model.generate([row]))
     velocity, guided = first_velocity(model, row)
     assert not guided
@@ -134,7 +134,7 @@ def test_the_catalogue_says_of_each_class_what_the_tracer_does(tmp_path):
     catalogue = load_catalogue(ASSETS / "models.yaml")
     for name in {*catalogue.pipelines, "AuraFlowPipeline", "PRXPipeline"}:
         (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": name}))
-        call, parts = (parameters_of(name, method) for method in ("__call__", "__init__"))
+        call, parts = (read_parameters(name, method) for method in ("__call__", "__init__"))
         euler = {"_class_name": "EulerDiscreteScheduler"}
         info, facts = catalogue.model(str(tmp_path)), PipelineFacts(name=name, call=call, parts=parts, scheduler=euler)
         try:
@@ -148,7 +148,7 @@ def test_the_catalogue_says_of_each_class_what_the_tracer_does(tmp_path):
 def test_guidance_of_a_family_that_is_not_known_is_said_where_it_stays_on(newer_pipeline):
     model = model_of("Chroma", newer_pipeline("Chroma"))
     pipeline, kind = model.pipeline(), type(model.pipeline())
-    assert guidance_of(pipeline_facts(pipeline)).least == 1
+    assert find_guidance(pipeline_facts(pipeline)).threshold == 1
 
     class Stubborn(kind):
         """Guided at 1 too."""
@@ -216,14 +216,14 @@ def velocity_of(family, answer):
 
 
 def plain_passes(model, row):
-    with Passes(denoiser_of(model.pipeline())) as passes:
+    with Passes(get_denoiser(model.pipeline())) as passes:
         (picture,) = model.generate([row])
     return passes, picture
 
 
 def traced(model, row, **how):
     """The steps, and how many rows went through the denoiser for them."""
-    with Passes(denoiser_of(model.pipeline())) as passes:
+    with Passes(get_denoiser(model.pipeline())) as passes:
         steps = list(model.trace(row, ATTRIBUTES[:1], predicted=False, **how))
     return steps, sum(map(len, passes.inputs))
 
@@ -259,7 +259,7 @@ def test_only_the_path_asks_the_scheduler_for_steps(models, family, monkeypatch)
 
 
 def test_predicted_pictures_take_no_pass_of_the_denoiser(models, family, monkeypatch):
-    kind, n_passes = type(denoiser_of(models[family].pipeline())), []
+    kind, n_passes = type(get_denoiser(models[family].pipeline())), []
     forward = kind.forward
 
     @wraps(forward)
@@ -292,7 +292,7 @@ def test_velocities_are_the_raw_answers_to_each_text_at_the_same_latent(models, 
                 return args, kwargs | {"hidden_states": there}
             return (there, *args[1:]), kwargs
 
-        with denoiser_of(model.pipeline()).register_forward_pre_hook(put, with_kwargs=True):
+        with get_denoiser(model.pipeline()).register_forward_pre_hook(put, with_kwargs=True):
             passes, _ = plain_passes(model, replace(row, prompt=text))
         for step, answer in zip(steps, passes.outputs, strict=True):
             found = [step.velocity, *step.velocity_positive, *step.velocity_negative][number]
@@ -407,7 +407,7 @@ def test_without_attributes_only_the_prompt_runs_and_pictures_are_decoded_only_w
     with model.pipeline().vae.decoder.register_forward_hook(lambda *_: seen.append(1)):
         assert all(step.predicted is None for step in model.trace(row, [], predicted=False))
         assert not seen
-        with Passes(denoiser_of(model.pipeline())) as passes:
+        with Passes(get_denoiser(model.pipeline())) as passes:
             step, *_ = model.trace(row, [])
         assert len(seen) == N_STEPS
     assert step.velocity_positive.shape == (0, 4, 12, 16)
@@ -451,7 +451,7 @@ def test_stopping_happens_at_the_very_next_step_and_nothing_stays_behind(models,
         if len(seen) == 2:
             raise Cancelled
 
-    with pytest.raises(Cancelled), Passes(denoiser_of(model.pipeline())) as passes:
+    with pytest.raises(Cancelled), Passes(get_denoiser(model.pipeline())) as passes:
         list(model.trace(row, ATTRIBUTES, on_step=on_step))
     assert len(passes.inputs) == 2
     assert [step for step, _ in seen] == [1, 2]

@@ -351,12 +351,12 @@ def test_gpu_time_is_told_in_pictures_by_what_calls_take(spaces):
     model = drawer()  # 3 + 5 + 2.5 s until it is there, and 0.07 s a step; a call draws 32
     assert model.batch_size == 32
     # 10 steps: a call of 32 takes 10.5 + 22.4 = 32.9 s. In 100 s there are three of them (98.7 s) and no more.
-    assert model.pictures_in(100.0, 10) == 96
+    assert model.estimate_pictures(100.0, 10) == 96
     # In 50 s one of them; of the other 17.1 s 6.6 are left to draw 9.
-    assert model.pictures_in(50.0, 10) == 32 + 9
-    assert model.pictures_in(10.0, 10) == 0
-    assert model.pictures_in(0.0, 10) == 0
-    assert model.pictures_in(100.0, 20) < 96
+    assert model.estimate_pictures(50.0, 10) == 32 + 9
+    assert model.estimate_pictures(10.0, 10) == 0
+    assert model.estimate_pictures(0.0, 10) == 0
+    assert model.estimate_pictures(100.0, 20) < 96
 
 
 def test_the_hub_is_asked_with_the_visitors_own_token_alone(spaces, monkeypatch, tmp_path):
@@ -368,17 +368,17 @@ def test_the_hub_is_asked_with_the_visitors_own_token_alone(spaces, monkeypatch,
     asked = account(monkeypatch, 100.0)
     services = Services(Settings(data_dir=tmp_path))
     assert services.borrows_gpu
-    assert services.gpu_seconds_left() is None  # nobody has signed in
-    assert services.for_visitor("sk-of-another-service").gpu_seconds_left() is None
-    assert services.for_visitor("hf_mine").gpu_seconds_left() == 100.0
+    assert services.get_remaining_gpu_seconds() is None  # nobody has signed in
+    assert services.for_visitor("sk-of-another-service").get_remaining_gpu_seconds() is None
+    assert services.for_visitor("hf_mine").get_remaining_gpu_seconds() == 100.0
     assert asked == ["hf_mine"]
     response = httpx.Response(401, request=httpx.Request("GET", "http://localhost"))
     for error in (HfHubHTTPError("401", response=response), OSError(), ValueError()):
         account(monkeypatch, error)
-        assert services.for_visitor("hf_mine").gpu_seconds_left() is None
+        assert services.for_visitor("hf_mine").get_remaining_gpu_seconds() is None
     assert isinstance(drawer(), protocols.OnLentGpu)
     assert not isinstance(services.text_to_image("calibration-diffusion"), protocols.OnLentGpu)  # needs no GPU
     monkeypatch.delenv("SPACES_ZERO_GPU")
     asked = account(monkeypatch, 100.0)
-    assert Services(Settings(data_dir=tmp_path)).for_visitor("hf_mine").gpu_seconds_left() is None
+    assert Services(Settings(data_dir=tmp_path)).for_visitor("hf_mine").get_remaining_gpu_seconds() is None
     assert asked == []

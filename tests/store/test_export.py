@@ -23,12 +23,12 @@ from bias_core.store.export import (
     DatasetFacts,
     Export,
     ExportedImage,
-    as_code,
     column_kinds,
     csv_bytes,
     dataset_card,
+    escape_markdown,
     fenced,
-    in_markdown,
+    format_code,
     paragraphs,
     write_folder,
     write_zip,
@@ -265,7 +265,7 @@ def test_hostile_words_stay_words_wherever_they_stand(place):
     own, tags = {"figures/own.svg", "own.csv"}, re.findall("<[a-z0-9]+", rendered(place.replace("{}", "x")))
     broken = {}
     for words in HOSTILE_WORDS:
-        text = place.format(*[in_markdown(words)] * place.count("{}"))
+        text = place.format(*[escape_markdown(words)] * place.count("{}"))
         page = rendered(f"{text}\n\n[1] [x] [82, 96]")
         read = Page(page)
         is_shown = "![" in place or in_plain_blanks(words) in in_plain_blanks(read.text)
@@ -280,12 +280,12 @@ def test_numbers_and_names_are_written_as_they_are():
         "p < 0.05", "model_revision", "e.g. 0.5", "-0.25", "What’s “this”?", "n = 64; 1.5 (1 to 2)", "AT&T", "C#",
         "50 % & more", "a/b",
     ):  # fmt: skip
-        assert in_markdown(plain) == plain.replace("\xa0", " ").replace("<", "&lt;")
+        assert escape_markdown(plain) == plain.replace("\xa0", " ").replace("<", "&lt;")
 
 
 def test_a_block_of_code_ends_where_it_ends():
     hostile = "python x\n```\n![](http://evil.example/x)\n````\n<script>"
-    page = rendered(fenced(hostile) + "\n\n" + as_code("a`![](http://evil.example)``b") + " end")
+    page = rendered(fenced(hostile) + "\n\n" + format_code("a`![](http://evil.example)``b") + " end")
     assert Page(page).loaded == []
     assert html.unescape(page).count("![](http://evil.example") == 2
     assert page.endswith(" end</p>\n")
@@ -293,7 +293,7 @@ def test_a_block_of_code_ends_where_it_ends():
 
 def test_code_stays_in_its_cell_of_a_table():
     for words in HOSTILE_WORDS:
-        page = rendered(f"| a | b |\n| --- | --- |\n| {as_code(words)} | 0.5 |")
+        page = rendered(f"| a | b |\n| --- | --- |\n| {format_code(words)} | 0.5 |")
         assert page.count("<td>") == 2, words
         assert "<td>0.5</td>" in page, words
         assert Page(page).loaded == [], words

@@ -29,10 +29,10 @@ from bias_core.store.images import (
     ImageStore,
     decode_picture,
     encode_png,
+    get_source_type,
     open_picture,
     pixel_digest,
     read_record,
-    source_of,
 )
 from bias_core.store.imports import ImportedImages
 from bias_core.store.picture_metadata import read_metadata
@@ -1122,7 +1122,7 @@ def test_pictures_that_are_brought_along_keep_their_mark_and_get_none_that_nobod
     prompt = next(text for text in (NURSE, DOCTOR, ROW.prompt) if found.count_files(text))
     (image,) = found.generate(found.rows(prompt, 1))
     (stored,) = ImageStore(tmp_path / "images").add([image])
-    assert (source_of(stored), mark(stored.path.read_bytes())) == (expected, expected)
+    assert (get_source_type(stored), mark(stored.path.read_bytes())) == (expected, expected)
 
 
 def test_a_picture_without_a_mark_is_marked_in_an_export_and_loses_nothing(tmp_path):
@@ -1133,7 +1133,7 @@ def test_a_picture_without_a_mark_is_marked_in_an_export_and_loses_nothing(tmp_p
     old = data[:start] + data[end:]
     stored.path.write_bytes(old)
     assert mark(old) == ""
-    image = ExportedImage(path=stored.path, row=ROW, source=source_of(stored))
+    image = ExportedImage(path=stored.path, row=ROW, source=get_source_type(stored))
     export = Export(images=[image], tables={}, report={}, markdown="")
     with zipfile.ZipFile(write_zip(export, tmp_path / "a.zip")) as archive:
         (name,) = [one for one in archive.namelist() if one.endswith(".png")]

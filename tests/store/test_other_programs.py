@@ -282,7 +282,7 @@ def test_model_loras_and_settings_are_those_on_the_way_to_the_sampler_or_unknown
     assert {name: getattr(found, name) for name in USUAL} == USUAL | expected
     assert found.prompt == PROMPT
     if changes is LORAS:
-        assert found.drawn_with == "sd15.safetensors + fair:0.8 + old:0.5"
+        assert found.way == "sd15.safetensors + fair:0.8 + old:0.5"
 
 
 CIVITAI = (

@@ -14,7 +14,7 @@ import pytest
 from bias_core.errors import Cancelled, InvalidInput, StorageError
 from bias_core.store import reader
 from bias_core.store.imports import ImportedImages
-from bias_core.store.reader import Limits, ReaderEnded, TooMuch, one_file, read_apart
+from bias_core.store.reader import Limits, ReaderEnded, TooMuch, limit_file, read_apart
 from tests.store.test_imports import DOCTOR, NURSE, folder, picture
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="a reader has limits on Linux and macOS alone")
@@ -32,12 +32,12 @@ def few(monkeypatch):
 
 
 def take_memory():
-    with one_file("large"):
+    with limit_file("large"):
         return len(bytes(5_000_000_000))
 
 
 def take_time():
-    with one_file("slow"):
+    with limit_file("slow"):
         while True:
             try:
                 sum(range(10_000))
@@ -46,14 +46,14 @@ def take_time():
 
 
 def take_time_in_c():
-    with one_file("fine"):
+    with limit_file("fine"):
         pass
-    with one_file("stuck"):
+    with limit_file("stuck"):
         return hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # is not interrupted
 
 
 def end_itself():
-    with one_file("broken"):
+    with limit_file("broken"):
         os.abort()
 
 
@@ -61,7 +61,7 @@ def take_many_times():
     said = []
     for n in range(9):
         try:
-            with one_file(f"{n}"):
+            with limit_file(f"{n}"):
                 until = time.process_time() + 0.3
                 while time.process_time() < until:
                     pass

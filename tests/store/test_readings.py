@@ -330,7 +330,7 @@ def test_a_broken_answer_cache_is_set_aside(tmp_path):
 def test_what_cannot_be_written_was_not_damaged(tmp_path):
     repairs = Repairs()
     file = SqliteFile(
-        tmp_path / ("x" * 300), what="list", schema="CREATE TABLE IF NOT EXISTS t (a)", form=1, repairs=repairs
+        tmp_path / ("x" * 300), title="list", schema="CREATE TABLE IF NOT EXISTS t (a)", form=1, repairs=repairs
     )
     with pytest.raises(StorageError, match=r"unable to open|too long"):
         file.run(lambda connection: connection.execute("SELECT 1"))

@@ -8,7 +8,7 @@ from PIL import Image
 
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.study.design import find_design, study_of
+from bias_core.study.design import find_design, get_study
 from bias_core.study.documents import to_dict
 from bias_core.study.plan import settle
 from bias_core.study.run import complete, run_study
@@ -29,7 +29,7 @@ def run(services, study, *, cancelled=lambda: False, **settings):
 def shots_of(study, **settings):
     """Pictures that a study, by its name or its design, draws with these settings."""
     design = find_design(study) if isinstance(study, str) else study
-    return study_of(design).shots(settle(design, StudySettings(**settings)).settings)
+    return get_study(design).shots(settle(design, StudySettings(**settings)).settings)
 
 
 def findings(report):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from random import Random
 
 from bias_core.labels.answers import task_items
-from bias_core.labels.rating import give_answer, join, next_item, picture_of, skip
+from bias_core.labels.rating import find_picture_hash, give_answer, join, next_item, skip
 
 OTHER = {"feminine": "masculine", "masculine": "feminine"}
 Truth = Mapping[tuple[str, str], str]
@@ -22,7 +22,7 @@ def simulate(store, made, truth, *, error, rater):
     code = join(store, made.join_code).code
     turn = next_item(store, code)
     while turn.item:
-        place, item = places[picture_of(store, turn.item)]
+        place, item = places[find_picture_hash(store, turn.item)]
         if (item.image_id, turn.questions[0].position) not in truth:
             turn = skip(store, code, answer_id=uuid.uuid4().hex, item=turn.item)
             continue

@@ -9,12 +9,12 @@ from scipy import stats
 from bias_core.study.arm_comparison import (
     Values,
     apart_values,
+    compute_number,
     difference,
     mean_sample,
-    number_at,
     numbers_together,
     paired_values,
-    ranks_of,
+    rank_arms,
 )
 from bias_core.study.claims import decide_claims
 from bias_core.study.types import Sample
@@ -143,7 +143,7 @@ def test_without_a_difference_p_is_uniform_for_a_spread_of_few_pictures(shared):
 def test_without_a_difference_p_is_uniform_for_a_mean_of_few_pictures(compare):
     def run(rng):
         common = rng.normal(size=11) if compare is paired_values else 0
-        x, y = (Values(each=common + rng.normal(size=11)) for _ in range(2))
+        x, y = (Values(per_unit=common + rng.normal(size=11)) for _ in range(2))
         return compare(x, y, 0.95, rng)
 
     p = p_values(run)
@@ -218,7 +218,7 @@ def test_what_depends_on_n_is_compared_at_equal_n():
 
 def test_a_subsample_of_all_is_the_number_itself():
     sample = spread([1.0, 2.0, 4.0])
-    assert number_at(sample, np.arange(3), 3, np.random.default_rng(0)) == sample.statistic(np.arange(3))
+    assert compute_number(sample, np.arange(3), 3, np.random.default_rng(0)) == sample.statistic(np.arange(3))
 
 
 def test_ranks_are_sure_where_arms_lie_apart_and_not_where_they_overlap():
@@ -226,7 +226,7 @@ def test_ranks_are_sure_where_arms_lie_apart_and_not_where_they_overlap():
     common = rng.normal(size=50)
     low, alike, high = (mean_sample(names(50), common + shift) for shift in (0.0, 0.001, 5.0))
     noisy = mean_sample(names(50, 500), rng.normal(size=50))
-    found = ranks_of(numbers_together([low, alike, high, noisy]))
+    found = rank_arms(numbers_together([low, alike, high, noisy]))
     assert found[2].rank == found[2].low == found[2].high == 1
     # The two that differ by a constant on shared seeds never change places, however close they are.
     assert found[0].rank == found[1].rank + 1 or found[0].rank == found[1].rank + 2
@@ -236,12 +236,12 @@ def test_ranks_are_sure_where_arms_lie_apart_and_not_where_they_overlap():
 
 def test_equal_arms_share_a_rank_and_undefined_ones_have_none():
     ones = mean_sample(names(10), [1] * 10)
-    assert [(r.rank, r.low, r.high) for r in ranks_of(numbers_together([ones, ones]))] == [(1.5, 1.5, 1.5)] * 2
+    assert [(r.rank, r.low, r.high) for r in rank_arms(numbers_together([ones, ones]))] == [(1.5, 1.5, 1.5)] * 2
     undefined = numbers_together([spread([1.0, np.nan]), spread([1.0, 2.0])])
-    assert all(math.isnan(rank.rank) for rank in ranks_of(undefined))
+    assert all(math.isnan(rank.rank) for rank in rank_arms(undefined))
     nobody_knows = mean_sample(names(2), [math.nan, math.nan])  # of none of its pictures
     for arms in ([nobody_knows, ones], [nobody_knows, nobody_knows]):
         numbers = numbers_together(arms, depends_on_n=True)
         assert math.isnan(numbers.values[0])
-        assert all(math.isnan(rank.rank) for rank in ranks_of(numbers))
-    assert math.isnan(number_at(ones, np.arange(10), 0, np.random.default_rng(0)))
+        assert all(math.isnan(rank.rank) for rank in rank_arms(numbers))
+    assert math.isnan(compute_number(ones, np.arange(10), 0, np.random.default_rng(0)))

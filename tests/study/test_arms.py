@@ -22,7 +22,7 @@ from bias_core.study.figures import draw
 from bias_core.study.headlines import headline
 from bias_core.study.history import go_on, list_runs
 from bias_core.study.plan import plan_study
-from bias_core.study.report_text import claim, table_of
+from bias_core.study.report_text import claim, get_table
 from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
@@ -92,7 +92,7 @@ def test_equal_arms_on_equal_seeds_have_the_same_report_again(services, objects)
 
 
 def test_differences_are_on_shared_seeds_and_an_imported_arm_is_resampled_on_its_own(origins):
-    frame = table_of(origins, "differences").frame
+    frame = get_table(origins, "differences").frame
     drawn = frame[frame["second"] != "brought along"]
     assert set(drawn["compared on"]) == {"same seeds"}
     assert set(frame[frame["second"] == "brought along"]["compared on"]) == {"no seed in common"}
@@ -107,13 +107,13 @@ def test_differences_are_on_shared_seeds_and_an_imported_arm_is_resampled_on_its
 
 
 def test_every_arm_stands_beside_the_others_with_its_interval_and_its_rank(origins):
-    line = table_of(origins, "by_arm").frame.set_index("finding").loc["Iranian, turban: P"]
+    line = get_table(origins, "by_arm").frame.set_index("finding").loc["Iranian, turban: P"]
     for arm in origins.arms:
         finding = next(f for f in arm.results.findings if f.title == "Iranian, turban: P")
         assert line[arm.name] == finding.estimate.value
         assert line[f"{arm.name} low"] == finding.estimate.low
         assert line[f"{arm.name} n"] == finding.estimate.n
-    ranks = table_of(origins, "ranks").frame.query("finding == 'Iranian, turban: P'").set_index("arm")
+    ranks = get_table(origins, "ranks").frame.query("finding == 'Iranian, turban: P'").set_index("arm")
     assert ranks.loc["extreme", ["rank", "low", "high"]].tolist() == [1, 1, 1]
     assert ranks["rank"].sum() == 1 + 2 + 3 + 4
     assert re.search("turban|clear", headline(origins))
@@ -232,7 +232,7 @@ def test_every_sample_gives_the_number_of_its_finding(objects, origins):
 
 
 def test_table_two_has_every_arm_with_its_place_among_the_others_and_the_published_models(objects):
-    frame = table_of(objects, "table2_arms").frame
+    frame = get_table(objects, "table2_arms").frame
     own = frame[~frame["arm"].str.endswith((", in the paper", ", released rules"))].set_index("arm")
     assert set(frame["arm"]) > {f"{name}, released rules" for name in own.index}  # as the published ones are counted
     assert list(own.index) == [arm.name for arm in objects.arms]
@@ -256,16 +256,16 @@ def test_arms_of_different_size_are_placed_at_equal_numbers(services, objects, t
     report = complete(run_study(GENERAL, replace(OBJECTS, arms=arms), services))
     n = report.arms[1].n_images
     assert n < report.arms[0].n_images
-    frame = table_of(report, "table2_arms").frame.set_index("arm")
+    frame = get_table(report, "table2_arms").frame.set_index("arm")
     assert frame.loc["fair", "compared n"] == frame.loc["few", "compared n"] == n
     whole = next(f for f in report.arms[0].results.findings if f.key == "all prompts distribution_bias")
     assert frame.loc["fair", "B_D"] != pytest.approx(whole.estimate.value, rel=1e-3)
-    line = table_of(report, "by_arm").frame.set_index("finding").loc["all prompts: B_D"]
+    line = get_table(report, "by_arm").frame.set_index("finding").loc["all prompts: B_D"]
     assert frame.loc["fair", "B_D"] == pytest.approx(line["fair at equal n"], rel=0.05)
 
 
 def test_oasis_has_its_table_and_figures_over_the_arms(origins):
-    frame = table_of(origins, "table1_arms").frame.set_index("attribute")
+    frame = get_table(origins, "table1_arms").frame.set_index("attribute")
     names = [arm.name for arm in origins.arms]
     for arm in origins.arms:
         (share,) = [f for f in arm.results.findings if f.key == "Iranian turban P"]
@@ -276,7 +276,7 @@ def test_oasis_has_its_table_and_figures_over_the_arms(origins):
     assert set(shown["figure5_arms"]["marker"]) == {"Iranian"}
     assert shown["figure5-1"]["name"].notna().all()
     assert list(dict.fromkeys(shown["figure4-1"]["group"])) == names
-    assert {"nationality", "attribute", *names} <= set(table_of(origins, "figure4_arms").frame)
+    assert {"nationality", "attribute", *names} <= set(get_table(origins, "figure4_arms").frame)
 
 
 fakes, world = shared.fake_services, shared.real_services

@@ -23,7 +23,7 @@ from bias_core.study.design import find_design, list_designs
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
 from bias_core.study.plan import plan_study
-from bias_core.study.reproduction import as_asked, to_command
+from bias_core.study.reproduction import drop_automatic_choices, to_command
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute
@@ -340,11 +340,11 @@ def test_a_report_gives_auto_back_where_nobody_named_its_reader(services):
     for encoder in ("auto", OURS):  # of pictures of the calibration world nobody has to name it
         report = explored(services, encoder=encoder).report
         assert report.settings.encoder == OURS
-        assert as_asked(report.design, report.settings).encoder == "auto"
+        assert drop_automatic_choices(report.design, report.settings).encoder == "auto"
     foreign = explored(services, model=OTHER, encoder="auto").report
-    assert as_asked(foreign.design, foreign.settings).encoder == PHOTOGRAPHS
+    assert drop_automatic_choices(foreign.design, foreign.settings).encoder == PHOTOGRAPHS
     forced = explored(services, model=OTHER, encoder=OURS, force=True).report
-    assert as_asked(forced.design, forced.settings).encoder == OURS
+    assert drop_automatic_choices(forced.design, forced.settings).encoder == OURS
 
 
 def test_a_plan_says_who_will_read_and_what_that_downloads(command):
@@ -358,7 +358,7 @@ def test_a_plan_says_who_will_read_and_what_that_downloads(command):
 def test_a_machine_with_a_gpu_has_a_larger_reader_and_offline_one_that_is_here(services, monkeypatch):
     assert services.default_reader("encoder", "calibration") == OURS
     assert services.default_reader("encoder", "") == PHOTOGRAPHS
-    monkeypatch.setattr(f"{SOURCES}.this_machine", lambda: Machine(memory=64 << 30, gpu_memory=24 << 30))
+    monkeypatch.setattr(f"{SOURCES}.get_machine", lambda: Machine(memory=64 << 30, gpu_memory=24 << 30))
     with_gpu = FakeServices(services.settings.data_dir)
     with_gpu.settings = with_gpu.settings.model_copy(update={"device": "auto", "offline": False})
     assert with_gpu.default_reader("encoder", "") == "google/siglip2-so400m-patch16-384"

@@ -25,20 +25,20 @@ from bias_core.study.classifier_answers import (
     Reading,
     asked_readings,
     attribute_names,
+    build_strata,
     count_questions,
-    readings_of,
-    strata_of,
+    list_readings,
 )
 from bias_core.study.corrected import (
     Corrector,
     PeopleAnswers,
+    build_correction,
     corrected as corrected_report,
-    correction_of,
     shares_of_attribute,
 )
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_html, to_markdown
-from bias_core.study.export import facts_of, to_every_eval_ever
+from bias_core.study.export import build_dataset_facts, to_every_eval_ever
 from bias_core.study.headlines import headline
 from bias_core.study.history import delete_run, list_runs, restore_run
 from bias_core.study.label_tasks import Item, own_task
@@ -85,7 +85,7 @@ def labelled(services, report, **how):
 
 def corrected(services, report):
     answers = services.run_answers(report.run_id)
-    return None if answers is None else correction_of(report, answers)
+    return None if answers is None else build_correction(report, answers)
 
 
 def is_man(report, image_id):
@@ -108,7 +108,7 @@ def number(correction, title):
 
 
 def test_a_sample_of_an_exploration_becomes_an_open_task_that_says_which_run_it_serves(services, exploration):
-    assert readings_of(exploration)
+    assert list_readings(exploration)
     assert corrected(services, exploration) is None
     made = labelled(services, exploration, n=24, seed=3)
     assert made.task.status == "open"
@@ -157,7 +157,7 @@ def test_p_psi_and_their_budget_are_corrected_as_answers_come_in(services, explo
     assert "People could not tell for any picture that they labelled: glasses: P" in notes
     assert "Only one rater" in notes
     assert correction.table().frame["number"].tolist()[0] == "man: P"
-    said = headline(correction.added_to(exploration))
+    said = headline(correction.add_to_report(exploration))
     assert said.startswith("man: P, corrected by people’s labels (30 of 60, by 1 person): ")
     assert "clearly" not in said  # nothing is claimed against a rate without a source
     assert p.claim.verdict == "not tested"
@@ -200,8 +200,8 @@ def test_corrected_shares_are_claims_against_rates_with_a_source_in_one_family(s
     ]  # fmt: skip
     assert frame.loc["man: Ψ", "same test as"] == "man: P"
     assert "Holm’s correction for 2 numbers of its family" in correction.table().note
-    assert not broken_claims(correction.added_to(report))
-    said = headline(correction.added_to(report)).replace("\N{NO-BREAK SPACE}", " ")
+    assert not broken_claims(correction.add_to_report(report))
+    said = headline(correction.add_to_report(report)).replace("\N{NO-BREAK SPACE}", " ")
     assert "(40 of 60, by 2 people): " in said
     clear = [share for share in shares if share.claim.is_clear]
     lead = max(clear, key=lambda share: abs(share.corrected.value - share.corrected.null_value))
@@ -235,7 +235,7 @@ def test_the_difference_of_two_arms_is_corrected(services, arms):
     assert difference.title == "man: P, extreme less fair"
     assert difference.corrected.null_value == 0
     assert (difference.claim.n_tests, difference.claim.is_clear) == (1, difference.corrected.p_value <= 0.05)
-    said = headline(correction.added_to(arms))
+    said = headline(correction.add_to_report(arms))
     assert said.startswith("man: P, extreme less fair, corrected by people’s labels (40 of 80, by 1 person): 0.")
     assert ", clearly above 0 (p < 0.001); the classifier alone gives 0." in said
     assert {"man, fair: P", "man, extreme: P"} <= {one.title for one in correction.numbers}
@@ -281,14 +281,14 @@ def test_nationalities_are_corrected_one_by_one(services):
     assert set(titles) == {f"{name}, man: P" for name in report.pictures["nationality"].unique()}
     assert "are not corrected yet: fewer than 2 of their pictures" in " ".join(correction.notes)
     asked = {name for name, _ in labelled(services, report, n=9).task.attributes.values()}
-    sourced = {one.attribute.name for one in readings_of(report) if one.attribute.has_source}
-    assert asked == sourced < {one.attribute.name for one in readings_of(report)}
+    sourced = {one.attribute.name for one in list_readings(report) if one.attribute.has_source}
+    assert asked == sourced < {one.attribute.name for one in list_readings(report)}
 
 
 def test_a_task_asks_about_what_the_run_compares_and_about_more_if_told_to(services):
     sourced = replace(MAN, reference_source="a census")
     report = of_sixty(services, attributes=(sourced, GLASSES), n_images=12)
-    usual = asked_readings(readings_of(report))
+    usual = asked_readings(list_readings(report))
     assert (attribute_names(usual), count_questions(usual)) == (["man"], 1)
     assert list(labelled(services, report, n=4).task.questions) == ["man"]
     by_another = labelled(services, report, n=4, stratify_by="glasses").task
@@ -315,7 +315,7 @@ def test_a_sample_by_one_attribute_is_weighted_for_the_others():
         votes = np.full((800, 1), np.nan)
         votes[labelled, 0] = truth[labelled]
         found = []
-        for strata in (strata_of(readings, ("hat",)), {}):
+        for strata in (build_strata(readings, ("hat",)), {}):
             corrector = Corrector(settings=StudySettings(), rater_weights=draw_rater_weights(1), strata=strata)
             shares = corrector.shares(readings[0], votes)
             p = next(shares_of_attribute(corrector, readings[0], votes, shares))
@@ -329,7 +329,7 @@ def test_a_sample_by_one_attribute_is_weighted_for_the_others():
 def test_what_a_judge_cannot_tell_is_a_class_of_its_own(services, exploration):
     frame = exploration.pictures.copy()
     frame.loc[:9, "man: nearer by"] = math.nan
-    reading = next(one for one in readings_of(replace(exploration, pictures=frame)) if one.attribute == MAN)
+    reading = next(one for one in list_readings(replace(exploration, pictures=frame)) if one.attribute == MAN)
     assert (reading.codes == 2).sum() == 10
     assert len(reading.clear_calls) == len(frame) - 10
 
@@ -397,7 +397,7 @@ def test_the_classifier_s_share_is_the_classifier_s_and_only_the_corrected_one_i
     assert claim(report).startswith(claim(stored))
     assert "classified by calibration-clip, corrected by people (two.csv)" in report_facts(report)
     assert "classified by calibration-clip, corrected by people (`two.csv`)" in to_markdown(report)
-    facts = facts_of(report)
+    facts = build_dataset_facts(report)
     assert "used instead" not in facts.annotation
     assert "People’s answers correct its numbers" in facts.annotation
     texts = [to_markdown(report), to_html(report, facts), headline(report), facts.annotation, *report_facts(report)]
@@ -458,7 +458,7 @@ def test_what_cannot_be_labelled_is_said(services, exploration, tmp_path):
         labelled(services, replace(exploration, run_id="0123abcd"))
     with pytest.raises(InvalidInput, match="people can correct nothing"):
         labelled(services, replace(exploration, pictures=None))
-    assert not readings_of(replace(exploration, pictures=None))
+    assert not list_readings(replace(exploration, pictures=None))
 
 
 def test_a_run_that_was_deleted_and_brought_back_has_its_labels_again(services):

@@ -19,14 +19,14 @@ from bias_core.errors import Cancelled, InvalidInput, UnknownModel
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
 from bias_core.settings import Settings
 from bias_core.store.export import Export, ExportedImage, write_zip
-from bias_core.study.classifier_answers import readings_of
-from bias_core.study.design import design_files, find_design, list_designs, study_of, summary_of
+from bias_core.study.classifier_answers import list_readings
+from bias_core.study.design import design_files, find_design, format_summary, get_study, list_designs
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
 from bias_core.study.headlines import headline
 from bias_core.study.plan import settle
 from bias_core.study.run import complete, run_study
-from bias_core.study.types import Arm, StudySettings, mapped
+from bias_core.study.types import Arm, StudySettings, map_progress
 from bias_core.world.models import CalibrationRenderer
 from tests.claimed import broken_claims, stray_counts, stray_numbers
 from tests.shared import RealServices
@@ -153,7 +153,7 @@ def study_run(name, services, most_steps=math.inf, **settings):
         now[0] = next(taken) + 1
         return step
 
-    return mapped(steps, counted)
+    return map_progress(steps, counted)
 
 
 @pytest.fixture(scope="module")
@@ -237,17 +237,17 @@ def test_the_headline_names_what_is_there_and_speaks_of_a_finding(report):
 def test_people_can_correct_a_finished_run_where_the_program_says_so(study, report, tmp_path):
     design, given = report.design, replace(report.settings, labels=str(tmp_path / "answers.csv"))
     (tmp_path / "answers.csv").write_text("image_id,position,answer,rater\n")
-    known = study_of(design)
-    assert bool(readings_of(report)) == known.has_readings(report.settings)
+    known = get_study(design)
+    assert bool(list_readings(report)) == known.has_readings(report.settings)
     if not known.takes_labels:
         with pytest.raises(InvalidInput, match="takes no file of people's answers") as refused:
             settle(design, given)
-        assert ("study label" in str(refused.value)) == bool(readings_of(report))
+        assert ("study label" in str(refused.value)) == bool(list_readings(report))
 
 
 def test_no_sentence_of_a_report_names_a_variable(report):
     results = report.results
-    texts = [headline(report), summary_of(report.design, report.settings), *results.notes]
+    texts = [headline(report), format_summary(report.design, report.settings), *results.notes]
     texts += [text for finding in results.findings for text in (finding.title, finding.says, finding.estimate.note)]
     texts += [text for part in results.tables for text in (part.title, part.note)]
     variable = re.compile(r"(?<![\w/.:-])(?!image_id)[a-z]{2,}(_[a-z]{2,})+\b")  # a column to write may be named

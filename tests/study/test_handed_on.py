@@ -32,7 +32,15 @@ from bias_core.store.imports import ImportedImages
 from bias_core.study import documents as report_page
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_dict, to_markdown
-from bias_core.study.export import FORMS, facts_of, model_record, to_every_eval_ever, to_export, to_form, write_report
+from bias_core.study.export import (
+    FORMS,
+    build_dataset_facts,
+    model_record,
+    to_every_eval_ever,
+    to_export,
+    to_form,
+    write_report,
+)
 from bias_core.study.report_text import claim, claims
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import FOLDER, from_text, keep_report
@@ -355,7 +363,7 @@ def check(folder, capsys):
 def test_every_shipped_report_passes_the_check_of_every_eval_ever_and_a_broken_one_does_not(in_arms, tmp_path, capsys):
     n = 0
     for _, report in shipped_reports():
-        with zipfile.ZipFile(io.BytesIO(to_every_eval_ever(report, facts_of(report)))) as archive:
+        with zipfile.ZipFile(io.BytesIO(to_every_eval_ever(report, build_dataset_facts(report)))) as archive:
             archive.extractall(tmp_path)
             n += len(archive.namelist())
     code, said = check(tmp_path, capsys)

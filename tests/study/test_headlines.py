@@ -131,7 +131,7 @@ def own(study, key, rows, findings=()):
 def cell(attribute, n_shown, rate, source):
     """A line of Table 1 and the finding of its P, of 40 pictures."""
     share = share_interval(n_shown, 40, null_value=rate)
-    (claim,) = decide_claims([share if is_sourced(source) else share.of_null(None)])
+    (claim,) = decide_claims([share if is_sourced(source) else share.replace_null_value(None)])
     title = f"Indian, {attribute}: P"
     found = Finding(
         key=f"Indian {attribute} P", title=title, metric="attribute_prevalence", estimate=share, claim=claim

@@ -20,7 +20,7 @@ from bias_core.study.documents import to_dict
 from bias_core.study.export import to_export
 from bias_core.study.figures import draw
 from bias_core.study.plan import plan_study
-from bias_core.study.report_text import table_of
+from bias_core.study.report_text import get_table
 from bias_core.study.reproduction import replication_estimate
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings
@@ -46,7 +46,7 @@ def fair(services):
 
 
 def table3(report):
-    return table_of(report, "table3").frame
+    return get_table(report, "table3").frame
 
 
 def test_the_paper_s_own_size_is_688_pictures_of_36_prompts():
@@ -142,7 +142,7 @@ def test_published_numbers_are_quoted(published, services):
     assert {row["finding"]: row["published"] for row in to_dict(dalle)["findings"]}[
         "Female-dominated targets, mean δ"
     ] == 0.05
-    table4 = table_of(published, "table4").frame
+    table4 = get_table(published, "table4").frame
     assert list(table4["model"].unique()) == ["this run", "DALL-E 2, in the paper", "Stable Diffusion v2, in the paper"]
     printed = table4[table4["model"].str.startswith("DALL-E")].set_index("targets")
     assert list(printed.loc["female", ["δ min", "δ max", "α max", "mean α", "n"]]) == [0.01, 0.08, 26.06, 10.0, 14]
@@ -274,14 +274,14 @@ def test_nothing_published_is_claimed_of_one_s_own_targets(own):
     mcas = {f.title: f for f in own.results.findings if f.key.startswith("mcas ")}
     assert list(mcas) == ["judge: MCAS", "Nurse (female-dominated): MCAS", "mechanic (male-dominated): MCAS"]
     assert all(f.published is None for f in own.results.findings)
-    assert table_of(own, "table4").frame["model"].unique().tolist() == ["this run"]
+    assert get_table(own, "table4").frame["model"].unique().tolist() == ["this run"]
     figure = next(f for f in own.results.figures if f.key == "mcas")
     assert set(figure.data["group"]) == {"own targets", "female-dominated", "male-dominated"}
     assert "own-targets.yaml" in to_export(own).files
 
 
 def test_the_four_scores_are_those_of_table_3_with_their_intervals(own):
-    scores = table_of(own, "scores").frame.set_index(["target", "score"])
+    scores = get_table(own, "scores").frame.set_index(["target", "score"])
     for keyword, line in table3(own).set_index("target").iterrows():
         for score in ("TT", "ITP", "IT", "II"):
             row = scores.loc[(keyword, score)]
@@ -311,8 +311,8 @@ def test_sides_of_one_s_own_take_the_place_of_men_and_women(services):
     frame = table3(report)
     assert set(frame["dominated"]) == {"unassigned"}
     assert all(finding.published is None for finding in report.results.findings)
-    assert table_of(report, "table4").frame["model"].unique().tolist() == ["this run"]
-    assert not re.findall(r"\b(?:wo)?men\b", headline(report) + table_of(report, "table3").note)
+    assert get_table(report, "table4").frame["model"].unique().tolist() == ["this run"]
+    assert not re.findall(r"\b(?:wo)?men\b", headline(report) + get_table(report, "table3").note)
     for wrong in ({"words_a": ["old"]}, {"prompts_a": ["an image of a man"]}, {"words_a": ["x"], "words_b": ["x"]}):
         with pytest.raises(InvalidInput, match=r"Words of A|must differ"):
             shots_of(DESIGN, options=wrong)
@@ -345,7 +345,7 @@ def test_arms_are_compared_by_swapping_the_pictures_of_each_seed(services):
     arms = (Arm(condition="fair"), Arm(condition="extreme"))
     settings = StudySettings(scale=0.06, arms=arms, options={"poles": False, "targets": ["Nurse", "CEO"]})
     report = complete(run_study(DESIGN, settings, services))
-    frame = table_of(report, "differences").frame.set_index("finding")
+    frame = get_table(report, "differences").frame.set_index("finding")
     row = frame.loc["Nurse (female-dominated): MCAS"]
     # Sixteen pictures of the target; those of men and women are shared by both arms and are no units.
     assert row["n"] == 16

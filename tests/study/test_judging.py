@@ -14,7 +14,7 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.explore.options import compare_settings, explore_settings
-from bias_core.study.attribute_scores import _numbers, calls_of, errors_of, question_about
+from bias_core.study.attribute_scores import _numbers, choose_calls, measure_judge_errors, question_about
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_markdown
 from bias_core.study.export import to_export
@@ -170,7 +170,7 @@ def test_errors_are_measured_on_renders_of_known_truth_and_corrected_for(service
     assert [one.shows for one in known].count(True) == len(known) / 2 == 100
     assert len({one.key for one in known}) == 200
     answers = services.script.judge([one.draw() for one in known], [question_about(MAN.positive)] * 200)
-    errors = errors_of(known, answers)
+    errors = measure_judge_errors(known, answers)
     assert errors.sensitivity == pytest.approx(SE * (1 - UNCLEAR), abs=0.12)  # what it cannot tell is no yes
     assert errors.specificity == pytest.approx(1 - (1 - SP) * (1 - UNCLEAR), abs=0.12)
     (score,) = report.attributes
@@ -357,9 +357,9 @@ def test_the_corrected_share_holds_the_truth_as_often_as_it_says(unclear_man, un
     shown = np.arange(200) < 100
     known = [KnownPicture(key=str(i), shows=bool(one), draw=lambda: None) for i, one in enumerate(shown)]
     for _ in range(n_repetitions):
-        errors = errors_of(known, answers(shown))
+        errors = measure_judge_errors(known, answers(shown))
         given = answers(rng.random(500) < 0.7)
-        told = np.where(calls_of(given)[:, None] == 2, np.nan, given)
+        told = np.where(choose_calls(given)[:, None] == 2, np.nan, given)
         corrected = _numbers(MAN, told[:, 0], told[:, 1], errors, fixed_n=True, confidence=0.95)["corrected"]
         held += corrected.low <= 0.7 <= corrected.high
     assert held / n_repetitions == pytest.approx(0.95, abs=2 * np.sqrt(0.95 * 0.05 / n_repetitions))

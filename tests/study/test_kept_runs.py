@@ -50,7 +50,7 @@ from bias_core.study.saved import (
 from bias_core.study.types import StudyFigure, StudySettings
 from bias_core.types import Estimate
 from bias_core.ui.links import read_link
-from bias_core.ui.runs.compare import compare_reports, difference_of
+from bias_core.ui.runs.compare import compare_reports, estimate_difference
 from bias_core.ui.runs.tab import RunsTab, runs_html
 from bias_core.ui.visitor import Visitor
 from bias_core.values import option_values
@@ -610,9 +610,9 @@ def test_two_are_compared_number_by_number_with_the_uncertainties_of_both(elsewh
     assert without_man.notes[0] == "Not compared, because the runs use different sentences for it: “man”."
     # 0.8 - 0.5, from 0.3 - hypot(0.1, 0.1) to 0.3 + hypot(0.1, 0.1)
     a, b = Estimate(value=0.5, low=0.4, high=0.6, n=90), Estimate(value=0.8, low=0.7, high=0.9, n=50)
-    one = difference_of(a, b)
+    one = estimate_difference(a, b)
     assert (one.value, one.low, one.high) == pytest.approx((0.3, 0.3 - 0.02**0.5, 0.3 + 0.02**0.5))
-    assert difference_of(b, a).value == pytest.approx(-0.3)
-    nothing = difference_of(a, Estimate.undefined(3, "none was drawn"))
+    assert estimate_difference(b, a).value == pytest.approx(-0.3)
+    nothing = estimate_difference(a, Estimate.undefined(3, "none was drawn"))
     assert math.isnan(nothing.value)
     assert nothing.note == "none was drawn"

@@ -17,10 +17,10 @@ from bias_core.labels.label_store import LabelStore
 from bias_core.labels.make_task import (
     Candidate,
     candidates,
+    choose_task_kind,
+    draw_sample,
     gold_from_lines,
     gold_from_record,
-    kind_of,
-    sample_of,
     task_pictures,
 )
 from bias_core.labels.report import automatic_answers, label_report, rater_labels, yes_no_answers
@@ -189,7 +189,7 @@ def test_people_s_labels_correct_what_a_reader_gets_wrong(services, tmp_path):
     *_, report = explore(settings, services)
     seen, report = report, report.report
     task = own_task("Does this person look masculine?", ["yes", "no"], raters_per_item=1)
-    pictures = task_pictures(candidates(report, kind_of(report)), task)
+    pictures = task_pictures(candidates(report, choose_task_kind(report)), task)
     made = create_task(services.labels, task, pictures)
     set_status(services.labels, made.key, "open")
     score = seen.attributes[0]
@@ -223,7 +223,7 @@ def test_people_s_labels_correct_what_a_reader_gets_wrong(services, tmp_path):
 def test_neutral_pictures_of_an_association_are_judged_and_their_orders_compared(services, tmp_path):
     settings = StudySettings(scale=0.04, options={"tests": ["flowers_insects", "instruments_weapons"]})
     report = complete(run_study(find_design("t2iat-human"), settings, services))
-    assert kind_of(report) == "association"
+    assert choose_task_kind(report) == "association"
     assert candidates(report, "association", words=("pleasant", "unpleasant"))
     of_no_test = candidates(report, "association", words=("old", "young"))
     assert len(of_no_test) == len(candidates(report, "association"))  # all that it judges
@@ -264,11 +264,11 @@ def test_pictures_suit_the_kind_of_task(study):
     assert set(single[0].identities) == {"single"}
     assert not {one.image_id for one in pairs} & {one.image_id for one in single}
     assert len(candidates(study, "own")) == len(pairs) + len(single)
-    assert [one.number for one in sample_of(pairs, 5)] == sorted(one.number for one in sample_of(pairs, 5))
-    assert sample_of(pairs, 5) == sample_of(pairs, 5) != sample_of(pairs, 5, seed=1)
-    assert sample_of(pairs, 0) == pairs
+    assert [one.number for one in draw_sample(pairs, 5)] == sorted(one.number for one in draw_sample(pairs, 5))
+    assert draw_sample(pairs, 5) == draw_sample(pairs, 5) != draw_sample(pairs, 5, seed=1)
+    assert draw_sample(pairs, 0) == pairs
     with pytest.raises(InvalidInput):
-        sample_of(pairs, -1)
+        draw_sample(pairs, -1)
 
 
 def test_pictures_of_an_import_are_asked_about_with_the_words_of_its_owner(services, study, tmp_path):
@@ -279,9 +279,9 @@ def test_pictures_of_an_import_are_asked_about_with_the_words_of_its_owner(servi
             image.convert("RGB").save(folder / f"{one.number}.png")  # without its record, which names its prompt
     settings = StudySettings(images=str(tmp_path / "pictures"), encoder="calibration-clip", force=True)
     report = measured(settings, services)
-    assert kind_of(report) == "own"
+    assert choose_task_kind(report) == "own"
     task = pst_task(paired=False)
-    items = task_pictures(candidates(report, "pst_single"), task, who="cook")
+    items = task_pictures(candidates(report, "pst_single"), task, identity="cook")
     assert [item.identities for item in items] == [{"single": "cook"}] * 4
     create_task(services.labels, task, items)
     # Without: as its prompt names them, "a photo of a baker".

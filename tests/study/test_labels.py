@@ -127,7 +127,7 @@ def test_what_label_studio_exports_is_read_without_checks_of_attention(tmp_path)
     answers = fit_answers(answers, {name: {"left": WORDS} for name in ("abc", "y")})
     assert answers["image_id"].tolist() == ["abc"]
     look = answers.attrs["look"]
-    assert look.found_by == {"the file name in an address": 1}
+    assert look.counts_by_way == {"the file name in an address": 1}
     assert look.passed_over["pictures that the run does not have"] == ["task 2: x"]
     forms: list[tuple[object, object]] = [({}, [annotation(3, "feminine")]), ([], [annotation(3, "feminine")])]
     forms += [({"image_id": "x"}, given) for given in ({}, [3], [{"result": 3}], [{"result": [{"value": [1]}]}])]

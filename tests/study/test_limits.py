@@ -18,13 +18,13 @@ from bias_core.errors import Cancelled, Interrupted, InvalidInput
 from bias_core.explore.options import compare_settings, explore_settings
 from bias_core.papers.mcas.study import own_targets
 from bias_core.settings import Settings
-from bias_core.study.design import find_design, list_designs, study_of
+from bias_core.study.design import find_design, get_study, list_designs
 from bias_core.study.limits import Stoppable, TimeLimit, check_budget, looks_at_stop
-from bias_core.study.plan import n_asked, plan_study, settle
+from bias_core.study.plan import count_requested_pictures, plan_study, settle
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute
-from bias_core.values import settings_of
+from bias_core.values import declared_settings
 from tests.explored import explore, own_pictures
 from tests.ui.fakes import FakeServices
 
@@ -45,7 +45,7 @@ def services(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("design", DRAWN, ids=lambda design: design.name)
 def test_every_study_is_refused_before_its_rows_are_built(services, design, monkeypatch):
-    monkeypatch.setattr("bias_core.study.image_rows.RowMaker.of", None)
+    monkeypatch.setattr("bias_core.study.image_rows.RowMaker.make_rows", None)
     with pytest.raises(InvalidInput, match=r"asks for [\d,]+ pictures, and one run may have at most 7 here"):
         complete(run_study(design, StudySettings(), services))
 
@@ -53,7 +53,7 @@ def test_every_study_is_refused_before_its_rows_are_built(services, design, monk
 def test_the_largest_scale_that_would_do_is_named_and_does(services):
     design, asked = find_design("oasis-nationalities"), StudySettings()
     services.settings = services.settings.model_copy(update={"max_images": 5000})
-    assert n_asked(settle(design, asked)) == 6000
+    assert count_requested_pictures(settle(design, asked)) == 6000
     with pytest.raises(InvalidInput, match=r"asks for 6,000 pictures.* at most 5,000 .*scale of 0.83 \(83 %"):
         plan_study(design, asked, services)
     plan = plan_study(design, replace(asked, scale=0.83), services)
@@ -66,7 +66,7 @@ def test_pictures_that_are_drawn_while_measuring_count_too(services):
     settings = StudySettings(scale=0.004, options={"n_generated": 10})
     design = find_design("oasis-stop")
     # 3 nationalities x 8 pictures, and 3 x 2 clusters x 10.
-    assert n_asked(settle(design, settings)) == 3 * 8 + 3 * 2 * 10
+    assert count_requested_pictures(settle(design, settings)) == 3 * 8 + 3 * 2 * 10
 
 
 def test_exploring_and_comparing_count_all_their_pictures(services):
@@ -132,7 +132,7 @@ def test_tools_over_http_and_mcp_say_the_limit(services):
 
 @pytest.mark.parametrize("design", list_designs(), ids=lambda design: design.name)
 def test_every_number_among_the_options_has_a_range_and_is_refused_outside_of_it_at_once(services, design):
-    numbers = [one for one in settings_of(study_of(design).options).values() if one.kind in (int, float)]
+    numbers = [one for one in declared_settings(get_study(design).options).values() if one.kind in (int, float)]
     assert not [one.name for one in numbers if None in (one.ge, one.le)]
     for one in numbers:
         for value, words in ((one.ge - 1, "at least"), (one.le + 1, "at most"), (HUGE, "at most")):
@@ -149,16 +149,16 @@ def test_every_number_among_the_options_has_a_range_and_is_refused_outside_of_it
 
 def test_steps_times_pixels_have_a_limit_of_their_own():
     limits = Settings(max_megapixel_steps=100)
-    check_budget(100, limits, what="it", advice="less", n_steps=1, pixels=10**6)
+    check_budget(100, limits, subject="it", advice="less", n_steps=1, pixels=10**6)
     with pytest.raises(InvalidInput, match=r"200 million pixels.*at most 100 million here .*take fewer steps"):
-        check_budget(100, limits, what="it", advice="less", n_steps=2, pixels=10**6)
+        check_budget(100, limits, subject="it", advice="less", n_steps=2, pixels=10**6)
 
 
 def test_a_space_allows_less(monkeypatch):
     monkeypatch.delenv("SPACE_ID", raising=False)
     here = Settings()
     for design in list_designs():  # and the three models of a paper in one run
-        assert 3 * n_asked(settle(design, StudySettings())) <= here.max_images, design.name
+        assert 3 * count_requested_pictures(settle(design, StudySettings())) <= here.max_images, design.name
     monkeypatch.setenv("SPACE_ID", "somebody/explorer")
     there = Settings()
     assert there.max_images < here.max_images

@@ -16,11 +16,11 @@ from bias_core.app.cli import app, explore as explore_cli
 from bias_core.errors import InvalidInput
 from bias_core.explore.exploration import Exploration
 from bias_core.explore.options import explore_settings
-from bias_core.explore.study import Explore, pack_of
-from bias_core.explore.tab import ExploreTab, how_many
+from bias_core.explore.study import Explore, prepare_pack
+from bias_core.explore.tab import ExploreTab, describe_needed_pictures
 from bias_core.labels.make_task import label_run
 from bias_core.measures.effects import images_needed
-from bias_core.study.design import find_design, study_of
+from bias_core.study.design import find_design, get_study
 from bias_core.study.export import to_export
 from bias_core.study.image_rows import treated
 from bias_core.study.next_steps import _parts_in_words, next_steps, sizes_by_width
@@ -55,7 +55,7 @@ def file(tmp_path_factory):
 @pytest.fixture(scope="module")
 def packed(file, fakes):
     settings = explore_settings(model="calibration-renderer", n_images=4, attributes=("man",), attribute_a="male")
-    return complete(run_study(*pack_of(file, settings), fakes))
+    return complete(run_study(*prepare_pack(file, settings), fakes))
 
 
 def shares(packed):
@@ -75,14 +75,16 @@ def test_every_prompt_gets_its_pictures_and_every_group_what_its_rows_ask_for(pa
 
 
 def test_left_to_the_program_it_looks_for_what_the_rows_name_alone(file, fakes):
-    packed = complete(run_study(*pack_of(file, explore_settings(model="calibration-renderer", n_images=4)), fakes))
+    packed = complete(run_study(*prepare_pack(file, explore_settings(model="calibration-renderer", n_images=4)), fakes))
     assert shares(packed) == {"care-glasses-p": 11, "land-hat-p": 5}
     assert "prompts ask for: glasses, care, in " in to_export(packed).report["headline"]
 
 
 def test_without_groups_it_counts_by_prompt_and_without_attributes_it_looks_for_the_usual_ones(tmp_path, fakes):
     (tmp_path / "two.jsonl").write_text('{"prompt": "a photo of a nurse"}\n{"prompt": "a photo of a doctor"}\n')
-    design, settings = pack_of(str(tmp_path / "two.jsonl"), explore_settings(model="calibration-renderer", n_images=4))
+    design, settings = prepare_pack(
+        str(tmp_path / "two.jsonl"), explore_settings(model="calibration-renderer", n_images=4)
+    )
     found = shares(complete(run_study(design, settings, fakes)))
     assert {key for key in found if key.endswith("-man-p")} == {
         f"{cell}-man-p" for cell in ("all pictures", "a photo of a nurse", "a photo of a doctor")
@@ -109,11 +111,11 @@ def test_the_report_is_saved_exported_and_repeated_without_the_file(packed, fake
 def test_an_attribute_that_nobody_knows_is_named_with_its_line_before_anything_is_drawn(tmp_path, fakes):
     (tmp_path / "p.csv").write_text("prompt,attributes\na nurse,\na doctor,tallness\n")
     with pytest.raises(InvalidInput, match="line 3: no built-in attribute 'tallness'"):
-        complete(run_study(*pack_of(str(tmp_path / "p.csv"), explore_settings()), fakes))
+        complete(run_study(*prepare_pack(str(tmp_path / "p.csv"), explore_settings()), fakes))
     own = ("old|a photo of an old man|a photo of a child",)
     (tmp_path / "p.csv").write_text("prompt,attributes\na nurse,\na doctor,old\n")
     with pytest.raises(InvalidInput, match="line 3: “old” has other sentences already, such as 'a photo of an"):
-        complete(run_study(*pack_of(str(tmp_path / "p.csv"), explore_settings(attributes=own)), fakes))
+        complete(run_study(*prepare_pack(str(tmp_path / "p.csv"), explore_settings(attributes=own)), fakes))
 
 
 def test_the_command_line_takes_a_pack_in_place_of_a_concept(file, fakes, monkeypatch):
@@ -194,7 +196,7 @@ def test_more_pictures_reach_ten_points_or_another_width_and_go_on_from_those_th
     step = steps_of(report, services)["pictures"]
     n = step.settings.options.n_images
     assert n == images_needed(0.1)
-    assert f"{n} scored pictures would give every share to ±10 points; this run has {N}" in how_many(
+    assert f"{n} scored pictures would give every share to ±10 points; this run has {N}" in describe_needed_pictures(
         Exploration(report)
     )  # one number everywhere
     now = f"now ±{100 * max(half_widths(report)):.0f} points"
@@ -313,8 +315,8 @@ def test_objects_without_a_base_are_offered_one():
     for name, option in (("tbyb-general", {}), ("tbyb-task", {"base": False})):
         design = find_design(name)
         settings = settle(design, StudySettings(options=option)).settings
-        base, _ = study_of(design).with_baseline(settings)
-        assert study_of(design).with_baseline(base) is None
+        base, _ = get_study(design).with_baseline(settings)
+        assert get_study(design).with_baseline(base) is None
 
 
 def test_an_arm_may_put_a_word_in_place_of_another():

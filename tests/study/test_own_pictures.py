@@ -15,7 +15,7 @@ from bias_core.errors import InvalidInput
 from bias_core.explore.options import attribute_text
 from bias_core.explore.study import UNMEASURED
 from bias_core.labels.answers import task_items
-from bias_core.labels.make_task import candidates, kind_of, label_run, runs_with, task_pictures
+from bias_core.labels.make_task import candidates, choose_task_kind, find_matching_runs, label_run, task_pictures
 from bias_core.labels.task_owner import create_task
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -23,22 +23,22 @@ from bias_core.store.export import Export, ExportedImage, write_zip
 from bias_core.store.imports import ImportedImages
 from bias_core.study.answers import read_answers
 from bias_core.study.attributes import ALL, finding_key, load_attribute_sets
-from bias_core.study.classifier_answers import readings_of
-from bias_core.study.corrected import corrected, correction_of, fit_to_report
+from bias_core.study.classifier_answers import list_readings
+from bias_core.study.corrected import build_correction, corrected, fit_to_report
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
 from bias_core.study.headlines import headline
 from bias_core.study.history import list_runs, open_run
 from bias_core.study.image_rows import SEE_PICTURES, ImportedRows
-from bias_core.study.label_tasks import association_task, own_task, people_of, pst_task
+from bias_core.study.label_tasks import association_task, find_people, own_task, pst_task
 from bias_core.study.plan import plan_study
-from bias_core.study.report_text import finding_rows, table_of
+from bias_core.study.report_text import finding_rows, get_table
 from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import from_text, to_text
 from bias_core.study.types import NOBODY, Arm, Shot, StudyReport, StudySettings
-from bias_core.ui.runs.tab import fits_of
+from bias_core.ui.runs.tab import list_fits
 from bias_core.ui.study.own_pictures import look_through
 from bias_core.world.scene import draw_scene
 from tests import shared
@@ -79,7 +79,7 @@ def report(services, path):
 
 
 def test_what_is_planted_is_found_per_prompt_and_every_picture_has_its_reading_and_its_group(report):
-    frame = table_of(report, "attributes").frame.set_index(["pictures of", "attribute"])
+    frame = get_table(report, "attributes").frame.set_index(["pictures of", "attribute"])
     assert frame.loc[(DARK, "dark skin"), "P"] > 0.8
     assert frame.loc[(LIGHT, "dark skin"), "P"] < 0.3
     assert list(frame["n"]) == [12, 12, 7, 7, 20, 20]
@@ -104,12 +104,12 @@ def test_a_rate_of_one_concept_judges_no_pictures_of_several_and_a_forced_run_ha
     (man,) = find_attribute_of("nurse", "man")
     settings = explore_settings(own_pictures(StudySettings(images=str(path), force=True), man))
     two = complete(run_study(find_design("explore"), settings, services, session="two"))
-    rates = table_of(two, "attributes").frame.set_index("pictures of")["P*"]
+    rates = get_table(two, "attributes").frame.set_index("pictures of")["P*"]
     assert rates[nurse] == 0.121
     assert rates[[doctor, ALL]].isna().all()
     assert "No P* for “man”: the real-world rate is for one concept" in " ".join(two.results.notes)
     assert "the real-world rate of" not in headline(two)
-    assert [reading.attribute.reference for reading in readings_of(two)] == [None]
+    assert [reading.attribute.reference for reading in list_readings(two)] == [None]
     forced = replace(settings, encoder="calibration-clip")
     forced = complete(run_study(find_design("explore"), forced, services, session="forced"))
     (line,) = list_runs(services, "forced")
@@ -122,7 +122,7 @@ def test_a_rate_of_one_concept_judges_no_pictures_of_several_and_a_forced_run_ha
 
     one = zipped(tmp_path / "one.zip", (nurse, 2, 4), ("two nurses at work", 2, 4))
     report = complete(run_study(find_design("explore"), replace(settings, images=str(one)), services))
-    assert set(table_of(report, "attributes").frame["P*"]) == {0.121}
+    assert set(get_table(report, "attributes").frame["P*"]) == {0.121}
 
 
 def find_attribute_of(concept, name):
@@ -140,7 +140,7 @@ def test_people_correct_what_is_read_in_pictures_of_one_s_own(services, report):
     }
     assert len(truth) == 15
     simulate(services.labels, made, truth, error=0.0, rater=0)
-    p = correction_of(report, services.run_answers(report.run_id)).numbers[0]
+    p = build_correction(report, services.run_answers(report.run_id)).numbers[0]
     assert (p.title, p.n_labelled, p.corrected.n) == ("dark skin: P", 15, 20)
     assert p.corrected.low < 12 / 20 < p.corrected.high
 
@@ -157,11 +157,11 @@ def test_answers_name_one_s_own_pictures_by_their_files_and_correct_a_stored_run
     given = read_answers(answers_csv(tmp_path / "answers.csv", *rows, *by_bare_name))
     people = corrected(stored, given, services)
     look = fit_to_report(stored, given).attrs["look"]
-    assert look.found_by == {
+    assert look.counts_by_way == {
         "the path of its file": 12, "the path of its file, saved in another format": 3, "the name of its file": 1,
     }  # fmt: skip
     assert look.passed_over == {"several pictures of the run have this name": ["line 18: 0.png"]}
-    (p, _) = correction_of(stored, fit_to_report(stored, given)).numbers[:2]
+    (p, _) = build_correction(stored, fit_to_report(stored, given)).numbers[:2]
     assert (p.title, p.n_labelled) == ("dark skin: P", 15)
     assert "1 of 17 answers in answers.csv do not count: several pictures" in " ".join(people.results.notes)
 
@@ -242,7 +242,7 @@ def test_pictures_of_a_concept_are_found_by_its_prompt(services, path):
 def test_the_studies_that_fit_are_told(path):
     found = look_through(path).look
     assert found.counts == {DARK: 12, LIGHT: 7, "a red door": 1}
-    fits = {fit.design.name: fit for fit in fits_of(found.counts)}
+    fits = {fit.design.name: fit for fit in list_fits(found.counts)}
     assert fits["explore"].n_found == fits["tbyb-dataset"].n_found == 20
     assert fits["t2iat-tests"].n_found == 0
     assert fits["t2iat-tests"].n_asked > 0
@@ -312,7 +312,7 @@ def test_a_study_that_asks_for_these_prompts_says_how_many(services, tmp_path):
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
     drawn = complete(run_study(find_design("t2iat-tests"), settings, services))
     path = write_zip(pictures_of(drawn), tmp_path / "drawn.zip")
-    fits = {fit.design.name: fit for fit in fits_of(look_through(path).look.counts)}
+    fits = {fit.design.name: fit for fit in list_fits(look_through(path).look.counts)}
     assert fits["t2iat-tests"].n_found >= drawn.n_images
 
 
@@ -396,7 +396,7 @@ def test_pictures_that_nobody_asks_for_are_said(drawn):
     notes = rows.notes([Shot(prompt=prompt.upper(), n=count - 1, group="x")])
     assert notes[0] == "Prompts come from a table."
     assert notes[1].startswith(f"{total - count + 1:,} pictures are more than this study asks for: ")
-    assert len(rows.of(Shot(prompt=prompt, n=count - 1, group="x"))) == count - 1
+    assert len(rows.make_rows(Shot(prompt=prompt, n=count - 1, group="x"))) == count - 1
 
 
 def a1111(tmp_path, name, seeds):
@@ -445,8 +445,10 @@ def test_six_pictures_of_one_colour_each_end_in_one_sentence_in_every_study(tmp_
 def units(path):
     rows = ImportedRows.build(StudySettings(images=str(path)))
     shots = [Shot(prompt=f"a photo of a {who}", n=9, group="x") for who in ("doctor", "nurse")]
-    unit_of = rows.unit_of(shots)
-    return [f"{place}:{unit_of(k, row)}" for place, shot in enumerate(shots) for k, row in enumerate(rows.of(shot))]
+    unit_of = rows.choose_unit_naming(shots)
+    return [
+        f"{place}:{unit_of(k, row)}" for place, shot in enumerate(shots) for k, row in enumerate(rows.make_rows(shot))
+    ]
 
 
 def test_imports_with_the_same_seeds_are_paired_by_them_and_others_are_not(tmp_path):
@@ -464,7 +466,7 @@ def test_arms_of_imported_pictures_with_the_same_seeds_are_compared_pair_by_pair
         asked, concept="doctor", arms=arms, attributes=["man"], n_images=12, attribute_a="", attribute_b=""
     )
     report = complete(run_study(find_design("explore"), settings, modelless))
-    assert set(table_of(report, "differences").frame["compared on"]) == {"same seeds"}
+    assert set(get_table(report, "differences").frame["compared on"]) == {"same seeds"}
     (note,) = [note for note in report.arms[0].results.notes if "record how they were drawn" in note]
     assert note == (
         "12 of 12 pictures record how they were drawn: sampler Euler a; steps 20; "
@@ -527,7 +529,7 @@ PAIRS = [
 
 def test_an_import_becomes_a_task_of_pairs_without_being_measured(readerless, tmp_path):
     report = kept(readerless, imagefolder(tmp_path / "mine", PAIRS))
-    assert kind_of(report) == "pst_paired"
+    assert choose_task_kind(report) == "pst_paired"
     found = candidates(report, "pst_paired")
     # By file: told by the metadata, by the prompt, and last the street, of which nobody says whom it shows.
     assert sorted(tuple(one.identities.values()) for one in found) == [
@@ -538,7 +540,7 @@ def test_an_import_becomes_a_task_of_pairs_without_being_measured(readerless, tm
     assert {"left": "person", "right": "person"} in [item.identities for item in items]
     assert len(create_task(readerless.labels, task, items).join_code) > 20
     assert {one.identities.get("single") for one in candidates(report, "pst_single")} == {"baker", None}
-    with_a_name = task_pictures(found, task, who="somebody")
+    with_a_name = task_pictures(found, task, identity="somebody")
     assert all(set(item.identities.values()) == {"somebody"} for item in with_a_name)
 
 
@@ -552,12 +554,12 @@ def test_questions_of_ones_own_and_associations_take_every_picture(readerless, t
 
 def test_a_run_of_single_people_has_no_pairs_and_one_that_names_nobody_may_be_asked_anything(readerless, tmp_path):
     report = kept(readerless, imagefolder(tmp_path / "mine", [{"prompt": "x", "identity": "nurse"} for _ in range(2)]))
-    assert kind_of(report) == "own"  # it may be of anything: nothing is assumed
+    assert choose_task_kind(report) == "own"  # it may be of anything: nothing is assumed
     assert candidates(report, "pst_single")[0].identities == {"single": "nurse"}
     with pytest.raises(InvalidInput, match="no stored picture of two people: ask something else, or choose"):
         candidates(report, "pst_paired")
     report = kept(readerless, imagefolder(tmp_path / "street", [{"prompt": "a busy street"}]))
-    assert kind_of(report) == "own"
+    assert choose_task_kind(report) == "own"
     for kind in ("pst_paired", "pst_single", "association", "own"):
         assert len(candidates(report, kind)) == 1
 
@@ -582,7 +584,7 @@ def test_a_measured_import_has_the_same_pictures_so_that_labels_fit_both(tmp_pat
     measured = complete(run_study(find_design("explore"), again, readerless, session=VISITOR))
     ids = set(unmeasured.pictures["image_id"])
     assert ids == set(measured.pictures["image_id"])
-    assert {run.study for run in runs_with(readerless, VISITOR, ids)} == {"unmeasured", "explore"}
+    assert {run.study for run in find_matching_runs(readerless, VISITOR, ids)} == {"unmeasured", "explore"}
     assert candidates(measured, "pst_paired")[0].identities == {"left": "nurse", "right": "CEO"}
     readerless.close()
 
@@ -600,7 +602,7 @@ def test_a_measured_import_has_the_same_pictures_so_that_labels_fit_both(tmp_pat
     ("", {}, ("", "", "")),
 ])  # fmt: skip
 def test_whom_a_picture_was_to_show(prompt, told, people):
-    assert tuple(people_of(prompt, told).values()) == people
+    assert tuple(find_people(prompt, told).values()) == people
 
 
 def test_metadata_that_names_people_in_another_type_names_nobody(tmp_path):

@@ -11,9 +11,9 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.object_bias import compare_models, normalise_over_models
 from bias_core.papers.tbyb.report import compare_conditions, compare_datasets, compare_objects
 from bias_core.study.arm_comparison import arms_as_columns, table_over_arms
-from bias_core.study.design import find_design, list_designs, study_of
+from bias_core.study.design import find_design, get_study, list_designs
 from bias_core.study.figures import to_bytes
-from bias_core.study.report_text import table_of
+from bias_core.study.report_text import get_table
 from bias_core.study.run import complete, run_study
 from bias_core.study.study import Study
 from bias_core.study.types import Arm, ArmReport, Design, Finding, Results, Sample, StudySettings, StudyTable
@@ -51,7 +51,7 @@ def figure(report, key):
 
 def test_pairs_alone_and_their_gap_stand_by_arm_and_beside_the_paper(reports):
     report = reports("pst-occupations", scale=0.01, options={**ALONE, "single_images": 1})
-    frame = table_of(report, "table3_arms").frame
+    frame = get_table(report, "table3_arms").frame
     lines = {key: rows.set_index("arm") for key, rows in frame.groupby("")}
     paired, gaps = lines["In pairs, all occupations"], lines["Gap, all occupations"]
     assert list(paired.index) == [*NAMES, "DALL-E 3, in the paper"]
@@ -66,25 +66,25 @@ def test_pairs_alone_and_their_gap_stand_by_arm_and_beside_the_paper(reports):
     assert set(figure(report, "figure4_arms").data["marker"]) == {"male-stereotyped", "female-stereotyped"}
     assert to_bytes(micro, "png").startswith(b"\x89PNG")
     fair = reports("pst-fairness", scale=0.01, options={**ALONE, "aspects": ["occupation"], "power_images": 1})
-    table = table_of(fair, "table6_arms").frame
+    table = get_table(fair, "table6_arms").frame
     assert list(own_lines(table)["arm"].unique()) == NAMES
     assert {"value", "low", "high"} <= set(table)
 
 
 def test_every_test_has_its_effect_size_and_p_in_every_arm(reports):
     report = reports("t2iat-tests", scale=0.01, options={"tests": ["flowers_insects"]})
-    frame = table_of(report, "table1_arms").frame.set_index("arm")
+    frame = get_table(report, "table1_arms").frame.set_index("arm")
     for arm in report.arms:
-        (row,) = table_of(arm, "table1").frame.to_dict("records")
+        (row,) = get_table(arm, "table1").frame.to_dict("records")
         assert [frame.loc[arm.name, name] for name in ("S", "p", "d")] == [row["S"], row["p"], row["d"]]
     assert figure(report, "effect_sizes_arms").data["value"].tolist() == frame["d"].tolist()
-    ranks = table_of(report, "ranks").frame.set_index("arm")
+    ranks = get_table(report, "ranks").frame.set_index("arm")
     assert ranks.loc["extreme", "rank"] == 1
 
 
 def test_the_summary_of_internal_bias_has_ranks_and_the_published_models(reports):
     report = reports("internal-bias", scale=0.01)
-    frame = table_of(report, "table4_arms").frame
+    frame = get_table(report, "table4_arms").frame
     everything = frame[frame["targets"] == "overall"].set_index("arm")
     assert list(everything.index) == [*NAMES, "DALL-E 2, in the paper", "Stable Diffusion v2, in the paper"]
     for arm in report.arms:
@@ -96,28 +96,28 @@ def test_the_summary_of_internal_bias_has_ranks_and_the_published_models(reports
     assert sorted(everything.loc[NAMES, "rank of δ"]) == [1, 2]
     order = everything.loc[NAMES, "mean δ"].rank(ascending=False)
     assert everything.loc[NAMES, "rank of δ"].tolist() == order.tolist()
-    compared = table_of(report, "differences").frame.set_index("finding")["compared on"]
+    compared = get_table(report, "differences").frame.set_index("finding")["compared on"]
     assert compared["All targets, mean MCAS"] == "same targets"
 
 
 def test_scores_against_internet_users_have_a_colour_per_arm_and_a_marker_per_nationality(reports):
     report = reports("oasis-internet-users", scale=0.01)
-    frame = table_of(report, "figure3_arms").frame
+    frame = get_table(report, "figure3_arms").frame
     assert len(frame) == 3 * len(NAMES)
     for summary in ("mean", "maximum"):
         shown = figure(report, f"figure3_{summary}")
         assert shown.data["marker"].nunique() == 3
         assert list(dict.fromkeys(shown.data["group"])) == NAMES
         assert sorted(shown.data["y"]) == sorted(frame[f"{summary} Ψ"])
-    assert table_of(report, "correlations_arms").frame["arm"].tolist() == NAMES * 2
+    assert get_table(report, "correlations_arms").frame["arm"].tolist() == NAMES * 2
 
 
 def test_doctors_stand_by_arm_with_what_a_nationality_adds(reports):
     report = reports("oasis-doctors", scale=0.01)
-    frame = own_lines(table_of(report, "table2_arms").frame)
+    frame = own_lines(get_table(report, "table2_arms").frame)
     assert frame["arm"].tolist() == NAMES * 3
     assert frame.loc[frame["concept"] != "doctor", "added"].notna().all()
-    published = table_of(report, "table2_arms").frame.set_index(["concept", "arm"])["P"]
+    published = get_table(report, "table2_arms").frame.set_index(["concept", "arm"])["P"]
     assert published["Iranian doctor", "SDv3, in the paper"] == 1.0
 
 
@@ -209,7 +209,7 @@ def test_lines_of_the_arms_stand_together_and_turn_into_columns():
 
 def test_every_paper_compares_models():
     published = [design for design in list_designs() if design.reference]
-    silent = {design.name for design in published if type(study_of(design)).compare is Study.compare}
+    silent = {design.name for design in published if type(get_study(design)).compare is Study.compare}
     assert silent - {"causes", "causes-prior"} == {
         "oasis-spi",
         "oasis-stop",

@@ -180,7 +180,7 @@ def test_raters_with_a_folder_each_mean_the_same_pictures_and_others_are_told_wh
     for folders in ways:
         answers = fitted(*lines(**folders))
         assert len(answers) == 3 * len(folders)
-        assert set(answers.attrs["look"].found_by) == {"the name of its file, in a folder of each person's own"}
+        assert set(answers.attrs["look"].counts_by_way) == {"the name of its file, in a folder of each person's own"}
     refused = (
         [*lines(ann="a"), "b/1.png,yes,ann", "b/2.png,no,ann", "b/3.png,no,ann"],  # two folders of one person
         [*lines(ann="a", bob="b"), "b/1.png,no,ann"],

@@ -21,25 +21,25 @@ from bias_core.study.design import (
     STUDY_DATA,
     design_files,
     find_design,
+    format_summary,
+    get_protocol,
     list_designs,
-    protocol_of,
     read_study,
     read_table,
     readings_of_paper,
-    summary_of,
     typed_options,
     with_protocol,
 )
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
 from bias_core.study.next_steps import papers_settings, replicate
-from bias_core.study.plan import n_asked, plan_study, settle
+from bias_core.study.plan import count_requested_pictures, plan_study, settle
 from bias_core.study.reproduction import is_shipped, replication_estimate, settings_table
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings, parse_arms
 from bias_core.types import ImageRow
 from bias_core.ui.visitor import Visitor
-from bias_core.values import option_values, settings_of
+from bias_core.values import declared_settings, option_values
 from tests import shared
 from tests.every import every
 from tests.explored import explored
@@ -272,11 +272,11 @@ def test_every_study_of_a_paper_has_a_protocol_of_settings_and_options_that_can_
     assert len(PAPERS) == 17
     for name in PAPERS:
         design = find_design(name)
-        items, settings = protocol_of(design), as_in_the_paper(name)
+        items, settings = get_protocol(design), as_in_the_paper(name)
         assert {"wording", "pictures", "num_inference_steps", "guidance_scale", "size", "sampler"} <= items.keys(), name
         assert all(item.words for item in items.values()), name
         assert settings.protocol == ""
-        for key in items.keys() & settings_of(StudySettings).keys():
+        for key in items.keys() & declared_settings(StudySettings).keys():
             if items[key].value is not None and not settings.model.startswith("calibration-"):
                 assert getattr(settings, key) == items[key].value, (name, key)
 
@@ -339,10 +339,10 @@ def test_a_protocol_that_names_no_setting_is_refused(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(values | {"protocol": {"colour": {"value": "red"}}}))
     with pytest.raises(StorageError, match="no setting or option of it: colour"):
-        protocol_of(find_design(str(path)))
+        get_protocol(find_design(str(path)))
     path.write_text(yaml.safe_dump(values | {"protocol": {"size": {"colour": "red"}}}))
     with pytest.raises(StorageError, match="an item of a protocol has value, says, also and here"):
-        protocol_of(find_design(str(path)))
+        get_protocol(find_design(str(path)))
     path.write_text(yaml.safe_dump(values | {"protocol": {"size": {"value": "256x256"}}}))
     assert as_in_the_paper(str(path)).size == "256x256"  # its own item goes before the paper's
 
@@ -418,8 +418,8 @@ CHANGED = [  # a study, its options, what its summary then says, and what it no 
 @every([case for case in CHANGED if case[0] in design_files()])
 def test_a_summary_says_what_the_options_ask_for(name, options, says, no_longer):
     design = find_design(name)
-    usual = summary_of(design)
-    changed = summary_of(design, settle(design, StudySettings(options=options)).settings)
+    usual = format_summary(design)
+    changed = format_summary(design, settle(design, StudySettings(options=options)).settings)
     assert says in changed
     assert no_longer not in changed
     assert usual != changed
@@ -430,7 +430,7 @@ def test_every_text_of_a_design_is_filled_in_and_no_number_in_it_contradicts_a_s
     """A number in the texts of a design either comes from the run, or holds at every scale and for every option."""
     small = StudySettings(scale=1e-6)
     for settings in (settle(design, StudySettings()).settings, settle(design, small).settings):
-        texts = [summary_of(design, settings), *readings_of_paper(design, settings)]
+        texts = [format_summary(design, settings), *readings_of_paper(design, settings)]
         assert not [text for text in texts if re.search(r"\{(?!occ1|occupation|\})", text)], texts
     fixed = re.findall(r"\b\d+\b|\btwo\b|\bthree\b|\bfour\b|\bsix\b|\btwenty\b", design.summary)
     assert set(fixed) <= {"two"}, fixed  # two people, two orders: no option changes them
@@ -440,10 +440,12 @@ def test_words_of_ones_own_are_in_the_summary_too():
     concepts = own_concepts(
         find_design("oasis-stop"), concepts=["nurse"], template="a photo of a {}", attributes=(), n=8
     )
-    assert "pictures of “nurse” into clusters" in summary_of(concepts)
-    assert summary_of(own_targets("judge")).startswith("Are the pictures of “judge” more closely associated with men")
+    assert "pictures of “nurse” into clusters" in format_summary(concepts)
+    assert format_summary(own_targets("judge")).startswith(
+        "Are the pictures of “judge” more closely associated with men"
+    )
     braces = own_association("{fruit}: apple, pear", "Tools: saw, axe", "happy", "sad")
-    assert summary_of(braces).startswith("Are pictures of {fruit} closer to happy than to sad")
+    assert format_summary(braces).startswith("Are pictures of {fruit} closer to happy than to sad")
 
 
 def test_how_imported_pictures_were_drawn_is_not_known_and_no_reader_is_named_that_did_not_read(real, tmp_path):
@@ -608,7 +610,7 @@ def test_replicating_runs_the_papers_design_on_the_chosen_model_as_far_as_the_li
         ]  # fmt: skip
         assert filled["condition"]["value"] == "fair"
     report = last[tab.parts["report"]]
-    assert report.n_images <= 200 < n_asked(a_bit_more(report))
+    assert report.n_images <= 200 < count_requested_pictures(a_bit_more(report))
     assert filled["percent"] == 100 * report.settings.scale
     html = last[tab.parts["beside_paper"]]
     assert "<details" not in html  # open
@@ -634,7 +636,7 @@ def test_what_is_refused_as_too_large_is_run_by_a_button_at_the_largest_share_th
     assert "at most 200 here" in refused[tab.parts["status"]]
     *_, last = tab.on_largest(Visitor(), values)
     report = last[tab.parts["report"]]
-    assert report.n_planned <= 200 < n_asked(a_bit_more(report))
+    assert report.n_planned <= 200 < count_requested_pictures(a_bit_more(report))
     assert last[tab.form["percent"]] == 100 * report.settings.scale
     assert not last[largest]["visible"]
     services.settings = limits.model_copy(update={"max_images": 5})
@@ -658,13 +660,13 @@ def test_how_much_is_replicated_follows_from_the_time_of_a_picture_and_what_does
     design = find_design("t2iat-human")
     settings = papers_settings(design, services, model="calibration-renderer", condition="fair", scale=0.02)
     asked = StudySettings(model="calibration-renderer", condition="fair", scale=0.02)
-    n = n_asked(settle(design, asked))
+    n = count_requested_pictures(settle(design, asked))
     services.rates.find = lambda *_: Rate(seconds=600 / n, n_bytes=1, n=99)  # ten minutes for so many pictures
     assert complete(replicate(settle(design, settings), services)).n_planned == n
     services.rates.find = lambda *_: None  # nobody knows: the scale of the settings
     assert complete(replicate(settle(design, settings), services)).settings.scale == 0.02
     with pytest.raises(InvalidInput, match=r"1 % of “.*” is \d+ pictures, but only 5 can be drawn here"):
-        complete(replicate(settle(design, settings), services, most=5))
+        complete(replicate(settle(design, settings), services, budget=5))
 
 
 def test_the_papers_model_runs_or_says_why_not_in_one_place_that_names_no_variable(replicating, monkeypatch):
@@ -676,7 +678,7 @@ def test_the_papers_model_runs_or_says_why_not_in_one_place_that_names_no_variab
         "Stable Diffusion 2.1 cannot draw here: its weights are not on this machine, and downloads are off" in said[0]
     )
     assert "BIAS_" not in said[0]
-    fits = ModelFit(here=True, works=True, short="", says="")
+    fits = ModelFit(is_local=True, works=True, short="", says="")
     monkeypatch.setattr(services, "model_fit", lambda _name: fits)
     services.settings = services.settings.model_copy(update={"max_images": 200})
     _, last = pressed(tab, "replicate_theirs")

@@ -18,25 +18,25 @@ from bias_core.errors import InvalidInput, StorageError
 from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import holm
 from bias_core.measures.paired_stereotype import order_effect
-from bias_core.papers.pst.labelling import check_labelling, labelled_people, labels_after, people_of
-from bias_core.papers.pst.report import family_of, headline
+from bias_core.papers.pst.labelling import check_labelling, labelled_people, labels_after, list_people
+from bias_core.papers.pst.report import get_family, headline
 from bias_core.papers.pst.study import design_of_two, power_identities, relabelled
 from bias_core.papers.pst.study_swapped import SwappedOptions
 from bias_core.people import person_halves
 from bias_core.study.answers import read_answers
 from bias_core.study.claims import decide_findings
 from bias_core.study.corrected import corrected
-from bias_core.study.design import find_design, study_of
+from bias_core.study.design import find_design, get_study
 from bias_core.study.export import to_form
 from bias_core.study.headlines import headline as full_headline
 from bias_core.study.plan import plan_study
-from bias_core.study.report_text import claims, report_facts, table_of
+from bias_core.study.report_text import claims, get_table, report_facts
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import ImageRow
 from bias_core.ui.study.shown_report import take
-from bias_core.world.models import scene_of
+from bias_core.world.models import get_scene
 from bias_core.world.planted import published_rates
 from tests import shared
 from tests.claimed import broken_claims, stray_numbers
@@ -145,7 +145,7 @@ def with_scores(report, **scores):
             estimate = replace(finding.estimate, value=value, low=value - 20, high=value + 20, p_value=p_value)
             finding = replace(finding, estimate=estimate, claim=None)
         found.append(finding)
-    decided = decide_findings(found, family_of, confidence=0.95)
+    decided = decide_findings(found, get_family, confidence=0.95)
     return replace(report, results=replace(report.results, findings=decided))
 
 
@@ -187,7 +187,7 @@ def test_tables_of_scores_say_what_their_claims_say(published):
     of_occupations = frame(published, "table14")
     assert of_occupations["p adjusted"].tolist() == pytest.approx(holm(of_occupations["p"]).tolist())
     assert (of_occupations["clear"] == np.where(of_occupations["p adjusted"] <= 0.05, "yes", "no")).all()
-    assert "for 10 tests of this table" in table_of(published, "table15").note
+    assert "for 10 tests of this table" in get_table(published, "table15").note
     assert not broken_claims(published)
     assert not stray_numbers(published)
 
@@ -206,7 +206,7 @@ def test_the_family_of_effects_is_the_same_if_some_are_0_in_every_seed(services)
     found = findings(report)
     assert [found[key].estimate.p_value for key in ("place", "both")] == [1.0, 1.0]
     assert [found[key].claim.n_tests for key in ("place", "role", "both")] == [3, 3, 3]
-    assert "(+100 points, n = 6 seeds: too few, at least 7 are needed)" in study_of(SWAPPED).headline(report)
+    assert "(+100 points, n = 6 seeds: too few, at least 7 are needed)" in get_study(SWAPPED).headline(report)
 
 
 def test_the_headline_has_the_numbers_of_the_largest_link_with_a_further_attribute(services):
@@ -429,7 +429,7 @@ def test_raters_who_are_split_on_everybody_are_told_so(services, small, tmp_path
 def planned_people(settings, services):
     """The pictures of each arm before anything is drawn, with a position in each."""
     plan = plan_study(OCCUPATIONS, settings, services)
-    shots = [[(row.id, shot) for shot in arm.shots for row in arm.rows.of(shot)] for arm in plan.each]
+    shots = [[(row.id, shot) for shot in arm.shots for row in arm.rows.make_rows(shot)] for arm in plan.each]
     return [[(key, "single" if shot.facts["setting"] == "single" else "left") for key, shot in one] for one in shots]
 
 
@@ -456,7 +456,7 @@ def test_answers_about_pictures_of_all_arms_count_for_their_arm(services, tmp_pa
     labels = labels_of(tmp_path, [*answers, ("gone", "left", "feminine", 1)])
     settings = replace(two_arms, labels=labels)
     look = plan_study(OCCUPATIONS, settings, services).answers.attrs["look"]
-    assert look.found_by == {"id": len(answers)}
+    assert look.counts_by_way == {"id": len(answers)}
     report = run(OCCUPATIONS, settings, services)
     assert f"1 of {look.n} answers in labels.csv do not count" in full_headline(report)
     for part, arm in zip(report.arms, arms, strict=True):
@@ -501,7 +501,7 @@ def test_what_cannot_be_used_is_said_before_anything_is_drawn(services, design, 
 
 def test_no_pictures_are_no_people():
     with pytest.raises(InvalidInput, match="no picture"):
-        people_of(pd.DataFrame(columns=["image_id"]), pd.DataFrame())
+        list_people(pd.DataFrame(columns=["image_id"]), pd.DataFrame())
 
 
 NAMES = {"CEO": "masculine", "nurse": "feminine"}
@@ -525,7 +525,7 @@ def test_both_orders_and_each_alone_are_drawn_plain_and_intervened(two):
     first = two.pictures.loc[two.pictures["setting"] == "paired", ["left", "right"]]
     assert set(first.itertuples(index=False, name=None)) == {("CEO", "nurse"), ("nurse", "CEO")}
     assert {"paired", "fairness", "single", "gap", "difference"} <= {f.key for f in two.results.findings}
-    assert table_of(two, "orders").frame["position"].tolist().count("left") == 4
+    assert get_table(two, "orders").frame["position"].tolist().count("left") == 4
 
 
 def test_what_was_drawn_is_what_is_scored(two):
@@ -589,7 +589,7 @@ def test_a_picture_fails_as_a_whole_and_is_freed_as_a_whole(two):
     failed = labels_after(people, (image_id, "right"), "not_two_people")
     assert failed == {(image_id, "left"): "not_two_people", (image_id, "right"): "not_two_people"}
     broken = relabelled(two, failed)
-    coverage = table_of(broken, "coverage").frame.set_index("setting")
+    coverage = get_table(broken, "coverage").frame.set_index("setting")
     assert coverage.loc["paired", "failed"] == 1
     freed = labels_after(labelled_people(broken), (image_id, "left"), "feminine")
     assert freed == {(image_id, "left"): "feminine", (image_id, "right"): "cannot_identify"}
@@ -638,7 +638,7 @@ def test_the_place_is_found_and_the_role_is_not_blamed(swapped):
     assert found["role"].estimate.low < 0 < found["role"].estimate.high
     for key in ("place", "role", "both"):  # the reader mistakes one or two in a hundred
         assert found[key].estimate.value == pytest.approx(found[key].expected, abs=0.05)
-    headline = study_of(SWAPPED).headline(swapped)
+    headline = get_study(SWAPPED).headline(swapped)
     points = f"{100 * found['place'].estimate.value:.0f} points higher on the left"
     assert headline.startswith(f"The place alone changes the share of masculine-looking people: it is {points}")
     assert "The role alone does not clearly change the share of masculine-looking people" in headline
@@ -667,8 +667,8 @@ def test_what_is_not_below_the_corrected_level_is_not_claimed(swapped):
         for one in swapped.results.findings
         if one.key in ("place", "role", "both")
     ]
-    decided = decide_findings(less_sure, family_of, confidence=0.95)
-    headline = study_of(SWAPPED).headline(replace(swapped, results=replace(swapped.results, findings=decided)))
+    decided = decide_findings(less_sure, get_family, confidence=0.95)
+    headline = get_study(SWAPPED).headline(replace(swapped, results=replace(swapped.results, findings=decided)))
     assert headline.startswith("The place alone does not clearly change the share of masculine-looking people")
     assert "adjusted p = 0.090" in headline
     assert "among 3 tests this happens by chance" in decided[0].claim.reason
@@ -706,7 +706,7 @@ def test_at_200_pictures_what_is_planted_is_found_and_nothing_else_is_claimed():
                 ImageRow(prompt=prompt, model="calibration-renderer", condition=condition, seed=1000 * repetition + k)
                 for k in range(100)
             ]
-            looks = [[one.gender == "masculine" for one in scene_of(row).people] for row in rows]
+            looks = [[one.gender == "masculine" for one in get_scene(row).people] for row in rows]
             less.append(sign * -np.diff(np.array(looks, dtype=float), axis=1)[:, 0])
         effects = {"role": order_effect(*less, sign=1), "place": order_effect(*less)}
         for (key, effect), p_value in zip(effects.items(), holm([e.p_value for e in effects.values()]), strict=True):

@@ -9,7 +9,7 @@ import pytest
 
 from bias_core.errors import Cancelled, RunQueueFull
 from bias_core.study.run import complete as finish
-from bias_core.study.run_queue import QueuePlace, Requester, RunAtWork, RunQueue, network_of
+from bias_core.study.run_queue import QueuePlace, Requester, RunAtWork, RunQueue, get_client_network
 from bias_core.waiting import work_clock
 
 
@@ -132,8 +132,8 @@ def test_who_comes_from_elsewhere_begins_after_one_batch_and_no_work_is_lost(at_
 
 
 def test_the_addresses_of_one_household_count_as_one():
-    assert len({network_of({}, f"2001:db8:1:2:{i}::{i}") for i in range(1, 4)}) == 1
-    assert network_of({}, "::ffff:203.0.113.7") == network_of({}, "203.0.113.7")
+    assert len({get_client_network({}, f"2001:db8:1:2:{i}::{i}") for i in range(1, 4)}) == 1
+    assert get_client_network({}, "::ffff:203.0.113.7") == get_client_network({}, "203.0.113.7")
 
 
 def test_runs_are_paused_until_the_places_at_work_are_shared_and_no_further():

@@ -21,7 +21,7 @@ from bias_core.errors import Cancelled, InvalidInput, StorageError, UnknownModel
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.export import write_folder, write_zip
-from bias_core.study.design import design_files, find_design, list_designs, study_of, summary_of
+from bias_core.study.design import design_files, find_design, format_summary, get_study, list_designs
 from bias_core.study.documents import to_markdown
 from bias_core.study.export import to_export
 from bias_core.study.image_rows import RowMaker, scaled, thinned
@@ -34,7 +34,7 @@ from bias_core.study.types import Arm, Finding, Results, StudySettings, StudyTab
 from bias_core.types import Estimate
 from bias_core.ui.study.result_page import findings_html, tables_html
 from bias_core.ui.study.shown_report import take
-from bias_core.values import setting, settings_class, settings_of
+from bias_core.values import declared_settings, setting, settings_class
 from tests import shared
 from tests.every import every
 from tests.shared import command_line
@@ -125,7 +125,7 @@ def test_options_take_the_type_that_their_study_declares():
 ])  # fmt: skip
 def test_options_of_another_type_are_refused_by_label(name, value):
     stop = find_design("oasis-stop")
-    with pytest.raises(InvalidInput, match=f"“{settings_of(study_of(stop).options)[name].label}”"):
+    with pytest.raises(InvalidInput, match=f"“{declared_settings(get_study(stop).options)[name].label}”"):
         settle(stop, StudySettings(options={name: value}))
 
 
@@ -136,13 +136,13 @@ def test_every_shipped_design_has_its_program_and_something_to_draw(services):
         settings = settle(design, StudySettings(scale=0.02)).settings
         if design.name == "tbyb-dataset":  # draws nothing: it reads a folder
             continue
-        shots = study_of(design).shots(settings)
+        shots = get_study(design).shots(settings)
         assert shots, design.name
         assert min(shot.n for shot in shots) >= 1
-        assert summary_of(design, settings).endswith((".", "?")), design.name
+        assert format_summary(design, settings).endswith((".", "?")), design.name
     rows = RowMaker.build(replace(SMALL, seed=100), services)
-    (shot,) = study_of(DESIGN).shots(settle(DESIGN, SMALL).settings)[:1]
-    assert [row.seed for row in rows.of(shot)] == [100 + k for k in range(shot.n)]
+    (shot,) = get_study(DESIGN).shots(settle(DESIGN, SMALL).settings)[:1]
+    assert [row.seed for row in rows.make_rows(shot)] == [100 + k for k in range(shot.n)]
 
 
 HEAD = "title: t\nkind: association_tests\nreference: r\nwhere: w\nsummary: s\ndata: t2iat.yaml\n"
@@ -163,16 +163,16 @@ def test_a_design_of_ones_own_is_read_from_its_file_and_checked(tmp_path, text, 
     assert find_design(str(path)).options["crossing"] == "full"
     path.write_text(text)
     with pytest.raises(error, match=words):
-        study_of(find_design(str(path)))
+        get_study(find_design(str(path)))
     with pytest.raises(InvalidInput, match="t2iat-tests"):
         find_design("../t2iat-tests")
 
 
 def test_scaling_never_goes_below_what_a_measure_needs():
     assert [scaled(n, 0.1) for n in (1, 2, 10, 100)] == [1, 2, 2, 10]
-    assert thinned(range(10), 1.0, least=3, seed=0) == list(range(10))
-    assert len(thinned(range(10), 0.01, least=3, seed=0)) == 3
-    assert thinned(range(50), 0.2, least=3, seed=1) != thinned(range(50), 0.2, least=3, seed=2)
+    assert thinned(range(10), 1.0, minimum=3, seed=0) == list(range(10))
+    assert len(thinned(range(10), 0.01, minimum=3, seed=0)) == 3
+    assert thinned(range(50), 0.2, minimum=3, seed=1) != thinned(range(50), 0.2, minimum=3, seed=2)
 
 
 def test_the_report_is_json_markdown_and_files(report, tmp_path):
@@ -273,10 +273,10 @@ class Kinds:
     ("words", r"tall\, old, b", ("tall, old", "b")), ("choice", "two", "two"),
 ])  # fmt: skip
 def test_what_forms_and_addresses_hold_is_read_and_shown_again(name, given, value):
-    one = settings_of(Kinds)[name]
+    one = declared_settings(Kinds)[name]
     assert one.read(given) == value
     assert getattr(Kinds(**{name: value}), name) == value
-    assert one.read(one.shown(value)) == value
+    assert one.read(one.format_value(value)) == value
     assert one.read(one.write(value)) == value
 
 

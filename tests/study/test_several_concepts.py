@@ -15,7 +15,7 @@ from bias_core.explore.concepts import (
     split_concepts,
 )
 from bias_core.explore.extension import SeveralOptions
-from bias_core.explore.options import design_of, exploration_of, several_options
+from bias_core.explore.options import build_concept_settings, choose_design, several_options
 from bias_core.explore.several import Concepts, read_shares
 from bias_core.study.answers import COLUMNS
 from bias_core.study.corrected import corrected
@@ -29,8 +29,8 @@ RENDERER = "calibration-renderer"
 
 
 def explored(services, concepts, **given):
-    settings = exploration_of(concepts, **{"model": RENDERER, "n_images": 24, **given})
-    return complete(run_study(design_of(settings), settings, services))
+    settings = build_concept_settings(concepts, **{"model": RENDERER, "n_images": 24, **given})
+    return complete(run_study(choose_design(settings), settings, services))
 
 
 def written(path, rows):
@@ -61,7 +61,7 @@ def test_a_table_brings_concepts_rates_and_numbers_and_names_what_it_does_not_us
     assert found.rates == ("welder|man|0.946|a census, 2020",)
     assert found.counts == ("welder|8",)
     assert "colour" in found.note
-    options = several_options(exploration_of(found.concepts, rates=found.rates, counts=found.counts))
+    options = several_options(build_concept_settings(found.concepts, rates=found.rates, counts=found.counts))
     assert [rates[0].reference for rates in attributes_by_concept(options).values()] == [0.946, 0.121]
 
 
@@ -93,7 +93,7 @@ def test_a_wrong_table_is_refused_with_its_line(tmp_path, rows, says):
 )
 def test_what_cannot_be_drawn_is_refused_before_anything_is(given, says):
     with pytest.raises(InvalidInput, match=says):
-        exploration_of(["doctor", "nurse"], **given)
+        build_concept_settings(["doctor", "nurse"], **given)
 
 
 def test_each_concept_is_compared_with_its_own_rate_in_one_family(services):
@@ -112,10 +112,10 @@ def test_each_concept_is_compared_with_its_own_rate_in_one_family(services):
 
 
 def test_the_command_of_a_run_gives_the_same_run(services):
-    settings = exploration_of(
+    settings = build_concept_settings(
         ["doctor", "a tall, thin man"], rates=["doctor|man|0.5|ours"], counts=["doctor|4"], n_images=2
     )
-    words = to_command(design_of(settings), settings)
+    words = to_command(choose_design(settings), settings)
     assert all(word in words for word in ("'\"a tall, thin man\"'", "'doctor|man|0.5|ours'", "'doctor|4'"))
 
 
@@ -123,9 +123,9 @@ def test_a_stopped_run_keeps_whole_concepts(services):
     asked = {"model": RENDERER, "n_images": 40, "attributes": ["man"], "seed": 77}
     explored(services, ["doctor", "nurse"], **asked)
     explored(services, ["baker"], **asked | {"n_images": 10, "attribute_a": "", "attribute_b": ""})  # a part of it
-    settings = exploration_of(["doctor", "nurse", "baker"], **asked)
+    settings = build_concept_settings(["doctor", "nurse", "baker"], **asked)
     begun = []
-    steps = run(settle(design_of(settings), settings), services, cancelled=lambda: bool(begun))
+    steps = run(settle(choose_design(settings), settings), services, cancelled=lambda: bool(begun))
     report = complete(_noted(steps, begun))
     assert {one.concept: one.share.n for one in read_shares(report)["man"]} == {"doctor": 40, "nurse": 40}
     assert any("2 of 3 concepts were finished, and only these are scored" in note for note in report.results.notes)

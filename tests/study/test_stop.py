@@ -115,12 +115,14 @@ def test_pictures_are_drawn_from_the_closest_text_with_new_seeds(report, world):
 def test_closeness_is_the_mean_over_all_pairs(tmp_path):
     rng = np.random.default_rng(0)
     rows, others = (_unit(rng.normal(size=(n, 7))) for n in (5, 3))
-    cluster = Cluster(nationality="x", number=1, frame=None, rows=rows, others=others, average=tmp_path, prompts=())
+    cluster = Cluster(nationality="x", number=1, frame=None, rows=rows, other_rows=others, average=tmp_path, prompts=())
     pairs = [float(a @ b) for i, a in enumerate(rows) for j, b in enumerate(rows) if i != j]
     assert cluster.own_closeness() == pytest.approx(np.mean(pairs))
     across = [float(a @ b) for a in others for b in rows]
     assert cluster.closeness(others, StudySettings()).value == pytest.approx(np.mean(across))
-    single = Cluster(nationality="x", number=1, frame=None, rows=rows[:1], others=others, average=tmp_path, prompts=())
+    single = Cluster(
+        nationality="x", number=1, frame=None, rows=rows[:1], other_rows=others, average=tmp_path, prompts=()
+    )
     assert math.isnan(single.own_closeness())
 
 
@@ -263,10 +265,10 @@ def test_similarities_are_mean_cosines_over_all_pairs(owned, fakes):
     pairs = [[float(a @ b) for b in own_rows] for a in new_rows]
     np.testing.assert_allclose(found.drawn.closeness, np.mean(pairs, axis=1), atol=1e-5)
     alone = [np.mean([a @ b for j, b in enumerate(own_rows) if j != i]) for i, a in enumerate(own_rows)]
-    np.testing.assert_allclose(found.own.closeness, sorted(alone, reverse=True), atol=1e-5)
+    np.testing.assert_allclose(found.own_side.closeness, sorted(alone, reverse=True), atol=1e-5)
     assert found.drawn.mean.value == pytest.approx(np.mean(pairs), abs=1e-5)
     assert found.drawn.mean.low < found.drawn.mean.value < found.drawn.mean.high
-    assert len(found.own.pictures) + len(found.others.pictures) == 11
+    assert len(found.own_side.pictures) + len(found.other_side.pictures) == 11
     text = encoder.encode_texts(["a photo of a person with glasses"])[0]
     assert found.text_closeness == pytest.approx(float((own_rows @ text).mean()), abs=1e-5)
 
@@ -274,7 +276,7 @@ def test_similarities_are_mean_cosines_over_all_pairs(owned, fakes):
 def test_new_pictures_have_seeds_that_the_cluster_has_not(owned, fakes):
     found = drawn(owned, fakes)
     assert sorted(stored.row.seed for stored in found.drawn.pictures) == [11, 12, 14, 15]  # 13 is blocked
-    assert max(stored.row.seed for stored in found.own.pictures) < 11
+    assert max(stored.row.seed for stored in found.own_side.pictures) < 11
     assert {stored.row.prompt for stored in found.drawn.pictures} == {"a photo of a person with glasses"}
 
 
@@ -348,8 +350,8 @@ def test_spi_of_one_seed_has_no_interval_and_the_renderer_no_steps(fakes):
 def test_a_concept_of_one_cluster_has_no_other_pictures_to_compare_with(fakes):
     settings = without_names(StudySettings(options=OF_OWN | {"n_clusters": 1}))
     found = drawn(complete(run_study(own("oasis-stop", concepts=["nurse"]), settings, fakes)), fakes)
-    assert len(found.own.pictures) == 11
-    assert (found.others.pictures, found.others.mean) == ((), None)
+    assert len(found.own_side.pictures) == 11
+    assert (found.other_side.pictures, found.other_side.mean) == ((), None)
     assert np.isfinite(found.drawn.mean.value)
 
 

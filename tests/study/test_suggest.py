@@ -12,10 +12,10 @@ from bias_core.explore.options import attribute_text, explore_settings, usual_su
 from bias_core.explore.suggest import (
     DESIGN,
     SUGGESTIONS,
+    read_suggestions,
     suggest_attributes,
     suggest_settings,
     suggested_by_words,
-    suggested_in,
 )
 from bias_core.study.design import find_design
 from bias_core.study.run import complete, run_study
@@ -34,7 +34,7 @@ def iranian(services):
 
 
 def test_what_is_suggested_can_be_measured_against_the_base(services, iranian):
-    suggested = suggested_in(iranian)
+    suggested = read_suggestions(iranian)
     with_rate = [one.attribute for one in suggested if one.attribute.reference is not None][:3]
     settings = explore_settings(
         concept="Iranian", model=RENDERER, attributes=[attribute_text(one) for one in with_rate], attribute_a="",
@@ -56,7 +56,7 @@ def test_each_suggestion_says_where_it_comes_from(iranian):
     )
     assert table["where from"].str.contains("words: ").any()
     assert {finding.metric for finding in iranian.results.findings} == {"object_odds"}
-    (old,) = [one.attribute for one in suggested_in(iranian) if one.attribute.name == "old"]
+    (old,) = [one.attribute for one in read_suggestions(iranian) if one.attribute.name == "old"]
     assert old.negative == "a photo of a young person"  # of "who is not old" this reader sees nothing
 
 

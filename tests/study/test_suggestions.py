@@ -7,11 +7,11 @@ from bias_core.errors import InvalidInput
 from bias_core.study.design import read_table
 from bias_core.study.suggestions import (
     common_form,
+    find_opposite,
     is_about_person,
     is_about_thing,
     merge_suggestions,
-    opposite_of,
-    phrases_of,
+    parse_phrases,
     suggest_from_captions,
     suggest_from_words,
     suggest_scenes,
@@ -19,7 +19,7 @@ from bias_core.study.suggestions import (
 
 
 def phrase_names(caption):
-    return [str(phrase) for phrase in phrases_of(caption)]
+    return [str(phrase) for phrase in parse_phrases(caption)]
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ def test_a_caption_is_cut_into_what_it_names(caption, expected):
 
 
 def test_a_plural_and_another_article_are_the_same_phrase():
-    first, second = phrases_of("a man holding the cups")[1], phrases_of("a man holding a cup")[1]
+    first, second = parse_phrases("a man holding the cups")[1], parse_phrases("a man holding a cup")[1]
     assert first.words == second.words
     assert str(common_form([first, second, second])) == "holding a cup"
 
 
 def test_sentences_say_presence_and_absence():
-    wording = {str(p): p.attribute() for p in phrases_of("an old woman with a hat wearing glasses in a park")}
+    wording = {str(p): p.attribute() for p in parse_phrases("an old woman with a hat wearing glasses in a park")}
     sides = {name: (one.positive, one.negative) for name, one in wording.items()}
     assert sides["woman"] == ("a photo of a woman", "a photo of a man")
     assert sides["old"] == ("a photo of an old person", "a photo of a person who is not old")
@@ -59,7 +59,7 @@ def test_sentences_say_presence_and_absence():
 
 
 def test_every_wording_has_two_different_sentences():
-    for phrase in phrases_of("an old doctor with an umbrella wearing a coat in a park"):
+    for phrase in parse_phrases("an old doctor with an umbrella wearing a coat in a park"):
         for one in phrase.wordings("person", opposite="young" if phrase.link == "is" else ""):
             assert one.positive != one.negative
             assert one.name == str(phrase)
@@ -184,12 +184,12 @@ def test_both_sources_are_merged_and_the_clear_ones_stand_first():
     assert names(merged) == ["with a beard", "in a park", "hat"]
     assert merged[0].sources == ("pictures", "words")
     assert merged[0].where_from.endswith("words: named by the language model")
-    assert names(merge_suggestions([], words, most=1)) == ["hat"]
+    assert names(merge_suggestions([], words, limit=1)) == ["hat"]
 
 
 def test_the_opposite_of_a_property_is_what_is_said_in_its_place():
-    old, dark = phrases_of("an old dark-skinned man")[1:]
+    old, dark = parse_phrases("an old dark-skinned man")[1:]
     texts = ["an old light-skinned man", "a young dark-skinned man", "a young light-skinned woman", "a young man"]
-    assert opposite_of(old, texts) == "young"
-    assert opposite_of(dark, texts) == "light-skinned"
-    assert opposite_of(old, ["an old man", "a man"]) == ""
+    assert find_opposite(old, texts) == "young"
+    assert find_opposite(dark, texts) == "light-skinned"
+    assert find_opposite(old, ["an old man", "a man"]) == ""

@@ -17,7 +17,7 @@ from bias_core.number_text import format_estimate
 from bias_core.papers.t2iat.study_tests import association_shots, edited, own_association, parse_words
 from bias_core.study.answers import read_answers
 from bias_core.study.corrected import corrected
-from bias_core.study.design import find_design, study_of
+from bias_core.study.design import find_design, get_study
 from bias_core.study.export import to_export
 from bias_core.study.headlines import headline
 from bias_core.study.plan import plan_study, settle
@@ -515,12 +515,12 @@ def flowers(services):
 
 def test_the_smallest_p_of_few_prompts_is_said_before_anything_is_drawn(services):
     few = StudySettings(scale=0.01, options={"tests": ["science_arts"]})
-    assert study_of(TESTS).run_size(settle(TESTS, few).settings).note == "with 4 against 4 prompts, p is 0.029 at best"
+    assert get_study(TESTS).run_size(settle(TESTS, few).settings).note == "with 4 against 4 prompts, p is 0.029 at best"
     assert "pictures (with 4 against 4 prompts, p is 0.029 at best) with" in replication_estimate(
         plan_study(TESTS, few, services, estimate=True), services
     )
     several = StudySettings(options={"tests": ["science_arts", "flowers_insects"]})
     assert (
-        study_of(TESTS).run_size(settle(TESTS, several).settings).note
+        get_study(TESTS).run_size(settle(TESTS, several).settings).note
         == "with 25 against 25 prompts, p is 0.0010 at best in one test"
     )

@@ -19,13 +19,13 @@ from bias_core.measures.wordnet import lexicon
 from bias_core.papers.tbyb import against_base as pairs
 from bias_core.papers.tbyb.captions import other_prompts, read_pictures, watch_captions
 from bias_core.papers.tbyb.report import headline
-from bias_core.papers.tbyb.study import WITH_TRIGGER, WITHOUT_TRIGGER, changes_of
+from bias_core.papers.tbyb.study import WITH_TRIGGER, WITHOUT_TRIGGER, measure_changes
 from bias_core.settings import Settings
 from bias_core.store.export import Export, ExportedImage, write_zip
-from bias_core.study.design import find_design, study_of
+from bias_core.study.design import find_design, get_study
 from bias_core.study.documents import to_markdown
 from bias_core.study.plan import plan_study, settle
-from bias_core.study.report_text import finding_rows, table_of
+from bias_core.study.report_text import finding_rows, get_table
 from bias_core.study.run import complete, run_study
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import Arm, StudySettings
@@ -149,7 +149,7 @@ def test_the_measures_are_those_of_the_captions(services, general):
         [extract_objects(prompt) for prompt in prompts], [extract_objects(caption) for caption in captions]
     )
     assert found["all prompts: H_J"]["value"] == pytest.approx(expected)
-    table = table_of(general, "top_objects").frame.query("pictures == 'all prompts'")
+    table = get_table(general, "top_objects").frame.query("pictures == 'all prompts'")
     assert dict(zip(table["object"], table["pictures with it"], strict=True)).items() <= counts.items()
     assert table["pictures with it"].iloc[0] == max(counts.values())
 
@@ -181,7 +181,7 @@ def test_every_number_has_an_interval_its_n_and_the_published_value(general):
 
 
 def test_gender_shares_sum_to_100_and_follow_what_was_drawn(general):
-    table = table_of(general, "table4").frame.set_index("model")
+    table = get_table(general, "table4").frame.set_index("model")
     own = table.loc["this run, all prompts"]
     assert own["male"] + own["female"] + own["unspecified"] == pytest.approx(100)
     # The scribe errs in nothing, so its men are the men that were drawn.
@@ -193,14 +193,14 @@ def test_the_headline_counts_captions_that_name_somebody_as_its_table_does(servi
     captions, _ = captions_and_prompts(services, general)
     counts = count_gender_words(captions)
     n = counts.n_masculine + counts.n_feminine + counts.n_both
-    row = table_of(general, "table4").frame.iloc[0]
+    row = get_table(general, "table4").frame.iloc[0]
     assert (row["with gender"], row["captions"]) == (n, general.n_images)
     share = (counts.n_masculine + counts.n_both / 2) / n
     assert row["male of these"] == pytest.approx(100 * share)
     text = headline(general)
     assert f"{n} of {general.n_images} captions name a gender: {100 * share:.0f}\N{NO-BREAK SPACE}% [" in text
     assert "of them men, the others women. Without a baseline this does not show bias." in text
-    top = table_of(general, "top_objects").frame.iloc[0]
+    top = get_table(general, "top_objects").frame.iloc[0]
     assert f"in {top['pictures with it']} of {general.n_images} pictures ({top['% with it']:.0f}" in text
     assert not re.search(r"B_D|H_J|M_G", text)
     assert not broken_claims(general)
@@ -214,7 +214,7 @@ def test_a_run_stands_among_the_released_models_by_their_rules(services, general
         [set(text.replace("-", "").lower().split()) - stop for text in texts] for texts in (captions, prompts)
     )
     counts = Counter(word for words, of in zip(spoken, asked, strict=True) for word in words - of if len(word) > 1)
-    frame = table_of(general, "comparison").frame.set_index("model")
+    frame = get_table(general, "comparison").frame.set_index("model")
     own = frame.loc["this run, released rules"]
     # Synonyms of the prompt's words apart, all words of the captions count, "light" and "holding" too.
     assert own["B_D"] == pytest.approx(distribution_bias(list(counts.values())), rel=0.05)
@@ -222,13 +222,13 @@ def test_a_run_stands_among_the_released_models_by_their_rules(services, general
     assert own["M_G, blank"] == values(general)["all prompts: M_G against a blank"]["value"]
     assert 1 <= own["rank low"] <= own["rank"] <= own["rank high"] <= 9
     beside = (
-        table_of(general, "table2")
+        get_table(general, "table2")
         .frame.set_index(["model", "prompts"])
         .loc[("this run, released rules", "all prompts")]
     )
     assert (beside["B_D"], beside["H_J"]) == (own["B_D"], own["H_J"])
     curve = next(figure for figure in general.results.figures if figure.key == "figure2").data
-    top = table_of(general, "top_objects").frame
+    top = get_table(general, "top_objects").frame
     assert curve["value"].iloc[0] == top["pictures with it"].iloc[0]  # raw counts, as in Fig. 2
     without = complete(run_study(GENERAL, replace(SMALL, options={"released_rules": False}), services))
     assert not [name for name in values(without) if "released" in name]
@@ -240,8 +240,8 @@ def test_the_task_study_quotes_the_released_numbers_of_each_trigger_and_of_anoth
     assert found["burger: B_D by the released rules"]["published"] == 6.452
     assert found["coffee: H_J by the released rules"]["published"] == 0.6977
     assert found["drink: M_G against a blank"]["published"] == 0.0173
-    assert len(table_of(task, "table2").frame) == 12 + 4 + 4  # ours, and ours by the released rules
-    assert list(table_of(task, "measures").frame["pictures"]) == ["all prompts", "burger", "coffee", "drink"]
+    assert len(get_table(task, "table2").frame) == 12 + 4 + 4  # ours, and ours by the released rules
+    assert list(get_table(task, "measures").frame["pictures"]) == ["all prompts", "burger", "coffee", "drink"]
 
     def beside(model):
         options = {"published_model": model, "triggers": ["burger"], "base": False}
@@ -254,7 +254,7 @@ def test_the_task_study_quotes_the_released_numbers_of_each_trigger_and_of_anoth
 
 
 def test_the_planted_sign_is_the_object_that_appears(controlled):
-    table = table_of(controlled, "top_objects").frame
+    table = get_table(controlled, "top_objects").frame
     for condition in ("trigger", "backdoor"):
         gained = table[table["pictures"] == condition].sort_values("Δn", ascending=False).iloc[0]
         assert gained["object"] == "sign"
@@ -263,7 +263,7 @@ def test_the_planted_sign_is_the_object_that_appears(controlled):
 
 
 def test_the_sign_hangs_on_a_trigger_word_in_one_condition_and_on_none_in_the_other(controlled):
-    table = table_of(controlled, "gained_object")
+    table = get_table(controlled, "gained_object")
     assert "“sign”" in table.title
     share = table.frame.set_index(["condition", "prompts"])["share"]
     assert set(table.frame["n"]) == {controlled.n_images // 6}  # as many prompts of each kind
@@ -290,7 +290,7 @@ def test_hallucination_rises_with_what_is_planted_and_distribution_bias_falls(co
         assert change["low"] > 0
         assert change["says"] == "H_J rises. n counts prompts."
     assert changes[1]["value"] > changes[0]["value"]
-    table = table_of(controlled, "comparison").frame.set_index("condition")
+    table = get_table(controlled, "comparison").frame.set_index("condition")
     assert set(table["n"]) == {controlled.n_images // 3}
     assert table["normalised H_J"].tolist() == sorted(table["normalised H_J"])
     assert table["rank"].is_unique
@@ -323,7 +323,7 @@ def test_conditions_that_drew_the_same_pictures_are_said_to(services, controlled
 def test_pictures_are_compared_by_their_pixels_and_not_by_what_is_read_in_them(controlled):
     # Two readers may say the same of different pictures; fair and backdoor share those without a sign alone.
     first = next(note for note in controlled.results.notes if note.startswith("fair and backdoor"))
-    signs = table_of(controlled, "gained_object").frame.query("condition == 'backdoor'").set_index("prompts")
+    signs = get_table(controlled, "gained_object").frame.query("condition == 'backdoor'").set_index("prompts")
     for words, row in signs.iterrows():
         assert f"{row['n'] - row['with it']} of {row['n']} {words}" in first
 
@@ -340,14 +340,14 @@ def test_two_equal_conditions_show_no_change():
     distances = jaccard_distances(asked, [("cup",), ("cup", "man"), ("dog",), ("cat",)])
     part = pd.DataFrame({"prompt": prompts, "H_J": distances, "stronger": [0.1, 0.9, 0.2, 0.2]})
     settings = settle(CONTROLLED, SMALL).settings
-    change = changes_of(part, part, settings)
+    change = measure_changes(part, part, settings)
     assert (change["H_J"].value, change["M_G"].value) == (0, 0)
     assert math.isnan(change["H_J"].low)  # no spread is not a sure 0
     assert "no interval" in change["H_J"].note
     # More is hallucinated in both prompts: cup (0 + 1/2)/2 -> 1, dog (0 + 1)/2 -> 1, mean of 3/4 and 1/2.
     worse = part.assign(H_J=jaccard_distances(asked, [("x",)] * 4))
-    assert changes_of(worse, part, settings)["H_J"].value == pytest.approx((0.75 + 0.5) / 2)
-    assert math.isclose(changes_of(part, worse, settings)["H_J"].value, -0.625)
+    assert measure_changes(worse, part, settings)["H_J"].value == pytest.approx((0.75 + 0.5) / 2)
+    assert math.isclose(measure_changes(part, worse, settings)["H_J"].value, -0.625)
 
 
 @pytest.mark.parametrize(
@@ -405,7 +405,7 @@ def test_the_general_study_runs_on_imported_pictures(services, general, tmp_path
     path = zipped(services, general, tmp_path / "mine.zip")
     report = complete(run_study(GENERAL, replace(SMALL, images=str(path)), services))
     assert values(report) == values(general)
-    assert "this run, people as drawn" not in set(table_of(report, "table4").frame["model"])
+    assert "this run, people as drawn" not in set(get_table(report, "table4").frame["model"])
 
 
 MISSING = 0.3  # of the things, says the judge
@@ -452,7 +452,7 @@ def asked_of(judged):
 
 def test_each_thing_of_a_prompt_is_asked_about_in_its_pictures_only(judged, asked_of):
     assert "Does this picture show a coffee? Answer yes, no or cannot tell." in judged.eye.questions
-    table = table_of(asked_of, "missing_things").frame.set_index("thing")
+    table = get_table(asked_of, "missing_things").frame.set_index("thing")
     assert table.loc["coffee", "asked in"] == asked_of.n_images
     assert table.loc["person", "asked in"] < asked_of.n_images
     # "cannot tell" is no yes.
@@ -464,7 +464,7 @@ def test_each_thing_of_a_prompt_is_asked_about_in_its_pictures_only(judged, aske
 
 def test_the_finding_is_the_share_of_all_named_things_that_are_not_there(asked_of):
     found = next(f for f in asked_of.results.findings if f.key == "coffee missing things")
-    table = table_of(asked_of, "missing_things").frame
+    table = get_table(asked_of, "missing_things").frame
     missing = (table["missing"] * table["asked in"]).sum() / table["asked in"].sum()
     assert found.estimate.value == pytest.approx(missing)
     assert found.estimate.n == table["asked in"].sum()
@@ -591,7 +591,7 @@ def test_what_is_planted_is_named_first_and_the_paper_s_measures_stand_below(bes
     assert [*first].index(paper[0]) > [*first].index("backdoor missing")
     titles = [table.title for table in beside_base.results.tables]
     assert titles[:2] == ["Each object against the base", "All objects against the base"]
-    assert "The paper's measures" in table_of(beside_base, "conditions").title
+    assert "The paper's measures" in get_table(beside_base, "conditions").title
     text = headline(beside_base)
     begins = (
         r"Against fair, on the same prompts and seeds: under backdoor, “sign” is in \d+ of \d+ pictures and in 0 of "
@@ -670,7 +670,7 @@ def test_the_object_planted_beside_trigger_words_is_named_against_the_same_scene
     assert len(headline(report)) < 330
     # The paper's own measures are of the scenes with the word alone.
     n = report.n_images // 2
-    assert table_of(report, "measures").frame["n"].iloc[0] == n
+    assert get_table(report, "measures").frame["n"].iloc[0] == n
     fair = complete(run_study(find_design("tbyb-task"), StudySettings(scale=0.04, condition="fair"), beside_pixels))
     gained = [f.says for f in fair.results.findings if f.key.endswith("named object")]
     assert not any("sign" in says for says in gained)
@@ -685,9 +685,9 @@ def test_a_base_prompt_is_drawn_as_often_on_seeds_of_its_own(beside_pixels):
     assert len(base) == len(frame) / 2
     assert set(base["prompt"]) == {"a picture of a person"}
     assert base["seed"].is_unique
-    assert table_of(report, "against_base").frame["pairs"].tolist() == [len(base)]
+    assert get_table(report, "against_base").frame["pairs"].tolist() == [len(base)]
     assert "all prompts" not in headline(report)
-    assert table_of(report, "measures").frame["n"].iloc[0] == len(base)
+    assert get_table(report, "measures").frame["n"].iloc[0] == len(base)
 
 
 def test_conditions_are_told_apart_by_construction():
@@ -717,8 +717,8 @@ def test_arms_are_compared_object_by_object_and_no_measure_that_fails_is_named(b
     arms = tuple(Arm(condition=condition) for condition in ("fair", "trigger"))
     settings = StudySettings(scale=0.04, arms=arms, options={"triggers": ["burger"], "base": False})
     report = complete(run_study(find_design("tbyb-task"), settings, beside_pixels))
-    text = study_of(report.design).arms_headline(report)
-    row = table_of(report, "log_odds").frame.query("object == 'sign'").iloc[0]
+    text = get_study(report.design).arms_headline(report)
+    row = get_table(report, "log_odds").frame.query("object == 'sign'").iloc[0]
     assert (row["arm"], row["n"], row["clear"]) == ("trigger", report.n_images // 2, "yes")
     counts = f"“sign” is in {row['pictures with it']} of {row['n']} pictures"
     assert text.startswith(f"Against “fair”, on the same seeds: in “trigger”, {counts}")
@@ -726,4 +726,4 @@ def test_arms_are_compared_object_by_object_and_no_measure_that_fails_is_named(b
     assert not broken_claims(report)
     assert not stray_numbers(report)
     apart = replace(report, results=replace(report.results, tables=()))
-    assert "of which nothing is claimed" in study_of(report.design).arms_headline(apart)
+    assert "of which nothing is claimed" in get_study(report.design).arms_headline(apart)

@@ -19,14 +19,14 @@ from bias_core.papers.tbyb.study import design_of_prompts
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.blanked_pictures import refusals
-from bias_core.study.design import find_design, study_of
+from bias_core.study.design import find_design, get_study
 from bias_core.study.headlines import headline
 from bias_core.study.history import go_on, list_runs
 from bias_core.study.image_rows import RowMaker
 from bias_core.study.limits import FEWEST, REFUSED, DrawingView, ShareValues, StopRule, Watch, looks, stop_rule
 from bias_core.study.plan import plan_study, settle
 from bias_core.study.report_text import report_facts
-from bias_core.study.run import complete, data_of, followed as steps_of, run_study
+from bias_core.study.run import complete, followed as steps_of, make_study_data, run_study
 from bias_core.study.saved import open_report
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import Arm, Progress, StudyReport, StudySettings
@@ -417,9 +417,9 @@ DESIGN = design_of_prompts(find_design("tbyb-general"), ["a man with a dog", "a 
 
 def study_data(services, **options):
     settings = settle(DESIGN, STUDY).settings
-    study = study_of(DESIGN)
+    study = get_study(DESIGN)
     rows = RowMaker.build(settings, services)
-    return data_of(study, settings, services, rows, **options), study.shots(settings)
+    return make_study_data(study, settings, services, rows, **options), study.shots(settings)
 
 
 def test_a_study_embeds_and_captions_while_it_draws(slow):
@@ -441,8 +441,8 @@ def test_internal_bias_reads_with_every_encoder_ahead(slow):
     slow.generator.pace = 0.0
     design = find_design("internal-bias")
     settings = settle(design, replace(STUDY, scale=0.01, options={"encoders": ["one", "two"]})).settings
-    study = study_of(design)
-    data = data_of(study, settings, slow, RowMaker.build(settings, slow))
+    study = get_study(design)
+    data = make_study_data(study, settings, slow, RowMaker.build(settings, slow))
     list(data.draw(study.shots(settings)[:2]))
     assert slow.asked == ["one", "two"] * (len(slow.asked) // 2)
     assert slow.asked

@@ -256,7 +256,7 @@ class FakeServices(Services):
     def true_rate(self, rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
         return None
 
-    def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
+    def share_shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
         cues = _cues(sentence)
         if not cues:
             return None

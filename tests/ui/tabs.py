@@ -63,7 +63,7 @@ def form_values(tab: StudyTab, form: Mapping[str, Any] | None = None, **own: Any
     """The form as it is at first, but for ``form``; with words of one's own, these are the ones to run."""
     named = {name: part.value for name, part in tab.inputs().items()}
     values = read_plain(named.pop(PLAIN)) | named | dict(form or {}) | {"use_own": bool(own)}
-    key = tab.key_of_study(values["study"]) if isinstance(tab, PapersTab) else ""
+    key = tab.get_study_key(values["study"]) if isinstance(tab, PapersTab) else ""
     return values | {f"{OWN_INPUT}{key}.{name}": value for name, value in own.items()}
 
 

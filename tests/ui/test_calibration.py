@@ -14,7 +14,7 @@ from bias_core.errors import InvalidInput, StorageError
 from bias_core.measures.intervals import normal_estimate
 from bias_core.settings import ASSETS, Settings
 from bias_core.study.design import find_design, list_designs
-from bias_core.study.headlines import ADVICE, AS_PUBLISHED, GRADES, counts_of, headline, verdict_lines
+from bias_core.study.headlines import ADVICE, AS_PUBLISHED, GRADES, count_grades, headline, verdict_lines
 from bias_core.study.report_text import VALIDITY
 from bias_core.study.shipped import TITLES, load_others, load_shipped
 from bias_core.study.types import StudyReport, StudySettings
@@ -98,7 +98,7 @@ def test_failing_measures_stand_first_and_inconclusive_ones_are_counted():
         found = re.findall(r'<b class="grade (\w+)"', group.partition("</section>")[0])
         assert found == sorted(found, key=GRADES.index, reverse=True)
     lines = [line for saved in load_shipped() for line in verdict_lines(saved.report) if line.kind == AS_PUBLISHED]
-    n = counts_of(lines)
+    n = count_grades(lines)
     assert f"{n['holds'] + n['remark']} of {len(lines)} recover it; inconclusive: {n['inconclusive']}; failing" in html
     assert "Attribute prevalence P (share of the pictures)" in html
 

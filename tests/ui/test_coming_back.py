@@ -31,9 +31,9 @@ from bias_core.study.saved import is_saved
 from bias_core.study.types import Progress, StudySettings
 from bias_core.types import ImageRow, StoredImage
 from bias_core.ui.runs.tab import RunsTab
-from bias_core.ui.study.shown_report import _UNSAVED, name_of, report_of
+from bias_core.ui.study.shown_report import _UNSAVED, find_report, get_report_name
 from bias_core.ui.templates import script
-from bias_core.ui.visitor import Visitor, address_of
+from bias_core.ui.visitor import Visitor, find_network_address
 from tests import shared
 from tests.attack.page import PREFIX, PageVisitor
 from tests.ui.tabs import built, form_values
@@ -318,19 +318,19 @@ def explored(services, session="me"):
 
 def test_a_page_keeps_the_name_of_a_report_and_the_server_nothing(fakes):
     report = explored(fakes)
-    name, n = name_of(report, fakes), len(_UNSAVED._entries)
+    name, n = get_report_name(report, fakes), len(_UNSAVED._entries)
     assert name.partition(":")[0] == report.run_id
-    assert report_of(name, fakes).run_id == report.run_id
+    assert find_report(name, fakes).run_id == report.run_id
     (fakes.settings.data_dir / "reports" / f"{report.run_id}.json").unlink()
-    assert report_of(name, fakes) is None
+    assert find_report(name, fakes) is None
     assert len(_UNSAVED._entries) == n
 
 
 def test_a_page_shows_no_report_by_a_name_that_it_was_not_given(fakes):
     report = explored(fakes)
-    name = name_of(report, fakes)
+    name = get_report_name(report, fakes)
     for other in (report.run_id, f"{report.run_id}:", name[:-1], "x" + name, None, 5, "", ":", "ü:ü", [name]):
-        assert report_of(other, fakes) is None, other
+        assert find_report(other, fakes) is None, other
 
 
 def test_a_report_that_nothing_would_open_again_is_kept_once(fakes):
@@ -339,10 +339,10 @@ def test_a_report_that_nothing_would_open_again_is_kept_once(fakes):
     other = replace(report, results=results)  # of the same run
     assert is_saved(report, fakes)
     assert not is_saved(other, fakes)
-    name = name_of(other, fakes)
-    assert name != name_of(report, fakes)
-    assert name == name_of(replace(other), fakes)
-    assert report_of(name, fakes).results is results
+    name = get_report_name(other, fakes)
+    assert name != get_report_name(report, fakes)
+    assert name == get_report_name(replace(other), fakes)
+    assert find_report(name, fakes).results is results
 
 
 def test_the_real_page_is_compressed_for_who_can_read_that(served):
@@ -416,7 +416,7 @@ def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_
     assert refused[tab.parts["run"]]["visible"]
     notes = refused[tab.parts["count"]], refused[tab.parts["model_note"]]
     assert notes == ("", "")  # the same is not said twice
-    said = tab.count_in(values)
+    said = tab.describe_form_size(values)
     assert "at most 20 here" in said
     assert "ask for" in said  # and how to stay under it
     for other in others:
@@ -433,8 +433,8 @@ def test_an_address_is_what_the_last_public_proxy_saw(monkeypatch):
     ):
         monkeypatch.setenv("SPACE_ID", space)
         headers = {"x-forwarded-for": forwarded} if forwarded else {}
-        assert address_of(SimpleNamespace(client=SimpleNamespace(host=client), headers=headers)) == address
-        assert address_of(None) == ""
+        assert find_network_address(SimpleNamespace(client=SimpleNamespace(host=client), headers=headers)) == address
+        assert find_network_address(None) == ""
 
 
 def test_a_run_that_is_stopped_leaves_its_finished_pictures_and_shares_and_the_next_report_takes_their_place(

@@ -27,11 +27,11 @@ from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design, option_settings
 from bias_core.study.documents import to_markdown
 from bias_core.study.image_rows import RowMaker
-from bias_core.study.plan import check_number, check_size, n_asked, plan_study, settle
+from bias_core.study.plan import check_number, check_size, count_requested_pictures, plan_study, settle
 from bias_core.study.saved import SavedReport
 from bias_core.study.types import Arm, StudySettings, check_arms
 from bias_core.types import Attribute
-from bias_core.ui.links import Link, address_of, notice_html, query_of, read_link
+from bias_core.ui.links import Link, build_link, get_query, notice_html, read_link
 from bias_core.ui.model_menu import HINT, attribute_rows, encoder_choices, model_choices, model_hint, read_table
 from bias_core.ui.study.form import (
     FORM,
@@ -39,14 +39,14 @@ from bias_core.ui.study.form import (
     PRESETS,
     added,
     arms_html,
+    check_arm_conditions,
     read_settings,
     split_first_arm,
-    suited_to,
 )
 from bias_core.ui.study.paper import Paper
 from bias_core.ui.study.pictures import MOST_SHOWN, Look
 from bias_core.ui.visitor import Visitor
-from bias_core.values import settings_of
+from bias_core.values import declared_settings
 from tests import shared
 from tests.ui.fakes import FakeServices
 from tests.ui.signed_in import event
@@ -174,7 +174,7 @@ def test_a_concept_pasted_just_before_the_button_is_pressed_is_compared_with_its
 
 @pytest.fixture
 def on_a_laptop(fakes, monkeypatch):
-    monkeypatch.setattr(model_sources, "this_machine", lambda: Machine(memory=8 * 10**9))
+    monkeypatch.setattr(model_sources, "get_machine", lambda: Machine(memory=8 * 10**9))
     monkeypatch.setattr(model_sources, "is_cached", lambda *_, **__: False)
     monkeypatch.setattr(model_sources, "download_gb", lambda *_: 2.5)
     monkeypatch.setattr(model_sources, "free_disk", lambda: 10**12)
@@ -229,7 +229,7 @@ def test_every_preset_of_a_study_is_within_the_limits_of_a_space(fakes, tmp_path
         design = find_design(preset.study)
         asked = settle(design, StudySettings(**preset.settings))
         check_size(asked, limits, RowMaker.build(asked.settings, fakes))
-        assert 12 <= n_asked(asked) <= (500 if key == "origins" else 400), preset  # a minute or two
+        assert 12 <= count_requested_pictures(asked) <= (500 if key == "origins" else 400), preset  # a minute or two
     assert len(presets) > 15
 
 
@@ -321,9 +321,9 @@ def test_every_setting_and_option_travels(services):
     design = find_design("t2iat-tests")
     settings = settle(design, settings).settings
     report = SimpleNamespace(settings=settings, design=design)
-    link = read_link(dict(parse_qsl(address_of("association", report)[1:])), LINKED, services)
+    link = read_link(dict(parse_qsl(build_link("association", report)[1:])), LINKED, services)
     assert notice_html(link) == ""
-    form = {key: one.shown(getattr(settings, one.name)) for key, one in FORM.items()}
+    form = {key: one.format_value(getattr(settings, one.name)) for key, one in FORM.items()}
     form |= {key: value for key, value in link.values.items() if key != "options"}
     form |= {f"option.{name}": value for name, value in link.values["options"].items()}
     assert settle(design, read_settings(form, design)).settings == settings
@@ -354,8 +354,8 @@ def test_an_unknown_tab_opens_nothing(services):
 def test_settings_without_a_tab_are_of_the_first_one_and_what_others_put_into_an_address_is_none_of_ours(services):
     assert read(services, concept="  a   nurse ") == Link(tab="explore", values={"concept": "a nurse"})
     assert read(services, __theme="dark", utm_source="mail") == Link()
-    assert query_of(SimpleNamespace(query_params={"tab": "methods"})) == {"tab": "methods"}
-    assert query_of(None) == {}
+    assert get_query(SimpleNamespace(query_params={"tab": "methods"})) == {"tab": "methods"}
+    assert get_query(None) == {}
 
 
 class OnZeroGpu(FakeServices):
@@ -366,7 +366,7 @@ class OnZeroGpu(FakeServices):
         self.borrows_gpu = True
         self.asked = []
 
-    def gpu_seconds_left(self):
+    def get_remaining_gpu_seconds(self):
         self.asked.append(self._token.get_secret_value())
         return 64.0 if self.asked[-1] else None
 
@@ -377,7 +377,7 @@ class OnZeroGpu(FakeServices):
 
 
 class Lent:
-    def pictures_in(self, seconds, steps):
+    def estimate_pictures(self, seconds, steps):
         return int(seconds) // steps
 
 
@@ -417,7 +417,7 @@ def test_tabs_that_ask_at_once_ask_the_hub_once(lent, asked):
     visitor = Visitor()
     with event(token="hf_mine"):
         work = [copy_context().run for _ in range(5)]
-    threads = [threading.Thread(target=run, args=(visitor.gpu_seconds_left, lent)) for run in work]
+    threads = [threading.Thread(target=run, args=(visitor.get_remaining_gpu_seconds, lent)) for run in work]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -437,15 +437,15 @@ def test_another_concept_of_a_saved_run_or_of_a_link_stands_in_its_field_again(s
     arms = compared_concept((), "doctor", "nurse")
     settings = check_arms(explore_settings(concept="doctor", arms=arms))
     assert [arm.name for arm in settings.arms] == ["doctor", "nurse"]
-    filled = tab.form_of(design, settings)
+    filled = tab.show_settings(design, settings)
     assert (filled[other], filled[chosen]) == ("nurse", ())
     link = tab.link(SimpleNamespace(settings=settings, design=design))
     loaded = tab.on_load({}, SimpleNamespace(query_params=dict(parse_qsl(link.removeprefix("?")))))
     assert (loaded[other], loaded.get(chosen, ())) == ("nurse", ())
-    with_fair = tab.form_of(design, replace(settings, arms=(*settings.arms, Arm(condition="fair"))))
+    with_fair = tab.show_settings(design, replace(settings, arms=(*settings.arms, Arm(condition="fair"))))
     assert with_fair[other] == "nurse"
     assert [arm.condition for arm in with_fair[chosen]] == [None, "fair"]
-    plain = tab.form_of(design, explore_settings(concept="doctor"))
+    plain = tab.show_settings(design, explore_settings(concept="doctor"))
     assert (plain[other], plain[chosen]) == ("", ())
 
 
@@ -508,15 +508,15 @@ def test_what_is_written_of_an_arm_is_read_as_its_settings_each_of_which_has_a_f
     photographs = SimpleNamespace(name="sd-turbo")
     assert "By default," in arms.on_model(photographs)
     html = str(objects.arms.fields.value)
-    assert all(f'name="{name}"' in html for name in settings_of(Arm) if name not in OF_PICTURES)
+    assert all(f'name="{name}"' in html for name in declared_settings(Arm) if name not in OF_PICTURES)
     assert '<option value="fair">No planted bias: the same rates for every concept</option>' in html
 
 
 def test_presets_suit_the_model_that_draws(services):
-    assert suited_to(THREE, services.model_info("calibration-diffusion")) == THREE
+    assert check_arm_conditions(THREE, services.model_info("calibration-diffusion")) == THREE
     others = SimpleNamespace(name="Photographs", conditions=())
     with pytest.raises(InvalidInput, match="Photographs has no condition 'fair'"):
-        suited_to(THREE, others)
+        check_arm_conditions(THREE, others)
     template = PRESETS["With and without a fairness request in the prompt"][1].template
     assert template
     assert "irrespective of" in template
@@ -524,15 +524,15 @@ def test_presets_suit_the_model_that_draws(services):
 
 def test_the_count_is_of_all_arms_and_says_the_limit(objects):
     def count(*arms):
-        return int(objects.count_in(values_of(objects, arms, percent=3)).split()[0].replace(",", ""))
+        return int(objects.describe_form_size(values_of(objects, arms, percent=3)).split()[0].replace(",", ""))
 
     assert count(*THREE) == 3 * count()
     assert count(Arm(), Arm(images="old.zip")) == count()
     most = f"{objects.services.settings.max_images:,}"
-    assert f"in 3 arms; a run has at most {most} pictures in 8 arms" in objects.count_in(
+    assert f"in 3 arms; a run has at most {most} pictures in 8 arms" in objects.describe_form_size(
         values_of(objects, THREE, percent=3)
     )
-    assert "in 2 arms, 1 of them with uploaded pictures" in objects.count_in(
+    assert "in 2 arms, 1 of them with uploaded pictures" in objects.describe_form_size(
         values_of(objects, (Arm(), Arm(images="old.zip")), percent=3)
     )
 
@@ -550,7 +550,7 @@ def test_the_look_at_a_file_of_answers_follows_the_form(services, tmp_path):
     assert "1 answers match a picture of the run" in look(labels=str(path))
     assert "match a picture of this run" in look(labels=str(path), seed=5)
     assert look() == ""
-    restored = tab.form_of(find_design("pst-occupations"), StudySettings())
+    restored = tab.show_settings(find_design("pst-occupations"), StudySettings())
     assert (restored[tab.form["labels"]], restored[tab.parts["labels_look"]]) == (None, "")
     assert tab.parts["labels_look"] in tab.form_outputs()
 
@@ -599,7 +599,7 @@ def test_a_result_is_of_other_settings_once_a_field_or_an_arm_of_the_form_is_ano
     tab = built(ExploreTab, services)
     asked = form_values(tab, {**tab.first_values("explore"), "n_images": 20})
     others = {"condition": "fair"}, {"seed": 3}, {"arms": THREE}, {"other": "nurse"}, {"confidence": "no number"}
-    request = tab.request_of(asked)
+    request = tab.read_request(asked)
     for name in ("run", "example-doctor"):
         report = SimpleNamespace(run_id=name, design=request.design, settings=request.settings)
         asked |= {"report": report}
@@ -613,7 +613,7 @@ def test_own_pictures_of_an_arm_do_not_travel_in_an_address(compared, objects):
     report = compared[objects.parts["report"]]
     settings = StudySettings(arms=(Arm(), Arm(images="/secret/old.zip")))
     own = SimpleNamespace(design=report.design, settings=settle(report.design, settings).settings)
-    assert address_of("objects", own) == ""  # which the page then does not show
+    assert build_link("objects", own) == ""  # which the page then does not show
 
 
 def test_pictures_are_grouped_by_arm_with_equally_many_of_each(objects, compared):
@@ -648,7 +648,7 @@ def test_the_form_folds_once_a_run_goes_well_and_keeps_what_stands_in_it(objects
 
 def test_a_form_that_is_filled_in_says_what_its_folded_arms_ask_for(objects):
     design = objects.designs["tbyb-general"]
-    filled = objects.form_of(design, StudySettings(scale=0.01, arms=THREE))
+    filled = objects.show_settings(design, StudySettings(scale=0.01, arms=THREE))
     assert "in 3 arms" in filled[objects.parts["count"]]
     assert set(filled) <= set(objects.form_outputs())
     query = {"tab": "objects", "arms": "condition=fair||condition=extreme"}

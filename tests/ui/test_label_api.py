@@ -22,7 +22,7 @@ from bias_core.labels.answers import (
     task_progress,
 )
 from bias_core.labels.api import MAX_BODY, LabelDoor
-from bias_core.labels.label_store import hash_of
+from bias_core.labels.label_store import hash_secret
 from bias_core.labels.rating import new_pass
 from bias_core.labels.report import HIDDEN, group_tables, label_report, visible_groups
 from bias_core.labels.task_owner import change_task, create_task, delete_task, exclude_rater, set_status
@@ -152,8 +152,8 @@ def test_who_joins_has_read_the_page_and_consent_is_given_and_never_assumed(clie
     forged = [
         "", "x", good[:-1], f"{int(when, 16) + 1:x}.{nonce}.{signature}", f"{when}.{nonce[::-1]}.{signature}",
         to_join(client, other.join_code)["page"],
-        new_pass(hash_of(task.key.secret), fakes.labels.now_ms - 25 * 3_600_000),
-        new_pass(hash_of(task.key.secret), fakes.labels.now_ms + 3_600_000),
+        new_pass(hash_secret(task.key.secret), fakes.labels.now_ms - 25 * 3_600_000),
+        new_pass(hash_secret(task.key.secret), fakes.labels.now_ms + 3_600_000),
     ]  # fmt: skip
     for page in forged:
         reply = client.post("/label/join", json={"task": task.join_code, "agreed": True, "page": page})

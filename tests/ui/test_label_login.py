@@ -10,8 +10,8 @@ from gradio.utils import get_type_hints
 
 from bias_core.errors import NotAllowed
 from bias_core.labels import tab as label_tab
-from bias_core.labels.tab import LabelTab, offers_login, owner_of, task_choices, user_of
-from bias_core.labels.task_owner import OwnerKey, create_task, owned_task, tasks_of
+from bias_core.labels.tab import LabelTab, get_user_id, offers_login, parse_owner_key, task_choices
+from bias_core.labels.task_owner import OwnerKey, create_task, list_user_tasks, owned_task
 from bias_core.study.label_tasks import pst_task
 from tests import shared
 from tests.labels.raters import pictures
@@ -41,10 +41,10 @@ def task(services, tmp_path):
 
 
 def test_a_user_is_known_by_the_number_of_the_account_and_only_from_a_session():
-    assert user_of(ADA) == "1001"
+    assert get_user_id(ADA) == "1001"
     strangers = [None, userinfo("1001"), "1001", SimpleNamespace(sub="1001"), signed_in("")]
-    assert [user_of(stranger) for stranger in strangers] == [""] * 5
-    assert owner_of("abc.def", ADA) == OwnerKey(task_id="abc", secret="def", hub_user="1001")
+    assert [get_user_id(stranger) for stranger in strangers] == [""] * 5
+    assert parse_owner_key("abc.def", ADA) == OwnerKey(task_id="abc", secret="def", hub_user="1001")
 
 
 def test_every_action_works_by_sign_in_as_by_key(tab, services, visitor, task):
@@ -68,7 +68,7 @@ def test_nobody_else_reaches_it(tab, services, visitor, task, who):
     parts = tab.parts
     for key in (f"{task.task.id}.", f"{task.task.id}.1001", f"{task.task.id}.ada", task.task.id):
         with pytest.raises(NotAllowed):
-            owned_task(services.labels, owner_of(key, who))
+            owned_task(services.labels, parse_owner_key(key, who))
         event = SimpleNamespace(take="labels:zip")
         refused = (
             tab.on_open(visitor, None, key, who),
@@ -99,7 +99,7 @@ def test_a_task_belongs_to_whoever_was_signed_in_when_it_was_made(tab, services,
         told = tab.on_make(visitor, None, who, *[None] * 20)
         key = OwnerKey.parse(told[tab.parts["key"]])
         assert key.secret  # the link works beside the sign-in
-        assert [one.id for one in tasks_of(services.labels, owner)] == ([key.task_id] if owner else [])
+        assert [one.id for one in list_user_tasks(services.labels, owner)] == ([key.task_id] if owner else [])
 
 
 def test_gradio_sees_who_asks_for_a_profile(tab):

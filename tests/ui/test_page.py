@@ -21,7 +21,7 @@ from bias_core.app.answers import FirstPage
 from bias_core.app.build import TABS
 from bias_core.app.serve import rehearse, warm_up
 from bias_core.errors import ModelUnavailable
-from bias_core.measures.cards import METRICS, glossary, in_words
+from bias_core.measures.cards import METRICS, glossary, spell_out_symbols
 from bias_core.models import _OnFirstUse
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
@@ -35,7 +35,7 @@ from bias_core.ui.methods.tab import (
     model_cards,
     models_html,
 )
-from bias_core.ui.places import Places, groups_of
+from bias_core.ui.places import Places, group_tabs
 from bias_core.ui.templates import environment, render, script
 from tests.ui.fakes import FakeServices, TracedRenderer
 
@@ -283,11 +283,11 @@ def test_words_for_a_symbol_repeat_no_words_that_stand_before_it():
     for path in (ASSETS / "examples").glob("*.json"):
         texts |= {text for text in strings_in(json.loads(path.read_text(encoding="utf-8"))) if " " in text}
     texts |= {"give the share P and the stereotype score Ψ.", "Share P minus reference share P*: above 0"}
-    assert sum(in_words(text) != text for text in texts) > 50
+    assert sum(spell_out_symbols(text) != text for text in texts) > 50
     again = re.compile(r"\b(\w+(?: of the \w+)?) \1\b|\b(?:share|rate|score) (?:share|real-world|stereotype)\b", re.I)
-    assert [text for text in texts if again.search(in_words(text)) and not again.search(text)] == []
-    assert in_words("Share P minus reference share P*") == "Share minus reference share"
-    assert in_words("Prate P") == "Prate share of the pictures"  # the end of another word is no name
+    assert [text for text in texts if again.search(spell_out_symbols(text)) and not again.search(text)] == []
+    assert spell_out_symbols("Share P minus reference share P*") == "Share minus reference share"
+    assert spell_out_symbols("Prate P") == "Prate share of the pictures"  # the end of another word is no name
 
 
 def strings_in(value):
@@ -360,7 +360,7 @@ def test_methods_open_with_a_plot_of_a_shipped_report_and_without_reports_with_n
 
 
 def test_tabs_stand_in_five_groups_and_open_with_their_group():
-    groups = {group: [tab.title for tab in tabs] for group, tabs in groups_of(TABS).items()}
+    groups = {group: [tab.title for tab in tabs] for group, tabs in group_tabs(TABS).items()}
     assert groups == {
         "Explore": ["Explore"],
         "Paper tests": ["Association", "Paired", "Objects", "Internal", "Origins"],
@@ -378,7 +378,7 @@ def test_tabs_stand_in_five_groups_and_open_with_their_group():
     page = asyncio.run(laid_out())
     names = [one["props"]["label"] for one in page.get_config_file()["components"] if one["type"] == "tabitem"]
     assert names == [
-        "Explore", "Paper tests", *(f"{tab.title}: {tab.asks}" for tab in groups_of(TABS)["Paper tests"]),
+        "Explore", "Paper tests", *(f"{tab.title}: {tab.asks}" for tab in group_tabs(TABS)["Paper tests"]),
         "People", "Runs", "Trust", "Calibration", "Methods",
     ]  # fmt: skip
     outer, papers, trust = places.outputs()

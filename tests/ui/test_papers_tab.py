@@ -21,7 +21,7 @@ from bias_core.types import ImageRow, StoredImage
 from bias_core.ui.links import Link
 from bias_core.ui.runs.tab import RunsTab
 from bias_core.ui.study.fields import read_plain
-from bias_core.ui.study.form import FILES, FORM, MENUS, PLAIN, by_name
+from bias_core.ui.study.form import FILES, FORM, MENUS, PLAIN, pass_values_by_name
 from bias_core.ui.study.paper import Paper
 from bias_core.ui.visitor import Visitor
 from tests import shared
@@ -116,7 +116,7 @@ def test_what_is_typed_for_each_paper_is_kept_while_another_is_looked_at_also_wh
 
 def test_what_is_typed_is_kept_with_its_count_before_a_paper_is_left(page, visitor):
     values = form_values(page, SMALL | {"seed": "5"})
-    assert page.on_count(visitor, values) == page.count_in(values) != ""
+    assert page.on_count(visitor, values) == page.describe_form_size(values) != ""
     assert visitor.typed["association"]["seed"] == "5"
     assert page.on_count(visitor, values | {"seed": "many"}) == ""
     assert visitor.typed["association"]["seed"] == "many"
@@ -321,7 +321,7 @@ def test_before_the_visitor_is_known_and_for_a_tab_that_is_no_paper_nothing_chan
 def test_every_declared_option_of_every_study_and_every_setting_has_a_field(page):
     lacking = []
     for study, design in page.designs.items():
-        groups = page.groups_of(study)
+        groups = page.get_field_groups(study)
         names = [field.name for fields in groups.values() for field in fields]
         assert len(names) == len(set(names)), study
         html = page.plain.show(groups, page.option_values(study))[page.plain.html]
@@ -349,7 +349,7 @@ FORGED = [
 def test_no_forged_text_of_the_plain_fields_crashes_a_handler_or_stands_for_a_component(services, kind):
     page, visitor, handed = built(kind, services), Visitor(), []
     components = {name: part.value for name, part in page.inputs().items() if name != PLAIN}
-    arrive = by_name(page.inputs(), handed.append)
+    arrive = pass_values_by_name(page.inputs(), handed.append)
     for text in FORGED:
         arrive(*(text if name == PLAIN else components[name] for name in page.inputs()))
         values = handed[-1]
@@ -375,7 +375,7 @@ def asked(page, values):
 def test_a_form_arrives_as_it_was_sent_and_an_unknown_study_is_refused(services):
     page = built(Association, services)
     values, handed = form_values(page, SMALL | {"seed": "5", "negative": "a hat"}, x="A: cat, dog"), []
-    by_name(page.inputs(), handed.append)(*sent(page, values))
+    pass_values_by_name(page.inputs(), handed.append)(*sent(page, values))
     assert handed == [values]
     design, settings = page.design_and_settings(handed[0])
     assert (design.name, settings.seed, settings.negative_prompt) == ("own-association", 5, "a hat")
@@ -391,13 +391,13 @@ def test_a_study_brings_its_options_and_the_other_settings_stay(services):
     options = {name for name in fields if name.startswith("option.")}
     assert options == {f"option.{name}" for name in option_settings(page.designs["t2iat-human"])}
     design, settings = page.designs["t2iat-tests"], StudySettings(seed=7, options={"crossing": "full"})
-    fields = plain_of(page, page.form_of(design, settings))
+    fields = plain_of(page, page.show_settings(design, settings))
     assert (int(fields["seed"]), fields["option.crossing"]) == (7, "full")
 
 
 def test_no_plain_field_is_markup(services):
     page, evil = built(Association, services), '"><img src=x onerror=alert(1)>'
-    html = page.plain.show(page.groups_of("t2iat-tests"), {"seed": evil, "option.tests": evil, "sampler": evil})
+    html = page.plain.show(page.get_field_groups("t2iat-tests"), {"seed": evil, "option.tests": evil, "sampler": evil})
     assert "<img src=x" not in html[page.plain.html]
     assert plain_of(page, html)["seed"] == evil
 
@@ -425,6 +425,6 @@ def test_the_page_is_small(services):
 def test_a_paper_alone_is_a_page(services):
     page = built(Paired, services)
     assert page.keys == ("paired",)
-    assert page.place_of(Visitor()) == "paired"
+    assert page.get_current_key(Visitor()) == "paired"
     assert page.find_paper(SimpleNamespace(name="own", kind="paired_two")) is paper_of(page)
     assert page.find_paper(SimpleNamespace(name="own", kind="mcas")) is None

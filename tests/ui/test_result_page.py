@@ -22,7 +22,7 @@ from bias_core.number_text import format_interval, format_number
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.claims import NO_CLAIM, decide_claims
-from bias_core.study.design import find_design, list_designs, page_of
+from bias_core.study.design import find_design, get_page_layout, list_designs
 from bias_core.study.figures import NARROW, WIDEST, figure_svg
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Progress, StudyFigure, WatchedShare
@@ -30,9 +30,9 @@ from bias_core.types import Attribute, Estimate, ImageRow, ReaderErrors, StoredI
 from bias_core.ui import messages, templates
 from bias_core.ui.study import parts as drawing, result_page as study_html
 from bias_core.ui.study.comparison import _gap
-from bias_core.ui.study.parts import MOST_SHOWN, DrawingUpdates, drawing_html, why_html
-from bias_core.ui.study.pictures import FEW, Cell, Look, Thumbnail, _with_gaps, grid_html, which_of
-from bias_core.ui.study.result_page import FOLDS, LATER, numbers_of
+from bias_core.ui.study.parts import MOST_SHOWN, DrawingUpdates, classification_html, drawing_html
+from bias_core.ui.study.pictures import FEW, Cell, Look, Thumbnail, _with_gaps, find_filter, grid_html
+from bias_core.ui.study.result_page import FOLDS, LATER, find_number_filters
 from bias_core.ui.templates import environment
 from tests import shared
 from tests.explored import Explored, explore
@@ -66,7 +66,7 @@ def event(**said):
 
 
 def test_every_kind_of_study_names_the_plot_of_its_page():
-    assert [design.name for design in list_designs() if not page_of(design).plots] == []
+    assert [design.name for design in list_designs() if not get_page_layout(design).plots] == []
 
 
 def test_a_new_report_shows_pictures_and_one_plot_and_makes_what_is_folded_later(tab, report):
@@ -107,10 +107,10 @@ def test_a_share_is_pressed_and_the_pictures_that_make_it_up_are_shown(tab, repo
     ids = {part.split('"')[0] for part in shown[tab.pictures.grid].split('data-image="')[1:]}
     assert ids == seen
     assert "man: perceived: yes" in shown[tab.pictures.grid]
-    assert any(which == "man: perceived=yes" for which in numbers_of(report).values())
-    assert which_of(report, "no such thing") == ""
-    assert which_of(report, "man, group 1").count("=") == 2
-    both = Look(report=report, which=which_of(report, "man, group 1")).all_rows()
+    assert any(which == "man: perceived=yes" for which in find_number_filters(report).values())
+    assert find_filter(report, "no such thing") == ""
+    assert find_filter(report, "man, group 1").count("=") == 2
+    both = Look(report=report, picture_filter=find_filter(report, "man, group 1")).all_rows()
     assert set(both["looks_like"]) == {"group 1"}
 
 
@@ -143,13 +143,13 @@ def test_a_seed_without_a_picture_keeps_its_place_in_an_arm(report):
 def test_a_picture_says_why_each_attribute_was_read_so(tab, report, services):
     frame = report.pictures
     row = frame.iloc[2]
-    html = why_html(report, row["image_id"], services)
+    html = classification_html(report, row["image_id"], services)
     assert html.count("<tr>") == 1 + len(ATTRIBUTES)
     assert "“a man” against “a woman”" in html
     assert f"<td>{row['man: perceived']}</td>" in html
     assert "classified as" in html
     assert "people say" not in html  # nobody was asked
-    assert why_html(report, "../elsewhere", services) == ""
+    assert classification_html(report, "../elsewhere", services) == ""
     assert html in tab.pictures.large(report, row["image_id"])
 
 
@@ -395,7 +395,7 @@ def test_every_number_has_its_interval_and_n_and_the_blocked_picture_is_counted_
     assert "1 refused or blanked" in study_html.header_html(counted.report, "")
     blocked = next(image for image in counted.images if image.blocked)
     assert "not scored" in explore_tab.picture_html(counted, blocked.number)
-    groups = [explore_tab.group_of(counted, image.number) for image in counted.images]
+    groups = [explore_tab.find_group(counted, image.number) for image in counted.images]
     assert sorted(set(groups) - {None}) == list(range(counted.clusters.n_clusters))
     assert groups.count(None) == 1
     assert explore_tab.group_buttons(counted, 1).count('aria-pressed="true"') == 1

@@ -23,7 +23,7 @@ from bias_core.study.run import complete, run_study
 from bias_core.study.saved import list_examples
 from bias_core.study.types import Arm, StudySettings
 from bias_core.ui.model_menu import attribute_rows
-from bias_core.ui.runs.compare import sides_of
+from bias_core.ui.runs.compare import split_comparison
 from bias_core.ui.runs.tab import RunsTab, runs_html
 from bias_core.ui.study.comparison import seeds_in_two
 from bias_core.ui.study.own_pictures import arrived_html, look_through
@@ -317,7 +317,7 @@ def test_every_report_of_a_shipped_study_has_a_tab(tab):
     assert homeless == []
     own = {"paired": "paired_two", "objects": "prompted_object_bias", "explore": "prompt_pack"}
     designs = {key: SimpleNamespace(kind=kind, name="own") for key, kind in own.items()}
-    homes = [next(t for t in tab.others if t.claims(one)).key_of(one) for one in designs.values()]
+    homes = [next(t for t in tab.others if t.claims(one)).get_design_key(one) for one in designs.values()]
     assert homes == [*designs]
     assert all(isinstance(part, gr.Tabs) for part in tab.places.outputs())
 
@@ -366,9 +366,9 @@ def test_a_comparison_is_a_report_in_two_arms_with_pictures_a_plot_folds_and_why
     assert "man: perceived: yes" in pressed[tab.pictures.grid]
     assert 'data-pictures="man: perceived=yes"' in shown[parts["plot"]] + shown[parts["findings"]]
     assert "Settings that differ" in tab.show_later("details", report)[parts["tables"]]
-    for side in sides_of(report):
+    for side in split_comparison(report):
         (image_id, *_) = side.pictures["image_id"] if side.pictures is not None else ()
-        assert "<td>no</td>" in tab.why_html(report, image_id)
+        assert "<td>no</td>" in tab.classification_html(report, image_id)
     taken = tab.on_take(newcomer, report, event(take="report::html"))
     assert Path(taken[parts["file"]]).stat().st_size > 10_000
     newcomer.leave()
@@ -400,7 +400,7 @@ def test_more_than_two_runs_are_compared_with_the_first(tab):
     newcomer, parts = Visitor(), tab.parts
     shown = tab.on_compare(newcomer, "nurses", ["doctors", "nurses"])
     report = shown[parts["report"]]
-    assert len(report.arms) == len(sides_of(report)) == 3
+    assert len(report.arms) == len(split_comparison(report)) == 3
     assert {row["first"] for row in report.results.frame("differences").to_dict("records")} == {report.arms[0].name}
     assert shown[tab.pictures.grid].count('<section class="cell"') == 3
     assert [value for _, value in shown[tab.same_seed.other]["choices"]] == ["1", "2"]

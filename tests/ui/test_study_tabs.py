@@ -18,7 +18,7 @@ from bias_core.papers.mcas.tab import Internal
 from bias_core.papers.oasis import study_spi as spi
 from bias_core.papers.oasis.cells import own_concepts
 from bias_core.papers.oasis.tab import Origins, clusters_html, films, films_html
-from bias_core.papers.pst.report import family_of
+from bias_core.papers.pst.report import get_family
 from bias_core.papers.pst.study import design_of_two
 from bias_core.papers.pst.tab import PER_PAGE, Labelling, Paired, labels_html, summary_html
 from bias_core.papers.t2iat.study_tests import own_association
@@ -30,14 +30,14 @@ from bias_core.study.claims import decide_claims, decide_findings
 from bias_core.study.design import find_design
 from bias_core.study.headlines import headline
 from bias_core.study.published import find_measure
-from bias_core.study.report_text import table_of
+from bias_core.study.report_text import get_table
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import list_examples, open_example, open_report
 from bias_core.study.types import StudySettings
 from bias_core.types import Attribute, Estimate
 from bias_core.ui.study.paper import extremes_html, opened_html
 from bias_core.ui.study.papers_tab import PapersTab
-from bias_core.ui.study.pictures import Look, which_choices
+from bias_core.ui.study.pictures import Look, filter_choices
 from bias_core.ui.study.result_page import header_html
 from bias_core.ui.templates import keep_numbers_whole
 from bias_core.ui.visitor import Visitor
@@ -72,7 +72,7 @@ def association(page):
 
 def test_every_number_is_said_in_words_with_its_sign_and_whether_it_rests_on_one_prompt(report, association):
     html = association.closer_html(report, "own")
-    row = table_of(report, "table1").frame.loc[0]
+    row = get_table(report, "table1").frame.loc[0]
     ends = row["low"], row["high"]
     assert f"S = {format_number(row['S'], *ends)}<small>{format_interval(*ends)}" in html
     assert f"d = {format_number(row['d'])}" in html
@@ -82,7 +82,7 @@ def test_every_number_is_said_in_words_with_its_sign_and_whether_it_rests_on_one
     assert "q =" not in html  # one test needs no correction
     assert 'data-take="figure:influence_own:csv"' in html
     turned = changed(report, "influence", **{"S changes its sign": [True] + [False] * 5})
-    first = table_of(report, "influence").frame.loc[0, "left out"]
+    first = get_table(report, "influence").frame.loc[0, "left out"]
     assert f"without {first} its sign would change" in association.closer_html(turned, "own")
     firm = changed(report, "influence", **{"S changes its sign": [False] * 6})
     assert "stays on the same side of 0" in association.closer_html(firm, "own")
@@ -175,7 +175,7 @@ def test_a_run_shows_its_words_another_test_is_a_choice_away_and_words_that_make
 
 def test_the_menu_of_pictures_says_nothing_twice_and_no_names_of_the_programs_own():
     (first, *_) = list_examples("association", ASSETS / "examples")
-    choices = which_choices(open_example(first, ASSETS / "examples").report)
+    choices = filter_choices(open_example(first, ASSETS / "examples").report)
     kinds = dict.fromkeys(words.partition(":")[0] for words, value in choices if value)
     assert "about" in kinds
     assert "edited with" in kinds
@@ -210,7 +210,7 @@ def test_the_flow_goes_from_the_words_to_the_pictures_on_one_scale(flow, interna
     assert "no interval: no sampling error" in html
     assert "“a photo of a man”" in html
     assert internal.closer_html(flow, "nobody") == ""
-    scores = table_of(flow, "scores").frame
+    scores = get_table(flow, "scores").frame
     reach = 1.08 * scores[["value", "low", "high"]].abs().max(axis=None)
     for target in ("man", "woman"):
         value = scores[(scores["target"] == target) & (scores["score"] == "II")]["value"].iloc[0]
@@ -238,7 +238,7 @@ def test_a_side_is_named_where_the_claim_is_clear(flow, internal):
 def test_six_pictures_are_too_few_and_where_there_is_no_alpha_its_reason_stands(flow, internal):
     few = "Too few pictures to tell which side targets associate with: fewer than 10 units: too few for a bootstrap "
     assert headline(flow).startswith(f"{few}interval. Largest: ")
-    row = table_of(flow, "table3").frame.set_index("target").loc["man"]
+    row = get_table(flow, "table3").frame.set_index("target").loc["man"]
     assert row["clear"] == "too few"
     assert row[["p", "MCAS low"]].isna().all()
     without = changed(flow, "table3", **{"α′": NAN, "why no α′": "weak words"})
@@ -292,7 +292,7 @@ def test_each_picture_has_its_caption_and_what_it_adds(objects):
 
 
 def test_headlines_name_what_towers_how_far_pictures_stray_and_what_conditions_add(objects, controlled):
-    top = table_of(objects, "top_objects").frame.iloc[0]
+    top = get_table(objects, "top_objects").frame.iloc[0]
     text = headline(objects)
     assert text.startswith(
         f"“{top['object']}” is the most frequent object in captions, in {top['pictures with it']} of 16"
@@ -325,12 +325,12 @@ def test_every_plot_stands_beside_its_numbers_and_what_compares_only_where_there
 
 def test_an_object_chooses_the_pictures_that_have_it(objects):
     assert 'data-object="cup"' in top_html(objects)
-    rows = Look(report=objects, which="objects=cup").rows()
-    n = table_of(objects, "top_objects").frame.set_index(["pictures", "object"]).loc[
+    rows = Look(report=objects, picture_filter="objects=cup").rows()
+    n = get_table(objects, "top_objects").frame.set_index(["pictures", "object"]).loc[
         ("all prompts", "cup"), "pictures with it"
     ]  # fmt: skip
     assert len(rows) == n
-    assert (f"objects: cup ({n})", "objects=cup") in which_choices(objects)
+    assert (f"objects: cup ({n})", "objects=cup") in filter_choices(objects)
 
 
 def test_examples_show_what_was_asked_and_seen_and_nothing_is_shown_twice(objects, services):
@@ -545,12 +545,12 @@ def test_own_words_go_with_the_chosen_study(origins_page):
     assert design.name == "own-oasis-stop"
     assert list(design.data["nationalities"]) == ["nurse", "judge"]
     assert settings.scale == 1.0
-    assert "14 pictures of 2 prompts" in page.count_in(values)
+    assert "14 pictures of 2 prompts" in page.describe_form_size(values)
     values["study"] = "oasis-nationalities"
     *_, last = page.on_run(Visitor(), values)
     assert "write them into Explore" in last[page.parts["status"]]
     values["study"] = "oasis-internet-users"
-    assert page.count_in(values) == ""  # how many users there are is an option
+    assert page.describe_form_size(values) == ""  # how many users there are is an option
     values["study"] = "oasis-doctors"
     *_, last = page.on_run(Visitor(), values)
     assert "takes no other words" in last[page.parts["status"]]
@@ -599,7 +599,7 @@ def with_score(pairs, key, value, low, high):
     p_value = math.nan if math.isnan(value) else 0.0001 if low * high > 0 else 0.5
     estimate = Estimate(value=value, low=low, high=high, n=16, null_value=0.0, p_value=p_value)
     findings = [replace(f, estimate=estimate, claim=None) if f.key == key else f for f in pairs.results.findings]
-    decided = decide_findings(findings, family_of, confidence=0.95)
+    decided = decide_findings(findings, get_family, confidence=0.95)
     return replace(pairs, results=replace(pairs.results, findings=decided))
 
 
@@ -678,18 +678,18 @@ def test_a_correction_is_counted_and_can_be_undone(pairs):
     confirmed = changed.confirm()
     n = confirmed.people()["image_id"].isin(confirmed.pictures()).sum()
     assert f"1 label corrected by hand, {n - 1} checked" in confirmed.place()
-    assert replace(confirmed, which="hand").pictures() == confirmed.pictures()
+    assert replace(confirmed, selection="hand").pictures() == confirmed.pictures()
 
 
 def test_the_doubtful_come_first_and_the_failed_alone(pairs):
     labelling = Labelling(drawn=pairs)
     people = labelling.people().set_index("image_id")["margin"].abs().groupby("image_id").min()
-    doubtful = replace(labelling, which="doubtful").pictures()
+    doubtful = replace(labelling, selection="doubtful").pictures()
     assert people[doubtful].is_monotonic_increasing
     one = first_pair(labelling)
     failed = labelling.correct((one["image_id"], "left"), "not_two_people")
-    assert replace(failed, which="failed").pictures() == [one["image_id"]]
-    assert replace(labelling, which="failed").pictures() == []
+    assert replace(failed, selection="failed").pictures() == [one["image_id"]]
+    assert replace(labelling, selection="failed").pictures() == []
 
 
 def test_the_tab_shows_what_a_correction_gives(paired, two):

@@ -17,7 +17,7 @@ from bias_core.protocols import Captioner
 from bias_core.store.images import ImageStore
 from bias_core.store.readings import open_picture
 from bias_core.study.design import find_design, list_designs
-from bias_core.study.report_text import table_of
+from bias_core.study.report_text import get_table
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Shot, StudySettings
 from bias_core.types import Estimate, ImageRow, PlantedLine
@@ -49,7 +49,7 @@ def test_planted_rates_are_measured(services):
     concepts = list(dict.fromkeys(map(tuple, prompts_of(SEEN))))
     small = replace(design, data={"concepts": concepts}, images_per_prompt=16)
     report = complete(run_study(small, StudySettings(options={"n_draws": 100}), services))
-    table = table_of(report, "rates").frame
+    table = get_table(report, "rates").frame
     assert set(table["concept"]) == set(SEEN)
     gender = table[(table["concept"] == "doctor") & (table["condition"] == "published")].iloc[0]
     assert gender["planted rate"] == pytest.approx(0.93)  # OASIS Table 2
@@ -58,7 +58,7 @@ def test_planted_rates_are_measured(services):
     assert (extreme["drawn"].round().isin([0.0, 1.0])).all()
     coverage = report.results.findings[0].estimate
     assert coverage.value >= 0.85
-    order = table_of(report, "order").frame.set_index(["concept", "attribute"])
+    order = get_table(report, "order").frame.set_index(["concept", "attribute"])
     assert order.loc[("flowers", "light"), "Ψ extreme"] == pytest.approx(0.5, abs=0.02)
 
 
@@ -76,7 +76,7 @@ def test_the_diffusion_model_is_held_against_what_it_draws_itself(services, monk
     known = lambda rows, sentence: Estimate(value=own[rows[0].condition], low=0.0, high=1.0, n=1000)  # noqa: E731
     monkeypatch.setattr(services, "true_rate", known)
     report = complete(run_study(small, settings, services))
-    table = table_of(report, "rates").frame.set_index("condition")
+    table = get_table(report, "rates").frame.set_index("condition")
     assert table["true P"].to_dict() == own
     assert table["planted rate"].to_dict() == {"fair": 0.5, "published": pytest.approx(0.93)}
     assert table["drawn"].isna().all()  # no record says what is in these pictures
@@ -111,7 +111,7 @@ def test_measures_are_repeated_on_new_pictures(services):
     data = {**design.data, "concepts": design.data["concepts"][:1]}
     settings = StudySettings(options={"repetitions": 2, "attribute_images": 6})
     report = complete(run_study(replace(design, data=data, images_per_prompt=12), settings, services))
-    table = table_of(report, "repetitions").frame
+    table = get_table(report, "repetitions").frame
     differences = {"prevalence_difference", "stereotype_difference", "variance_share_difference"}
     assert set(table["measure"]) == {*MEASURES, *differences}
     gain = table[(table["measure"] == "prevalence_difference") & (table["variant"] == "apart")]
@@ -132,7 +132,7 @@ def test_measures_are_taken_towards_the_side_that_is_planted(services):
     small = replace(design, data=data, images_per_prompt=8)
     options = {"attribute_images": 4, "conditions": ["fair", "extreme"], "repetitions": 4}
     report = complete(run_study(small, StudySettings(options=options), services))
-    means = table_of(report, "repetitions").frame.groupby(["measure", "condition"])["value"].mean()
+    means = get_table(report, "repetitions").frame.groupby(["measure", "condition"])["value"].mean()
     for key in ("attribute_prevalence", "signed_difference", "association_beyond_even_mix", "composite_association"):
         assert means[key, "extreme"] > means[key, "fair"], key
 
@@ -211,7 +211,7 @@ def test_the_association_test_is_repeated(services):
     design = find_design("validity-associations")
     options = {"tests": ["science_arts"], "n_stimuli": 4, "repetitions": 2}
     report = complete(run_study(design, StudySettings(scale=0.05, options=options), services))
-    summary = table_of(report, "summary").frame.set_index(["measure", "condition"])["mean"]
+    summary = get_table(report, "summary").frame.set_index(["measure", "condition"])["mean"]
     name = "Differential association S"
     assert summary[name, "extreme"] > summary[name, "fair"]
     assert len(report.results.findings) == 1
@@ -257,7 +257,7 @@ def objects(services):
 
 
 def test_the_planted_score_is_the_mean_over_people(pairs):
-    table = table_of(pairs, "repetitions").frame
+    table = get_table(pairs, "repetitions").frame
     target = table.drop_duplicates(["measure", "variant", "condition"]).set_index(["variant", "condition"])["target"]
     # wan2024pst, Table 14, micro STS in pairs: 75 mover, 65 guard, 60 librarian, 40 assistant; mean 60.
     assert target["in pairs, by the classifier", "published"] == pytest.approx(60.0)
@@ -283,7 +283,7 @@ def test_planted_shares_are_of_men_whatever_the_line_names():
 
 
 def test_a_planted_object_comes_into_the_captions_by_halves(objects):
-    table = table_of(objects, "repetitions").frame
+    table = get_table(objects, "repetitions").frame
     means = table.groupby(["measure", "what is planted", "condition"])["value"].mean()
     hallucination = means["jaccard_hallucination", "an object"]
     assert hallucination["fair"] < hallucination["half"] < hallucination["extreme"]
@@ -322,7 +322,7 @@ def test_in_the_middle_step_chance_says_which_pictures_show_the_object(bases):
 
 
 def test_a_planted_object_is_named_and_what_is_not_planted_is_not(bases):
-    means = table_of(bases, "repetitions").frame.groupby(["what is planted", "measure", "condition"])["value"].mean()
+    means = get_table(bases, "repetitions").frame.groupby(["what is planted", "measure", "condition"])["value"].mean()
     odds = means["an object", "object_odds"]
     assert "fair" not in odds.dropna()  # where nobody plants a sign nothing changes, which is not "no bias"
     assert 1 < odds["half"] < odds["all"]
@@ -371,7 +371,7 @@ def test_the_report_gathers_the_verdicts(pairs, objects):
     assert ". After Wan and Chang 2024" in told
     assert "pictures of calibration-renderer, fair" in told
     for study in (pairs, objects):
-        for row in table_of(study, "verdicts").frame.to_dict("records"):
+        for row in get_table(study, "verdicts").frame.to_dict("records"):
             assert row["verdict"] in page
 
 

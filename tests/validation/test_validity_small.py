@@ -15,7 +15,7 @@ from bias_core.measures.paired_stereotype import order_effect
 from bias_core.study.claims import decide_claims
 from bias_core.study.headlines import headline
 from bias_core.study.plan import settle
-from bias_core.study.report_text import table_of
+from bias_core.study.report_text import get_table
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 from bias_core.types import GeneratedImage, Step
@@ -228,13 +228,13 @@ def test_gains_follow_what_finished_pictures_gain_and_velocities_that_do_not_are
     assert findings["gain published"].estimate.value == pytest.approx(1)
     assert findings["gain published"].says.startswith("Inconclusive")  # resamples of an exact order all agree
     assert findings["SPI published"].estimate.value < 0.6
-    seeds = table_of(report, "seeds").frame
+    seeds = get_table(report, "seeds").frame
     men = seeds[(seeds["attribute"] == "man") & (seeds["condition"] == "published")]
     assert men["gain"].tolist() == [2 / 3 if seed % 3 else 0 for seed in men["seed"]]
 
 
 def test_intervals_of_what_is_not_planted_hold_nothing_and_so_few_are_inconclusive(report):
-    verdicts = table_of(report, "verdicts").frame
+    verdicts = get_table(report, "verdicts").frame
     (line,) = verdicts.to_dict("records")
     assert line["intervals hold"] == "100.0 % of 6"  # twice both attributes under fair, the other one under published
     assert line["false alarms"] == "0.0 % of 6"

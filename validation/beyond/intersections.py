@@ -25,7 +25,7 @@ from bias_core.prompts import fill_template
 from bias_core.study.claims import decide_claims
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, options_in
+from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, get_options
 from bias_core.types import Estimate, ReaderErrors
 from bias_core.values import setting, settings_class
 from validation.joint import combination_codes, joint_shares
@@ -134,7 +134,7 @@ def _scores(
     side, genders = int(design.data["stereotyped"] == "feminine"), errors[0]  # what is read of a conforming person
     conforms = np.column_stack([calls[:, 0] == side, calls[:, 1:]]).astype(float)
     crossed = crossed_stereotype(
-        conforms, errors=[genders.of_absence if genders and not side else genders, *errors[1:]], confidence=confidence
+        conforms, errors=[genders.complement if genders and not side else genders, *errors[1:]], confidence=confidence
     )
     for place, (score, cell) in enumerate(zip(crossed.scores, crossed.cells, strict=True)):
         target = 200 * float(genders_of[side, place] / genders_of[:, place].sum()) - 100
@@ -267,7 +267,7 @@ class ValidityIntersections(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """A pool of pictures of each group, on its own seeds."""
-        options = options_in(settings, IntersectionOptions)
+        options = get_options(settings, IntersectionOptions)
         if settings.images:
             raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
         if tuple(options.conditions) != CONDITIONS:

@@ -15,10 +15,10 @@ from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import Design, Finding, Results, Shot, StudySettings, finding, joined, options_in
+from bias_core.study.types import Design, Finding, Results, Shot, StudySettings, finding, get_options, join_results
 from bias_core.types import Attribute, Estimate
 from bias_core.values import setting, settings_class
-from bias_core.world.wordings import Wording, language_names, planted_languages, wordings_of
+from bias_core.world.wordings import Wording, language_names, list_wordings, planted_languages
 from validation.repetitions import (
     POOL,
     PoolOptions,
@@ -66,7 +66,7 @@ class _Pictures:
 
 
 def _wordings(options: LanguageOptions) -> tuple[Wording, ...]:
-    return wordings_of(tuple(language_names()), options.template, options.concept)
+    return list_wordings(tuple(language_names()), options.template, options.concept)
 
 
 def _is_planted(one: Wording) -> bool:
@@ -84,7 +84,7 @@ def language_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """A pool of pictures of each language, all on the same seeds, without a bias and, for two languages, with one."""
     nothing, planted = _two_conditions(settings)
     n = pool_size(design, settings)
-    wordings = _wordings(options_in(settings, LanguageOptions))
+    wordings = _wordings(get_options(settings, LanguageOptions))
     cells = [(one, nothing, nothing) for one in wordings]
     cells += [(one, planted, PLANTED) for one in wordings if _is_planted(one)]
     return pools(
@@ -153,7 +153,7 @@ class ValidityLanguages(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Results of every repetition for languages with a planted bias and for all others."""
-        options, frame = options_in(settings, LanguageOptions), data.frame.reset_index(drop=True)
+        options, frame = get_options(settings, LanguageOptions), data.frame.reset_index(drop=True)
         rows = yield from data.embed(frame)
         attributes = read_attributes(options.attributes, options.concept)
         texts = data.texts([text for one in attributes for text in (one.positive, one.negative)])
@@ -185,4 +185,4 @@ class ValidityLanguages(Study):
         lines = yield from in_each_repetition(data, work)
         note = TEXTS.note("languages", n=pool_size(self.design, settings))
         results = results_of(pd.DataFrame(lines), settings, notes=(note,))
-        return joined(Results(findings=tuple(_findings(claims))), results)
+        return join_results(Results(findings=tuple(_findings(claims))), results)

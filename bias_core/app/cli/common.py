@@ -22,10 +22,10 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, StorageError, message_of, quoted
+from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, StorageError, get_error_message, quoted
 from bias_core.study.design import find_design
 from bias_core.study.types import Arm, Progress, WatchedShare, settings_from_dict
-from bias_core.values import Setting, name_and_value, settings_of
+from bias_core.values import Setting, declared_settings, name_and_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,9 +62,9 @@ _GROUPS = {
 OUT = "Folder or name.zip for report, tables and figures (`explore`: and pictures); or name.html, .csv, .md or .json."
 
 
-def option(group: str, text: str, *names: str, **more: Any) -> Any:
+def option(group: str, text: str, *names: str, **kwargs: Any) -> Any:
     """Declare an option in a group of a command's help."""
-    return typer.Option(*names, help=text, rich_help_panel=group, show_default=False, **more)
+    return typer.Option(*names, help=text, rich_help_panel=group, show_default=False, **kwargs)
 
 
 def with_known_ending(out: Path | None) -> Path | None:
@@ -114,10 +114,10 @@ _VALUES = {"bool": "", "int": "NUMBER", "float": "NUMBER", "str": "TEXT", "list[
 
 def _with_values(params: Sequence[Any], ctx: Any) -> list[Any]:
     """Return the parameters; the help of each option shows what to type after it."""
-    for one in params:
-        if isinstance(one, TyperOption) and one.metavar is None:
-            name = one.display_type(ctx).strip("<>").partition(" [")[0].removesuffix(" range")
-            one.metavar = _VALUES.get(name, name)
+    for param in params:
+        if isinstance(param, TyperOption) and param.metavar is None:
+            name = param.display_type(ctx).strip("<>").partition(" [")[0].removesuffix(" range")
+            param.metavar = _VALUES.get(name, name)
     return [*params]
 
 
@@ -149,13 +149,13 @@ def show_warning(warning: str) -> None:
         console.print(warning, markup=False, style="bold red")
 
 
-def choose_engine(services: "Services", how: RunOptions) -> None:
+def choose_engine(services: "Services", run_options: RunOptions) -> None:
     """Let the services draw with the engine of these options."""
-    if how.engine is EngineName.ray:
+    if run_options.engine is EngineName.ray:
         from bias_core.services import draw_with_ray
 
-        draw_with_ray(services, how.workers)
-    elif how.workers:
+        draw_with_ray(services, run_options.workers)
+    elif run_options.workers:
         raise InvalidInput("the local engine has one worker; choose --engine ray for more")
 
 
@@ -167,7 +167,7 @@ def user_errors() -> Iterator[None]:
     except KeyboardInterrupt as error:
         raise exit_stopped(signal.SIGINT) from error
     except BiasCoreError as error:
-        typer.secho(f"Error: {message_of(error)}", fg="red", err=True)
+        typer.secho(f"Error: {get_error_message(error)}", fg="red", err=True)
         raise typer.Exit(2) from error
 
 
@@ -176,14 +176,14 @@ def open_services(token_env: str = "") -> "Iterator[Services]":
     """Open the services of this process; a variable names the token that pays for hosted models."""
     from bias_core.services import Services
 
-    services = Services().for_visitor(_token_in(token_env) if token_env else "")
+    services = Services().for_visitor(_read_token(token_env) if token_env else "")
     try:
         yield services
     finally:
         services.close()
 
 
-def _token_in(variable: str) -> str:
+def _read_token(variable: str) -> str:
     token = os.environ.get(variable, "").strip()
     if not token:
         raise InvalidInput(f"the environment has no variable {quoted(variable)} with a token in it (--token-env)")
@@ -220,28 +220,28 @@ def run_with_bar(start: Callable[..., Generator[Progress, None, T]], *inputs: An
         while True:
             try:
                 step = next(run)
-            except StopIteration as end:
-                result: T = end.value
+            except StopIteration as stop_iteration:
+                result: T = stop_iteration.value
                 return result
             except Cancelled:
                 if not stop():
                     raise
                 break
             left = f", {step.seconds_left:.0f} s left" if step.seconds_left > 0 else ""
-            words = step.message + left + _so_far(step.shares)
+            words = step.message + left + _format_shares(step.shares)
             bar.update(task, completed=step.done, total=step.total, description=words)
     raise exit_stopped(stop.signal)
 
 
-def _so_far(shares: Sequence[WatchedShare]) -> str:
+def _format_shares(shares: Sequence[WatchedShare]) -> str:
     """Write a line for each of the first shares, with intervals that hold at any time."""
     watched = [share for share in shares if share.estimate.n]
     lines = [
         f"{escape(share.name)}: {share.value_words} ({share.interval_words}) of {share.estimate.n:,}"
         for share in watched[:_MOST_SO_FAR]
     ]
-    more = [f"and {len(watched) - _MOST_SO_FAR} more"] if len(watched) > _MOST_SO_FAR else []
-    return "".join(f"\n  {line}" for line in [*lines, *more])
+    remainder = [f"and {len(watched) - _MOST_SO_FAR} more"] if len(watched) > _MOST_SO_FAR else []
+    return "".join(f"\n  {line}" for line in [*lines, *remainder])
 
 
 def exit_stopped(signum: int) -> typer.Exit:
@@ -281,7 +281,7 @@ def stop_on_signal() -> Iterator[Stop]:
 _SHORT = 24  # letters of a cell that stays on one line
 
 
-def table_of(rows: "pd.DataFrame", title: str = "") -> Table:
+def build_rich_table(rows: "pd.DataFrame", title: str = "") -> Table:
     """Make a table of texts; short cells stay on one line."""
     table = Table(*map(str, rows.columns), title=title or None)
     for row in rows.itertuples(index=False):
@@ -329,37 +329,48 @@ MANY = ("model", "condition")  # settings that may be given several times
 def with_options(
     declared: Mapping[str, Setting],
     *,
-    how: type[RunOptions] = RunOptions,
+    run_options: type[RunOptions] = RunOptions,
     many: Collection[str] = (),
     flags: Mapping[str, Sequence[str]] = {},
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for every one of these settings and every field of ``how``.
+    """Give a command an option for every one of these settings and every field of ``run_options``.
 
-    It receives them as ``given: Given`` and ``how``. Settings in ``many`` may be given several times; ``flags`` are
-    further names of an option.
+    It receives them as ``given: Given`` and ``run_options``. Settings in ``many`` may be given several times;
+    ``flags`` are further names of an option.
     """
 
     def parameter(name: str, default: Any, annotation: Any) -> Parameter:
         return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = [p for p in signature(command, eval_str=True).parameters.values() if p.name not in ("given", "how")]
+        own_parameters = [
+            p for p in signature(command, eval_str=True).parameters.values() if p.name not in ("given", "run_options")
+        ]
         in_groups = sorted(declared, key=lambda name: [DRAW, MODEL, MEASURE].index(_group(name)))
         made = [
             parameter(name, None, _option(declared[name], flags.get(name, ()), many=name in many)) for name in in_groups
         ]
-        kinds = get_type_hints(how, include_extras=True)
+        kinds = get_type_hints(run_options, include_extras=True)
         parameters = [
-            *own[:1],
+            *own_parameters[:1],
             *made,
-            *own[1:],
-            *(parameter(each.name, each.default, kinds[each.name]) for each in fields(how)),
+            *own_parameters[1:],
+            *(
+                parameter(option_field.name, option_field.default, kinds[option_field.name])
+                for option_field in fields(run_options)
+            ),
         ]
 
         @wraps(command)
         def run(**values: Any) -> None:
             given = {name: value for name in declared if (value := values.pop(name)) not in (None, [])}
-            command(given=given, how=how(**{each.name: values.pop(each.name) for each in fields(how)}), **values)
+            command(
+                given=given,
+                run_options=run_options(
+                    **{option_field.name: values.pop(option_field.name) for option_field in fields(run_options)}
+                ),
+                **values,
+            )
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -372,19 +383,19 @@ def _group(name: str) -> str:
     return next((group for group, names in _GROUPS.items() if name in names), MEASURE)
 
 
-def _option(one: Setting, flags: Sequence[str], *, many: bool) -> Any:
+def _option(setting: Setting, flags: Sequence[str], *, many: bool) -> Any:
     """Make the type and the help of a setting's option; None stands for an option that is not given."""
-    names, words = (one.flag, *flags), one.help
-    if one.name == "options":
+    names, words = (setting.flag, *flags), setting.help
+    if setting.name == "options":
         names, words = ("--option",), f"{words} `study show` lists them."
-    elif one.name == "arms":
-        keys = ", ".join(arm.key for arm in settings_of(Arm).values())
+    elif setting.name == "arms":
+        keys = ", ".join(arm.key for arm in declared_settings(Arm).values())
         names, words = ("--arm",), f"{words} Repeat it for each arm. An arm may change {keys}."
     elif many:
         words += " Several times: each is run by itself; --arm compares."
-    kind: Any = one.kind if one.kind in (int, float, bool) else str
-    kind = list[str] if many or one.name in ("options", "arms") else kind
-    return Annotated[kind | None, option(_group(one.name), escape(words), *names)]
+    kind: Any = setting.kind if setting.kind in (int, float, bool) else str
+    kind = list[str] if many or setting.name in ("options", "arms") else kind
+    return Annotated[kind | None, option(_group(setting.name), escape(words), *names)]
 
 
 def read_given(
@@ -399,9 +410,9 @@ def read_given(
     options = values.pop("options", None) or {}
     if not isinstance(options, Mapping):
         raise InvalidInput(f"options must be names with their values; got {quoted(options)}")
-    own = {name: value for name, value in given.items() if name not in (*MANY, "options", "arms")}
+    own_values = {name: value for name, value in given.items() if name not in (*MANY, "options", "arms")}
     options = {**options, **dict(name_and_value(text) for text in given.get("options", []))}
-    like = settings_from_dict({**values, **own, "options": options})
+    like = settings_from_dict({**values, **own_values, "options": options})
     if texts := given.get("arms"):
         from bias_core.study.types import parse_arms
 

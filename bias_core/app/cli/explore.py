@@ -36,9 +36,9 @@ from bias_core.explore.options import (
     EXPLORE_SETTINGS,
     SUGGEST_SETTINGS,
     attribute_text,
+    build_concept_settings,
+    choose_design,
     compare_settings,
-    design_of,
-    exploration_of,
     explore_settings,
     offered_settings,
     usual_suggest_settings,
@@ -48,13 +48,13 @@ from bias_core.settings import COMMAND
 from bias_core.store.tables import ENDINGS, HUB
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.types import Progress, StudyReport, StudySettings, check_several, parse_arms
-from bias_core.values import settings_of
+from bias_core.values import declared_settings
 
 if TYPE_CHECKING:
     from bias_core.explore.suggest import Suggested
 
 _MOST_LINES = 10  # of one kind of files, in what was understood of pictures
-_SETTINGS = settings_of(StudySettings)
+_SETTINGS = declared_settings(StudySettings)
 _FLAGS = {"n_images": ("-n",), "n_clusters": ("--clusters",)}
 _OF_EXPLORE = offered_settings(
     (*EXPLORE_SETTINGS, "images", "prompts_from", "copies", "drawn_with", "arms"), explore_settings()
@@ -86,7 +86,7 @@ def explore(
     ] = None,
     *,
     given: Given,
-    how: RunOptions,
+    run_options: RunOptions,
     concepts: Annotated[
         str,
         option(
@@ -115,18 +115,20 @@ def explore(
     """
     with user_errors():
         listed = read_concept_list(concepts) if concepts else ConceptList()
-        names = distinct_concepts([*(one for text in concept or () for one in split_concepts(text)), *listed.concepts])
+        names = distinct_concepts(
+            [*(name for text in concept or () for name in split_concepts(text)), *listed.concepts]
+        )
         check_source(names, prompts, given)
         attributes = [] if no_attributes else attribute
         chosen = {**given, "arms": parse_arms(given.get("arms", []))}
         if prompts:
             settings = explore_settings(attributes=(SUGGESTED,) if attributes is None else attributes, **chosen)
         else:
-            more = {"rates": (*listed.rates, *(rate or ())), "counts": (*listed.counts, *(count or ()))}
-            settings = exploration_of(names, attributes, **more, **chosen)
+            concept_numbers = {"rates": (*listed.rates, *(rate or ())), "counts": (*listed.counts, *(count or ()))}
+            settings = build_concept_settings(names, attributes, **concept_numbers, **chosen)
         if listed.note:
             console.print(listed.note, markup=False)
-        _run(settings, how, pictures=True, prompts=prompts)
+        _run(settings, run_options, pictures=True, prompts=prompts)
 
 
 @with_options(_OF_COMPARE, flags=_FLAGS)
@@ -134,7 +136,7 @@ def compare(
     concept: Concept,
     *,
     given: Given,
-    how: RunOptions,
+    run_options: RunOptions,
     arm: Annotated[
         list[str],
         option(
@@ -153,7 +155,7 @@ def compare(
     with user_errors():
         arms = check_several(parse_arms(arm))
         attributes = [] if no_attributes else find_attributes(concept, attribute)
-        _run(compare_settings(concept, arms, attributes=attributes, **given), how)
+        _run(compare_settings(concept, arms, attributes=attributes, **given), run_options)
 
 
 def check_source(concepts: Sequence[str], prompts: str, given: Given) -> None:
@@ -166,21 +168,21 @@ def check_source(concepts: Sequence[str], prompts: str, given: Given) -> None:
         raise InvalidInput(f"--prompts has no use for --{unused[0].replace('_', '-')}: that is about one concept")
 
 
-def _run(settings: StudySettings, how: RunOptions, *, pictures: bool = False, prompts: str = "") -> None:
+def _run(settings: StudySettings, run_options: RunOptions, *, pictures: bool = False, prompts: str = "") -> None:
     """Run behind a progress bar, print and save. A signal stops within one step; finished pictures are scored."""
-    from bias_core.explore.study import pack_of
+    from bias_core.explore.study import prepare_pack
     from bias_core.study.run import run_study
 
-    with open_services(how.token_env) as services:
-        choose_engine(services, how)
-        design, settings = pack_of(prompts, settings) if prompts else (design_of(settings), settings)
+    with open_services(run_options.token_env) as services:
+        choose_engine(services, run_options)
+        design, settings = prepare_pack(prompts, settings) if prompts else (choose_design(settings), settings)
 
         def steps(cancelled: Stop) -> Generator[Progress, None, tuple[StudyReport, int]]:
             report = yield from run_study(design, settings, services, cancelled=cancelled)
             return report, cancelled.signal
 
         report, signum = run_with_bar(steps)
-        finish(report, how, services, pictures=pictures)
+        finish(report, run_options, services, pictures=pictures)
         if signum or services.manifests.get(report.run_id).status == "cancelled":
             raise exit_stopped(signum)
 
@@ -192,13 +194,13 @@ def find_attributes(concept: str, texts: list[str] | None) -> list[str]:
 
 def models(*, as_json: AsJson = False) -> None:
     """List the models, conditions, encoders and other classifiers that have a name."""
-    from bias_core.study.programs import FULL, as_text, models_answer
+    from bias_core.study.programs import FULL, format_json, models_answer
 
     with user_errors(), open_services() as services:
         if as_json:
-            classifiers = [asdict(one) | {"role": role} for role in get_args(Role) for one in services.tools(role)]
-            more = {"conditions": dict(services.catalogue.conditions), "classifiers": classifiers}
-            typer.echo(as_text(models_answer(services.models(), FULL) | more))
+            classifiers = [asdict(tool) | {"role": role} for role in get_args(Role) for tool in services.tools(role)]
+            extra_answers = {"conditions": dict(services.catalogue.conditions), "classifiers": classifiers}
+            typer.echo(format_json(models_answer(services.models(), FULL) | extra_answers))
             return
         rows = [
             (
@@ -219,7 +221,7 @@ def models(*, as_json: AsJson = False) -> None:
         roles = get_args(Role)[1:]  # all except encoders
         tools = [(role.replace("_", " "), tool) for role in roles for tool in services.tools(role)]
         show_rows(
-            ("reads and writes", "as", "what it is"), [(one.id, role, one.note or one.name) for role, one in tools]
+            ("reads and writes", "as", "what it is"), [(tool.id, role, tool.note or tool.name) for role, tool in tools]
         )
 
 
@@ -236,16 +238,16 @@ def pictures(
     """
     from bias_core.store.imports import ImportedImages
     from bias_core.study.image_rows import count_in_words
-    from bias_core.study.programs import FULL, as_text, look_answer
+    from bias_core.study.programs import FULL, format_json, look_answer
 
     with user_errors():
         with Console(stderr=True, emoji=False).status("Reading …") as status:
             source = ImportedImages(path, prompts_from=prompts_from, copies=copies)
             look = source.look(lambda n: status.update(f"Reading: {n:,} of {sum(source.counts.values()):,} pictures"))
         if as_json:
-            typer.echo(as_text(look_answer(look, FULL)))
+            typer.echo(format_json(look_answer(look, FULL)))
             return
-        head = f"{look.name}: {look.n:,} of its pictures count, {look.of_prompts}"
+        head = f"{look.name}: {look.n:,} of its pictures count, {look.prompt_count_text}"
         console.print(f"{head}; {len(look.left_out):,} are left out.", markup=False, style="bold")
         show_rows(
             ("prompt", "pictures", "prompt from", "drawn with", "seeds", "to check"),
@@ -259,8 +261,8 @@ def pictures(
         for sentence, lines in (("left out", [*look.left_out_lines]), *look.notes):
             if lines:
                 console.print(f"{len(lines):,} {sentence}:", markup=False)
-                more = [f"and {len(lines) - _MOST_LINES:,} more"] if len(lines) > _MOST_LINES else []
-                console.print("\n".join(f"  {line}" for line in [*lines[:_MOST_LINES], *more]), markup=False)
+                remainder = [f"and {len(lines) - _MOST_LINES:,} more"] if len(lines) > _MOST_LINES else []
+                console.print("\n".join(f"  {line}" for line in [*lines[:_MOST_LINES], *remainder]), markup=False)
 
 
 def attributes(
@@ -268,13 +270,13 @@ def attributes(
 ) -> None:
     """List the built-in attributes with their real-world rates P*."""
     from bias_core.number_text import format_given
-    from bias_core.study.programs import FULL, as_text, attributes_answer
+    from bias_core.study.programs import FULL, attributes_answer, format_json
 
     with user_errors(), open_services() as services:
         sets = load_attribute_sets(services.settings.assets_dir / "studies")
         sets = (suggest_set(concept, sets),) if concept else sets
         if as_json:
-            typer.echo(as_text(attributes_answer(sets, FULL)))
+            typer.echo(format_json(attributes_answer(sets, FULL)))
             return
         rows = [
             (item.title, a.name, a.positive, a.negative, format_given(a.reference), a.reference_source)
@@ -289,7 +291,7 @@ def suggest(
     concept: Concept,
     *,
     given: Given,
-    how: RunOptions,
+    run_options: RunOptions,
     words_only: Annotated[bool, option(DRAW, "Draw nothing; ask only the language model.", "--words-only")] = False,
     scenes: Annotated[
         bool, option(DRAW, "Write scenes with this word, for a study of it as a trigger word.", "--scenes")
@@ -300,37 +302,37 @@ def suggest(
     A language model suggests from the words; captions of the pictures are compared with those of a plain baseline.
     """
     from bias_core.explore.options import SuggestOptions
-    from bias_core.explore.suggest import DESIGN, suggested_by_words, suggested_in
+    from bias_core.explore.suggest import DESIGN, read_suggestions, suggested_by_words
     from bias_core.papers.tbyb.study import written_scenes
-    from bias_core.study.programs import as_text
+    from bias_core.study.programs import format_json
     from bias_core.study.run import run_study
-    from bias_core.study.types import options_in
+    from bias_core.study.types import get_options
 
-    with user_errors(), open_services(how.token_env) as services:
+    with user_errors(), open_services(run_options.token_env) as services:
         settings = usual_suggest_settings(concept=concept, **given)
         if scenes:
             written = written_scenes(
-                concept, options_in(settings, SuggestOptions).language_model, settings.model, services
+                concept, get_options(settings, SuggestOptions).language_model, settings.model, services
             )
-            if how.as_json:
-                typer.echo(as_text({"scenes": list(written)}))
+            if run_options.as_json:
+                typer.echo(format_json({"scenes": list(written)}))
             else:
                 _show_scenes(concept, written)
             return
         if words_only:
-            _show(concept, suggested_by_words(settings, services), how)
+            _show(concept, suggested_by_words(settings, services), run_options)
             return
-        choose_engine(services, how)
+        choose_engine(services, run_options)
 
         def steps(cancelled: Stop) -> Generator[Progress, None, StudyReport]:
             return (yield from run_study(DESIGN, settings, services, cancelled=cancelled))
 
         report = run_with_bar(steps)
-        if as_suggestions := how.as_json or not how.full:
-            for note in () if how.as_json else report.results.notes:
+        if as_suggestions := run_options.as_json or not run_options.full:
+            for note in () if run_options.as_json else report.results.notes:
                 console.print(note, markup=False)
-            _show(concept, suggested_in(report), how)
-        finish(report, how, services, pictures=True, is_shown=as_suggestions)
+            _show(concept, read_suggestions(report), run_options)
+        finish(report, run_options, services, pictures=True, is_shown=as_suggestions)
 
 
 def _show_scenes(word: str, scenes: Sequence[str]) -> None:
@@ -341,12 +343,12 @@ def _show_scenes(word: str, scenes: Sequence[str]) -> None:
     typer.echo(f'{COMMAND} study run tbyb-task --option "triggers={word}" --option "scenes={listed}"')
 
 
-def _show(concept: str, suggested: "list[Suggested]", how: RunOptions) -> None:
-    if how.as_json:
+def _show(concept: str, suggested: "list[Suggested]", run_options: RunOptions) -> None:
+    if run_options.as_json:
         from bias_core.explore.suggest import suggestions_answer
-        from bias_core.study.programs import FULL, SUMMARY, as_text
+        from bias_core.study.programs import FULL, SUMMARY, format_json
 
-        typer.echo(as_text(suggestions_answer(suggested, FULL if how.full else SUMMARY)))
+        typer.echo(format_json(suggestions_answer(suggested, FULL if run_options.full else SUMMARY)))
         return
     table = Table("attribute", "where it comes from", "P*", title=f"Suggested for {concept}")
     for suggestion in suggested:

@@ -10,13 +10,13 @@ import typer
 from bias_core.app.cli.common import (
     AsJson,
     RunOptions,
+    build_rich_table,
     console,
     fits,
     open_services,
     show_rows,
     show_table,
     show_warning,
-    table_of,
     user_errors,
 )
 from bias_core.errors import InvalidInput, quoted
@@ -55,7 +55,7 @@ def show_answers(answers: "pd.DataFrame", *, quiet: bool = False) -> None:
 
 def finish(
     report: StudyReport,
-    how: RunOptions,
+    run_options: RunOptions,
     services: "Services",
     *,
     pictures: bool = False,
@@ -64,12 +64,15 @@ def finish(
 ) -> None:
     """Print, keep and save the report of a run, as one of several in a ``folder`` of its own."""
     if not is_shown:
-        show_study_report(report, services, full=how.full, as_json=how.as_json)
-    if how.keep:
+        show_study_report(report, services, full=run_options.full, as_json=run_options.as_json)
+    if run_options.keep:
         services.manifests.keep(report.run_id)
-    if how.out and folder:
-        (how.out / folder).mkdir(parents=True, exist_ok=True)  # also for model names with a slash or a file ending
-    save_study_report(report, how.out and how.out / folder, pictures=pictures, quiet=how.as_json)
+    if run_options.out and folder:
+        # also for model names with a slash or a file ending
+        (run_options.out / folder).mkdir(parents=True, exist_ok=True)
+    save_study_report(
+        report, run_options.out and run_options.out / folder, pictures=pictures, quiet=run_options.as_json
+    )
 
 
 def show_study_report(
@@ -77,10 +80,10 @@ def show_study_report(
 ) -> None:
     """Print the headline, first numbers and next step, or the whole report; either as JSON if asked for."""
     from bias_core.study.headlines import headline
-    from bias_core.study.programs import FULL, SUMMARY, as_text, report_answer
+    from bias_core.study.programs import FULL, SUMMARY, format_json, report_answer
 
     if as_json:
-        typer.echo(as_text(report_answer(report, services, FULL if full else SUMMARY)))
+        typer.echo(format_json(report_answer(report, services, FULL if full else SUMMARY)))
         return
     show_warning(report.warning)
     console.print(headline(report), markup=False, style="bold")
@@ -101,15 +104,15 @@ def _show_first(report: StudyReport, services: "Services | None") -> None:
     for step in next_steps(report, services)[:1] if services else ():
         _show_step(report, step)
     blocked = f" ({report.n_blocked:,} more were refused or blanked)" if report.n_blocked else ""
-    more = f"{n_more:,} more numbers, tables and notes" if n_more else "Tables and notes"
+    hidden_parts = f"{n_more:,} more numbers, tables and notes" if n_more else "Tables and notes"
     console.print(f"Run {report.run_id}: {report.n_images:,} pictures{blocked}, {report.seconds:.0f} s.", markup=False)
     page = f"`{COMMAND} study report {report.run_id}` writes the whole report as a page"
-    console.print(f"{more}: --full prints them; {page}.", markup=False, soft_wrap=True)
+    console.print(f"{hidden_parts}: --full prints them; {page}.", markup=False, soft_wrap=True)
 
 
 def _show_first_numbers(report: StudyReport) -> int:
     """Print a table of the first numbers that is at most 15 lines long; return how many numbers it leaves out."""
-    from bias_core.study.report_text import BETWEEN_CLASSIFIERS, finding_frame, null_words, title_of
+    from bias_core.study.report_text import BETWEEN_CLASSIFIERS, finding_frame, get_title, null_words
 
     frame = finding_frame(report)
     frame["value"] += " " + frame["interval"]
@@ -117,10 +120,10 @@ def _show_first_numbers(report: StudyReport) -> int:
     interval = f"value [{100 * report.settings.confidence:g} % interval]"
     frame = frame.rename(columns={"null": null_words(report), "value": interval})
     for column in (*_OPTIONAL, null_words(report), "clear"):
-        if not fits(table_of(frame)):
+        if not fits(build_rich_table(frame)):
             frame = frame.drop(columns=column, errors="ignore")
     for n in range(min(len(frame), _MOST_LINES), 0, -1):
-        table = table_of(frame[:n], title_of(report))
+        table = build_rich_table(frame[:n], get_title(report))
         fits(table)
         if n == 1 or len(console.render_lines(table)) <= _MOST_LINES:
             console.print(table)
@@ -135,13 +138,13 @@ def _show_unknown_words(report: StudyReport) -> None:
 
 def _show_all(report: StudyReport, services: "Services | None") -> None:
     from bias_core.study.next_steps import next_steps
-    from bias_core.study.report_text import LIMITS, claim, excerpt, finding_frame, title_of
+    from bias_core.study.report_text import LIMITS, claim, excerpt, finding_frame, get_title
 
-    frames = [(title_of(report), finding_frame(report))]
+    frames = [(get_title(report), finding_frame(report))]
     frames += [(table.title, table.frame) for table in report.results.tables]
     for title, frame in frames:
         text, shown = excerpt(frame)
-        show_table(table_of(text, title))
+        show_table(build_rich_table(text, title))
         if shown:
             console.print(f"{shown}; --out writes all.", markup=False, style="dim")
     for note in report.results.notes:
@@ -158,9 +161,9 @@ def _show_all(report: StudyReport, services: "Services | None") -> None:
 def _show_step(report: StudyReport, step: "NextStep", says: str = "") -> None:
     console.print(f"Next: {step.title}. {says}".removesuffix(". "), markup=False)
     console.print(f"  {step.command}", markup=False, soft_wrap=True)
-    if (own := f"{report.design.name}.yaml") in step.command:
+    if (settings_file := f"{report.design.name}.yaml") in step.command:
         packed = f"{COMMAND} study report {report.run_id} --to zip"
-        note = f"  {own} is among the files of --out, and of `{packed}`."
+        note = f"  {settings_file} is among the files of --out, and of `{packed}`."
         console.print(note, markup=False, soft_wrap=True, style="dim")
 
 
@@ -198,7 +201,7 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """List the runs on record, newest first."""
-    from bias_core.study.programs import as_text, runs_answer
+    from bias_core.study.programs import format_json, runs_answer
 
     with user_errors(), open_services() as services:
         for run_id, is_kept in ((keep, True), (release, False)):
@@ -208,7 +211,7 @@ def runs(
             services.manifests.delete(delete)
         found = services.manifests.list(session="")
         if as_json:
-            typer.echo(as_text(runs_answer(found)))
+            typer.echo(format_json(runs_answer(found)))
             return
         rows = [
             (
@@ -252,7 +255,7 @@ def label(
 ) -> None:
     """Make a labelling task from random pictures of a run; people's labels correct its numbers."""
     from bias_core.labels.make_task import label_run, task_values
-    from bias_core.study.programs import as_text
+    from bias_core.study.programs import format_json
 
     with user_errors(), open_services() as services:
         made = label_run(
@@ -261,7 +264,7 @@ def label(
         )  # fmt: skip
         values = task_values(made)
         if as_json:
-            typer.echo(as_text(values))
+            typer.echo(format_json(values))
             return
         console.print(f"{values['sample']}, about {values['asks_about']}.", markup=False)
         for name, title in (
@@ -288,7 +291,7 @@ def corrected(
     from bias_core.store.files import write_atomically
     from bias_core.study import corrected as corrections
     from bias_core.study.answers import read_answers
-    from bias_core.study.programs import FULL, as_text, correction_answer
+    from bias_core.study.programs import FULL, correction_answer, format_json
     from bias_core.study.report_text import excerpt
 
     with user_errors(), open_services() as services:
@@ -303,17 +306,17 @@ def corrected(
             return
         if (answers := services.run_answers(run)) is None:
             raise InvalidInput(f"the run {run} has no labelling task: make one with study label {run}")
-        correction = corrections.correction_of(report, answers)
+        correction = corrections.build_correction(report, answers)
         if not correction.numbers:
             raise InvalidInput(" ".join(correction.notes))
-        of_numbers, values = correction.table(), as_text(correction_answer(correction, FULL))
+        of_numbers, values = correction.table(), format_json(correction_answer(correction, FULL))
         if out is not None:
             write_atomically(out, values.encode() if out.suffix == ".json" else csv_bytes(of_numbers.frame))
         if as_json:
             typer.echo(values)
             return
         text, _ = excerpt(of_numbers.frame.drop(columns="note"))
-        show_table(table_of(text, of_numbers.title))
+        show_table(build_rich_table(text, of_numbers.title))
         for note in (correction.headline, *correction.notes):
             console.print(note, markup=False)
         if out is not None:

@@ -32,9 +32,9 @@ from bias_core.app.cli.common import (
 from bias_core.app.cli.reports import finish, show_answers
 from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
-from bias_core.study.design import find_design, list_designs, option_settings, summary_of
+from bias_core.study.design import find_design, format_summary, list_designs, option_settings
 from bias_core.study.types import StudySettings
-from bias_core.values import settings_of
+from bias_core.values import declared_settings
 
 if TYPE_CHECKING:
     from bias_core.services import Services
@@ -50,12 +50,12 @@ def list_studies(
     import pandas as pd
 
     from bias_core.measures.cards import work
-    from bias_core.study.programs import FULL, as_text, studies_answer
+    from bias_core.study.programs import FULL, format_json, studies_answer
     from bias_core.study.report_text import markdown_table
 
     with user_errors():
         if as_json:
-            typer.echo(as_text(studies_answer(list_designs(), FULL)))
+            typer.echo(format_json(studies_answer(list_designs(), FULL)))
             return
         if markdown:
             told = [(d, ", ".join(filter(None, (work(d.reference), d.where)))) for d in list_designs()]
@@ -72,17 +72,17 @@ def show_study(
     """Show what a study draws and which options it has."""
     from bias_core.measures.cards import work
     from bias_core.study.plan import settle
-    from bias_core.study.programs import FULL, as_text, studies_answer
+    from bias_core.study.programs import FULL, format_json, studies_answer
 
     with user_errors():
         design = find_design(name)
         if as_json:
-            typer.echo(as_text(studies_answer([design], FULL)))
+            typer.echo(format_json(studies_answer([design], FULL)))
             return
         request = settle(design, StudySettings())
         shots = request.study.shots(request.settings)
         console.print(f"[bold]{design.title}[/bold] ({work(design.reference)}, {design.where})")
-        console.print(summary_of(design, request.settings), markup=False)
+        console.print(format_summary(design, request.settings), markup=False)
         console.print(f"{sum(shot.n for shot in shots):,} pictures of {len(shots):,} prompts at full size, e.g.")
         for shot in shots[:: max(1, len(shots) // 5)][:5]:
             console.print(f"  {shot.prompt}  x {shot.n}", markup=False)
@@ -97,10 +97,10 @@ def measures(
 ) -> None:
     """List the measures with their range, their null value and what higher means."""
     from bias_core.measures.cards import METRICS, cards_markdown, work
-    from bias_core.study.programs import FULL, as_text, measures_answer
+    from bias_core.study.programs import FULL, format_json, measures_answer
 
     if as_json:
-        typer.echo(as_text(measures_answer(FULL)))
+        typer.echo(format_json(measures_answer(FULL)))
         return
     if markdown:
         typer.echo(cards_markdown(METRICS.values()), nl=False)
@@ -137,8 +137,8 @@ class StudyOptions(RunOptions):
     ] = None
 
 
-@with_options(settings_of(StudySettings), how=StudyOptions, many=MANY)
-def run_studies(study: Study = "", *, given: Given, how: StudyOptions) -> None:
+@with_options(declared_settings(StudySettings), run_options=StudyOptions, many=MANY)
+def run_studies(study: Study = "", *, given: Given, run_options: StudyOptions) -> None:
     """Draw the pictures of a study and measure them.
 
     Ctrl-C stops; the same command goes on from there, and draws nothing twice. --draw-only fills the picture store,
@@ -148,47 +148,50 @@ def run_studies(study: Study = "", *, given: Given, how: StudyOptions) -> None:
     --engine ray joins the cluster of RAY_ADDRESS, whose machines all need this program, the weights and the same
     BIAS_DATA_DIR on a shared disk; without RAY_ADDRESS it uses all of this machine.
     """
-    if how.out is not None and how.draw_only:
+    if run_options.out is not None and run_options.draw_only:
         raise typer.BadParameter("reports need measuring: leave --draw-only out", param_hint="--out")
     from bias_core.study.plan import lay_out
 
-    with user_errors(), open_services(how.token_env) as services:
-        choose_engine(services, how)
-        if how.n is not None and how.n < 1:
-            raise InvalidInput(f"the number of pictures per prompt is at least 1, got {how.n}")
-        chosen = _one_each(*read_given(study, given, how.settings, how.n), services)
+    with user_errors(), open_services(run_options.token_env) as services:
+        choose_engine(services, run_options)
+        if run_options.n is not None and run_options.n < 1:
+            raise InvalidInput(f"the number of pictures per prompt is at least 1, got {run_options.n}")
+        chosen = _split_request(*read_given(study, given, run_options.settings, run_options.n), services)
         for request in chosen:
-            if request.answers is not None and not how.as_json:
+            if request.answers is not None and not run_options.as_json:
                 answers = lay_out(request, services, measure=False, estimate=True).answers
                 show_answers(request.answers if answers is None else answers)
-        if how.plan or how.draw_only or how.dry_run or len(chosen) > 1:
-            plans = [lay_out(request, services, measure=not how.draw_only, estimate=how.dry_run) for request in chosen]
-            _agree(plans, services, how)
-            if how.dry_run:
+        if run_options.plan or run_options.draw_only or run_options.dry_run or len(chosen) > 1:
+            plans = [
+                lay_out(request, services, measure=not run_options.draw_only, estimate=run_options.dry_run)
+                for request in chosen
+            ]
+            _agree(plans, services, run_options)
+            if run_options.dry_run:
                 return
             for plan in plans:
-                _draw(plan, services, how)
-        if not how.draw_only:
-            _measure(chosen, services, how)
+                _draw(plan, services, run_options)
+        if not run_options.draw_only:
+            _measure(chosen, services, run_options)
 
 
-def _agree(plans: "Sequence[StudyPlan]", services: "Services", how: StudyOptions) -> None:
+def _agree(plans: "Sequence[StudyPlan]", services: "Services", run_options: StudyOptions) -> None:
     from bias_core.study.plan import study_cost, warm_up
 
-    for plan in [] if how.dry_run else plans:
+    for plan in [] if run_options.dry_run else plans:
         if math.isnan(study_cost(plan, services).seconds):  # a first batch shows how long a picture takes
             run_with_bar(warm_up, plan, services)
     long = _show_costs(plans, services)
-    long |= _show_requests(plans, services, how.price)
-    _show_refusals(plans, services, measure=not how.draw_only)
-    if long and not (how.dry_run or how.yes):
+    long |= _show_requests(plans, services, run_options.price)
+    _show_refusals(plans, services, measure=not run_options.draw_only)
+    if long and not (run_options.dry_run or run_options.yes):
         if not sys.stdin.isatty():
             raise InvalidInput("this takes long and needs confirmation; without a terminal, add --yes")
         if not typer.confirm("Start?"):
             raise typer.Exit(1)
 
 
-def _one_each(
+def _split_request(
     request: "Settled", models: Sequence[str], conditions: Sequence[str], services: "Services"
 ) -> "list[Settled]":
     """Return one per model and condition; a model without conditions comes once."""
@@ -263,7 +266,7 @@ def _show_requests(plans: "Sequence[StudyPlan]", services: "Services", price: fl
 
 def _not_known(name: str, services: "Services") -> str:
     if hosted_name(name):
-        return f"It is unknown which pictures of {name} already exist: {_why_not(services, name)}"
+        return f"It is unknown which pictures of {name} already exist: {_describe_refusal(services, name)}"
     listed = name in {info.id for info in services.models()}
     guessed = "" if listed else "; its steps and size are also unknown, so usual ones are assumed"
     return (
@@ -273,7 +276,7 @@ def _not_known(name: str, services: "Services") -> str:
     )
 
 
-def _why_not(services: "Services", name: str) -> str:
+def _describe_refusal(services: "Services", name: str) -> str:
     """Say why a hosted model cannot be asked now."""
     try:
         return f"it is drawn by {services.revision(name)}."
@@ -316,11 +319,11 @@ def _size(n_bytes: float) -> str:
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.1f} MB"
 
 
-def _draw(plan: "StudyPlan", services: "Services", how: StudyOptions) -> None:
+def _draw(plan: "StudyPlan", services: "Services", run_options: StudyOptions) -> None:
     from bias_core.study.run import draw_study
 
     arms = run_with_bar(draw_study, plan, services)
-    if how.keep:
+    if run_options.keep:
         services.manifests.keep(plan.manifest.id)
     n_blocked = sum(data.n_blocked for data in arms)
     blocked = f", {n_blocked:,} blanked by the safety checker" if n_blocked else ""
@@ -333,10 +336,10 @@ def _named(plan: "StudyPlan", setting: str) -> str:
     return " and ".join(dict.fromkeys(getattr(arm.settings, setting) for arm in plan.arms or (plan,)))
 
 
-def _measure(chosen: "Sequence[Settled]", services: "Services", how: StudyOptions) -> None:
+def _measure(chosen: "Sequence[Settled]", services: "Services", run_options: StudyOptions) -> None:
     from bias_core.study.run import run
 
     for request in chosen:
         settings, report = request.settings, run_with_bar(run, request, services)
         name = f"{settings.model}-{settings.condition}".strip("-").replace("/", "--")
-        finish(report, how, services, folder=name if len(chosen) > 1 else "")
+        finish(report, run_options, services, folder=name if len(chosen) > 1 else "")

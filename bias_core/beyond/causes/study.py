@@ -47,8 +47,8 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
+    get_options,
     mark,
-    options_in,
 )
 from bias_core.types import Estimate, StoredImage
 from bias_core.values import Options, option_values, setting, settings_class
@@ -126,7 +126,7 @@ class Exchange:
     n_steps: int
 
 
-def _drawn(row: Any, part: str, later: str) -> str:
+def _describe_drawing(row: Any, part: str, later: str) -> str:
     """Return how a picture was drawn, as in the page's row names."""
     if not later:
         return _TO_THE_END if part == "both" else PARTS[part]
@@ -159,7 +159,7 @@ class Pictures:
         keys = zip(self.frame["seed"].astype(int), self.frame["drawn"], strict=True)
         return dict(zip(keys, self.data.stored(self.frame), strict=True))
 
-    def of(self, ways: Sequence[str]) -> pd.DataFrame:
+    def select_margins(self, ways: Sequence[str]) -> pd.DataFrame:
         """Margins of the seeds that have a picture of each of these ways."""
         complete = self.margins.reindex(columns=list(ways)).dropna()
         if len(complete) < 2:
@@ -182,21 +182,21 @@ class Pictures:
 
 
 def _exchange(later: str, pictures: Pictures, settings: StudySettings) -> Exchange:
-    own = pictures.frame[pictures.frame["later"] == later]
-    steps = own.groupby("drawn", sort=False)["steps with the first text"].first().sort_values()
-    margins = pictures.of([_TO_THE_END, *steps.index])
+    later_pictures = pictures.frame[pictures.frame["later"] == later]
+    steps = later_pictures.groupby("drawn", sort=False)["steps with the first text"].first().sort_values()
+    margins = pictures.select_margins([_TO_THE_END, *steps.index])
     without, exchanged = margins[_TO_THE_END].to_numpy(), margins[list(steps.index)].to_numpy()
     taken = [int(step) for step in steps]
     n_steps = next(iter(pictures.stored.values())).row.num_inference_steps
     confidence = settings.confidence
-    how: Any = {"steps": taken, "confidence": confidence}
+    options: Any = {"steps": taken, "confidence": confidence}
     return Exchange(
         later=later,
         seeds=pictures.units(list(margins.index)),
         without=without,
         margins=exchanged,
-        effect=exchange_effect(without, exchanged, **how),
-        decided=decided_step(without, exchanged, n_steps=n_steps, rng=settings.seed, **how),
+        effect=exchange_effect(without, exchanged, **options),
+        decided=decided_step(without, exchanged, n_steps=n_steps, rng=settings.seed, **options),
         n_steps=n_steps,
     )
 
@@ -204,7 +204,7 @@ def _exchange(later: str, pictures: Pictures, settings: StudySettings) -> Exchan
 def _parts(pictures: Pictures, settings: StudySettings) -> PartEffects | None:
     if pictures.against in ("", settings.condition):
         return None
-    margins = pictures.of([PARTS["neither"], PARTS["text"], PARTS["drawing"], _TO_THE_END])
+    margins = pictures.select_margins([PARTS["neither"], PARTS["text"], PARTS["drawing"], _TO_THE_END])
     return part_effects(*margins.to_numpy().T, confidence=settings.confidence)
 
 
@@ -254,17 +254,17 @@ def _decided_row(exchange: Exchange, claim: Claim) -> dict[str, Any]:
     }
 
 
-def _rows(one: Exchange) -> Iterator[dict[str, Any]]:
-    n = len(one.without)
-    shares = [*(one.margins > 0).sum(axis=0), (one.without > 0).sum()]
-    nothing = Estimate(value=0.0, low=0.0, high=0.0, n=n)
+def _rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
+    n = len(exchange.without)
+    shares = [*(exchange.margins > 0).sum(axis=0), (exchange.without > 0).sum()]
+    no_effect = Estimate(value=0.0, low=0.0, high=0.0, n=n)
     for steps, count, effect in zip(
-        [*one.effect.steps, one.n_steps], shares, [*one.effect.effects, nothing], strict=True
+        [*exchange.effect.steps, exchange.n_steps], shares, [*exchange.effect.effects, no_effect], strict=True
     ):
         yield {
-            "then": one.later,
+            "then": exchange.later,
             "steps with the first text": steps,
-            "of": one.n_steps,
+            "of": exchange.n_steps,
             **columns("P", share_interval(int(count), n)),
             **columns("effect", effect),
             "seeds": n,
@@ -289,7 +289,7 @@ def _part_tables(parts: PartEffects | None, claims: Mapping[str, Claim], picture
         ],
         family=family_note([*claims.values()], _FAMILY),
     )
-    shares = pictures.of([PARTS["neither"], PARTS["text"], PARTS["drawing"], _TO_THE_END]) > 0
+    shares = pictures.select_margins([PARTS["neither"], PARTS["text"], PARTS["drawing"], _TO_THE_END]) > 0
     yield TEXTS.table(
         "part shares",
         [
@@ -302,7 +302,7 @@ def _part_tables(parts: PartEffects | None, claims: Mapping[str, Claim], picture
 def _figures(
     exchanges: Sequence[Exchange], parts: PartEffects | None, pictures: Pictures, settings: StudySettings
 ) -> Iterator[StudyFigure]:
-    options = options_in(settings, CauseOptions)
+    options = get_options(settings, CauseOptions)
     names = {"attribute": options.attribute, "text": options.text, "condition": settings.condition}
     names |= {"against": pictures.against}
     lines = [
@@ -314,8 +314,10 @@ def _figures(
     yield TEXTS.figure("exchange", lines, n=min((len(exchange.without) for exchange in exchanges), default=0), **names)
     seeds = sorted({seed for seed, _ in pictures.stored})[: options.n_samples]
     for place, exchange in enumerate(exchanges):
-        own = pictures.frame[pictures.frame["later"] == exchange.later].sort_values("steps with the first text")
-        taken = own.drop_duplicates("drawn").set_index("drawn")["steps with the first text"]
+        later_pictures = pictures.frame[pictures.frame["later"] == exchange.later].sort_values(
+            "steps with the first text"
+        )
+        taken = later_pictures.drop_duplicates("drawn").set_index("drawn")["steps with the first text"]
         ways = {
             str(way): f"after {step:.0f} of {exchange.n_steps}" if step else "from the start"
             for way, step in taken.items()
@@ -330,7 +332,7 @@ def _figures(
         yield TEXTS.figure("part pictures", cells, **names)
 
 
-def _in_words(estimate: Estimate) -> str:
+def _format_effect(estimate: Estimate) -> str:
     return format_change(estimate.value, estimate.low, estimate.high)
 
 
@@ -342,13 +344,13 @@ class Causes(Study):
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         """Return the sentences on the parts of the model that are exchanged."""
-        against = options_in(settings, CauseOptions).without_adapter
+        against = get_options(settings, CauseOptions).without_adapter
         return {"parts": f" {TEXTS.note('asks of parts')}" if against else ""}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return per seed: the first prompt to the end, every exchange, and the adapter in each part."""
-        options = options_in(settings, CauseOptions)
-        n = scaled(self.design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
+        options = get_options(settings, CauseOptions)
+        n = scaled(self.design.images_per_prompt, settings.scale, minimum=_FEWEST_SEEDS)
         texts = [" ".join(text.split()) for text in (options.text, *options.later_texts)]
         if len(texts) == 1 or not all((*texts, options.attribute, options.present, options.absent)):
             raise InvalidInput(
@@ -378,7 +380,7 @@ class Causes(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Measure the effect of every exchange, the step by which it is decided, and the adapter's parts."""
-        options = options_in(settings, CauseOptions)
+        options = get_options(settings, CauseOptions)
         rows = yield from data.embed(data.frame)
         present, absent = data.sentences([options.present, options.absent])
         frame = data.frame
@@ -387,7 +389,7 @@ class Causes(Study):
             frame,
             **{
                 "steps with the first text": [row.n_first_steps for row in drawings],
-                "drawn": list(map(_drawn, drawings, frame["part"], frame["later"])),
+                "drawn": list(map(_describe_drawing, drawings, frame["part"], frame["later"])),
                 f"{options.attribute}: nearer by": rows @ (present - absent),
             },
         )
@@ -413,7 +415,7 @@ class Causes(Study):
 
     def settled(self, settings: StudySettings, services: StudyServices) -> StudySettings:
         """Return the weights to compare with by default; none if the model has no adapter."""
-        options = options_in(settings, CauseOptions)
+        options = get_options(settings, CauseOptions)
         if options.without_adapter.strip() != AUTO:
             return settings
         against = WITHOUT_ADAPTER if has_adapter(services.model_info(settings.model)) else ""
@@ -437,8 +439,8 @@ class Causes(Study):
         parts = [by_key[f"adapter: {name}"] for name in _PART_NAMES if f"adapter: {name}" in by_key]
         if not parts:
             return f"{says}."
-        whole, *others = parts
-        text, drawing = (f"{_in_words(part.estimate)}{_clear_words(part)}" for part in others)
+        whole, *single_parts = parts
+        text, drawing = (f"{_format_effect(part.estimate)}{_clear_words(part)}" for part in single_parts)
         return (
             f"{says}. With the adapter it {_change_words(whole)}; through the text encoders {text}, "
             f"through the denoiser {drawing}."
@@ -452,7 +454,7 @@ def _change_words(effect: Finding) -> str:
     if claim.verdict == "too few":
         n, p, reason = f"{n}: too few seeds, at least {fewest_units(claim)} are needed", "", ""
     says = "changes by" if claim.is_clear else "does not clearly change,"
-    return f"{says} {_in_words(estimate)} ({'; '.join(filter(None, [', '.join(filter(None, [n, p])), reason]))})"
+    return f"{says} {_format_effect(estimate)} ({'; '.join(filter(None, [', '.join(filter(None, [n, p])), reason]))})"
 
 
 def _clear_words(part: Finding) -> str:

@@ -32,8 +32,8 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
+    get_options,
     mark,
-    options_in,
 )
 from bias_core.types import Estimate, StoredImage
 from bias_core.values import Options, option_values, setting, settings_class
@@ -89,7 +89,7 @@ def _read_prior(data: StudyData, model: HasPrior, options: PriorOptions) -> Step
     return pd.DataFrame(values, columns=["prior", "picture"], index=data.frame.index[: len(values)])
 
 
-def _by_seed(data: StudyData, margins: pd.DataFrame, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
+def _match_seeds(data: StudyData, margins: pd.DataFrame, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Return the margins of each text, of the seeds that all texts have."""
     frame = data.frame.loc[margins.index, ["seed", "text", "unit"]].join(margins)
     parts = {text: frame[frame["text"] == text].set_index("seed") for text in texts}
@@ -102,16 +102,16 @@ def _by_seed(data: StudyData, margins: pd.DataFrame, texts: Sequence[str]) -> di
     return {text: part.loc[seeds] for text, part in parts.items()}
 
 
-def _effects(first: pd.DataFrame, other: pd.DataFrame, confidence: float) -> PriorEffects:
-    return prior_effects(first["prior"], other["prior"], first["picture"], other["picture"], confidence=confidence)
+def _effects(first: pd.DataFrame, second: pd.DataFrame, confidence: float) -> PriorEffects:
+    return prior_effects(first["prior"], second["prior"], first["picture"], second["picture"], confidence=confidence)
 
 
-def _findings(text: str, effects: PriorEffects, first: pd.DataFrame, other: pd.DataFrame) -> Iterator[Finding]:
+def _findings(text: str, effects: PriorEffects, first: pd.DataFrame, second: pd.DataFrame) -> Iterator[Finding]:
     columns_of = {"prior": "prior", "whole": "picture"}
     for name, title in _PLACES.items():
         estimate: Estimate = getattr(effects, name)
         column = columns_of[name]
-        sample = mean_sample(tuple(map(str, first["unit"])), (other[column] > 0).astype(float) - (first[column] > 0))
+        sample = mean_sample(tuple(map(str, first["unit"])), (second[column] > 0).astype(float) - (first[column] > 0))
         yield finding(f"{text}: {name}", f"“{text}”: {title.lower()}", "exchange_effect", estimate, sample=sample)
 
 
@@ -136,16 +136,16 @@ class Prior(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every prompt, on the same seeds."""
-        options = options_in(settings, PriorOptions)
+        options = get_options(settings, PriorOptions)
         texts = distinct_texts((options.text, *options.other_texts))
         if len(texts) < 2 or not all((options.text.strip(), options.attribute, options.present, options.absent)):
             raise InvalidInput("a comparison needs a prompt, others, and an attribute with its two sentences")
-        n = scaled(self.design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
+        n = scaled(self.design.images_per_prompt, settings.scale, minimum=_FEWEST_SEEDS)
         return [Shot(prompt=text, n=n, group="prompts", facts={"text": text}) for text in texts]
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Measure the effect of each prompt in the prior's embeddings and in the pictures."""
-        options, confidence = options_in(settings, PriorOptions), settings.confidence
+        options, confidence = get_options(settings, PriorOptions), settings.confidence
         rows = yield from data.embed(data.frame)
         present, absent = data.sentences([options.present, options.absent])
         model = _model_with_prior(data.rows.model(data.services), settings.model)
@@ -158,10 +158,10 @@ class Prior(Study):
                 "nearer by, picture": margins["picture"],
             },
         )
-        first_text, *others = dict.fromkeys(data.frame["text"])
-        parts = _by_seed(data, margins, [first_text, *others])
+        first_text, *other_texts = dict.fromkeys(data.frame["text"])
+        parts = _match_seeds(data, margins, [first_text, *other_texts])
         first = parts[first_text]
-        effects = {text: _effects(first, parts[text], confidence) for text in others}
+        effects = {text: _effects(first, parts[text], confidence) for text in other_texts}
         names = {"attribute": options.attribute, "text": first_text}
         marks = [
             mark(f"“{text}”: {title}", getattr(effect, name))
@@ -170,7 +170,7 @@ class Prior(Study):
         ]
         return Results(
             findings=tuple(
-                one for text, effect in effects.items() for one in _findings(text, effect, first, parts[text])
+                finding for text, effect in effects.items() for finding in _findings(text, effect, first, parts[text])
             ),
             tables=(
                 TEXTS.table(
@@ -205,12 +205,12 @@ class Prior(Study):
             option_values(report.settings.options),
             report.results.frame("prior effects").to_dict("records")[0],
         )
-        whole, prior, decoder = (_in_words(row, name) for name in ("effect", "prior", "decoder"))
+        whole, prior, decoder = (_format_effect(row, name) for name in ("effect", "prior", "decoder"))
         return (
             f"From “{options['text']}” to “{row['prompt']}”, the share of {options['attribute']} changes by {prior} in "
             f"the prior's embeddings and by {whole} in the pictures; the decoder adds {decoder}."
         )
 
 
-def _in_words(row: Mapping[Any, Any], name: str) -> str:
+def _format_effect(row: Mapping[Any, Any], name: str) -> str:
     return format_change(row[name], row[f"{name} low"], row[f"{name} high"])

@@ -7,12 +7,12 @@ from itertools import combinations
 
 import numpy as np
 
-from bias_core.beyond.intersections.stereotypes import as_ratio, decide_links, known_errors, link_sentence
+from bias_core.beyond.intersections.stereotypes import decide_links, known_errors, link_sentence, to_odds_ratio
 from bias_core.measures.intersections import LEAST_EXPECTED, Interaction, interaction
 from bias_core.measures.sequential import share_interval
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.claims import NO_CLAIM, WHY_NOT, claim_columns, family_note
-from bias_core.study.types import Claim, Finding, Results, StudyFigure, StudyTable, columns, figure, listed, table
+from bias_core.study.types import Claim, Finding, Results, StudyFigure, StudyTable, columns, figure, format_list, table
 
 CELLS, TESTS = "crossed_arms", "arm_interactions"
 _MOST_FIGURES = 3
@@ -31,7 +31,7 @@ class _Test:
     """One arm against the others, for two attributes together."""
 
     arm: str
-    other: str  # the other arm, or "" for several
+    other_arm: str  # the other arm, or "" for several
     names: tuple[str, ...]  # of the attributes
     inside: np.ndarray  # (4,) pictures of the arm in every combination, in binary order
     outside: np.ndarray  # (4,) of the others
@@ -82,12 +82,12 @@ def _tests(arms: Mapping[str, Sequence[AttributeScore]], of: Sequence[int], conf
     """Yield the test of every arm; with two arms, only that of the second."""
     calls, where = [], []
     for number, scores in enumerate(arms.values()):
-        here = np.column_stack([scores[place].calls for place in of])
-        calls.append(here[~np.isnan(here).any(axis=1)])
+        arm_calls = np.column_stack([scores[place].calls for place in of])
+        calls.append(arm_calls[~np.isnan(arm_calls).any(axis=1)])
         where += [number] * len(calls[-1])
     readings, of_arm, names = np.concatenate(calls), np.array(where), list(arms)
-    own = [{known_errors(scores[place]) for scores in arms.values()} for place in of]
-    errors = [None, *(next(iter(one)) if len(one) == 1 else None for one in own)]
+    attribute_errors = [{known_errors(scores[place]) for scores in arms.values()} for place in of]
+    errors = [None, *(next(iter(arm_errors)) if len(arm_errors) == 1 else None for arm_errors in attribute_errors)]
     codes = (readings @ 2 ** np.arange(len(of))[::-1]).astype(int)
     for number in range(1 if len(names) == 2 else 0, len(names)):
         inside = of_arm == number
@@ -95,7 +95,7 @@ def _tests(arms: Mapping[str, Sequence[AttributeScore]], of: Sequence[int], conf
             continue
         yield _Test(
             arm=names[number],
-            other=names[0] if len(names) == 2 else "",
+            other_arm=names[0] if len(names) == 2 else "",
             names=tuple(next(iter(arms.values()))[place].attribute.name for place in of),
             inside=np.bincount(codes[inside], minlength=2 ** len(of)),
             outside=np.bincount(codes[~inside], minlength=2 ** len(of)),
@@ -107,7 +107,7 @@ def _findings(tests: Sequence[_Test]) -> Iterator[Finding]:
     """Yield the arm with the clearest difference, for every two attributes."""
     for name in dict.fromkeys(test.name for test in tests):
         lead = min((test for test in tests if test.name == name), key=_order)
-        than = f"“{lead.other}”" if lead.other else "the others"
+        than = f"“{lead.other_arm}”" if lead.other_arm else "the others"
         of = " and ".join(f"“{attribute}”" for attribute in lead.names)
         text = f"the odds ratio of {of} is {{}} times as large in “{lead.arm}” as in {than}"
         yield Finding(
@@ -127,7 +127,7 @@ def _order(test: _Test) -> float:
 def _words(names: Sequence[str], cell: int) -> str:
     """Return the attributes of a combination by its number in binary order."""
     present = (cell >> np.arange(len(names))[::-1]) & 1
-    return ", ".join(name if here else f"not {name}" for name, here in zip(names, present, strict=True))
+    return ", ".join(name if is_present else f"not {name}" for name, is_present in zip(names, present, strict=True))
 
 
 def _test_table(tests: Sequence[_Test]) -> StudyTable:
@@ -135,7 +135,7 @@ def _test_table(tests: Sequence[_Test]) -> StudyTable:
         {
             "attributes": test.name,
             "arm": test.arm,
-            **columns("ratio", as_ratio(test.link), ends=""),
+            **columns("ratio", to_odds_ratio(test.link), ends=""),
             **claim_columns(test.link.estimate, test.claim),
             WHY_NOT: test.claim.reason,
             "rarest cell": test.link.least_expected,
@@ -173,15 +173,15 @@ def _mosaics(tests: Sequence[_Test]) -> Iterator[StudyFigure]:
     for test in tests:
         by_name.setdefault(test.name, []).append(test)
     ordered = sorted(by_name.values(), key=lambda some: min(map(_order, some)))
-    for number, some in enumerate(ordered[:_MOST_FIGURES], start=1):
-        yield _mosaic(number, some)
+    for number, same_tests in enumerate(ordered[:_MOST_FIGURES], start=1):
+        yield _mosaic(number, same_tests)
 
 
-def _mosaic(number: int, some: Sequence[_Test]) -> StudyFigure:
-    names, total = some[0].names, some[0].inside + some[0].outside
-    arms = {test.arm: test.inside for test in some}
-    if some[0].other:
-        arms = {some[0].other: some[0].outside, **arms}
+def _mosaic(number: int, tests: Sequence[_Test]) -> StudyFigure:
+    names, total = tests[0].names, tests[0].inside + tests[0].outside
+    arms = {test.arm: test.inside for test in tests}
+    if tests[0].other_arm:
+        arms = {tests[0].other_arm: tests[0].outside, **arms}
     n, shares, cells = int(total.sum()), total / total.sum(), range(len(total))[::-1]
     rows = [
         {
@@ -205,5 +205,5 @@ def _mosaic(number: int, some: Sequence[_Test]) -> StudyFigure:
 def _notes(tests: Sequence[_Test]) -> Iterator[str]:
     small = dict.fromkeys(f"“{test.name}”" for test in tests if 0 < test.link.least_expected < LEAST_EXPECTED)
     if small:
-        names = listed(list(small))
+        names = format_list(list(small))
         yield f"Small cells: fewer than 5 pictures of an arm are expected in a combination of {names}."

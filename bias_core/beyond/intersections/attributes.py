@@ -12,7 +12,6 @@ import pandas as pd
 
 from bias_core.beyond.intersections.stereotypes import (
     ScoredCells,
-    as_ratio,
     cell_in_words,
     decide_links,
     few_people,
@@ -21,6 +20,7 @@ from bias_core.beyond.intersections.stereotypes import (
     score_cells,
     score_results,
     stereotypes_named,
+    to_odds_ratio,
 )
 from bias_core.measures.intersections import LEAST_EXPECTED, CrossedShares, Interaction, crossed_shares, interaction
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
@@ -36,8 +36,8 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     figure,
-    joined,
-    listed,
+    format_list,
+    join_results,
     table,
 )
 from bias_core.types import Attribute, Estimate
@@ -121,10 +121,10 @@ def cross_attributes(
     readable = [score for score in scores if not math.isnan(score.prevalence.value)]
     sizes = (2, 3) if crossing == "triples" else (2,)
     combined = [
-        one
+        new_crossing
         for size in sizes
-        for some in combinations(readable, size)
-        if (one := _cross(some, prompts, partial(sample, units), confidence)) is not None
+        for combination in combinations(readable, size)
+        if (new_crossing := _cross(combination, prompts, partial(sample, units), confidence)) is not None
     ]
     claims = decide_links([crossing.link for crossing in combined], confidence)
     crossings = [replace(crossing, claim=claim) for crossing, claim in zip(combined, claims, strict=True)]
@@ -138,14 +138,14 @@ def cross_attributes(
     )
     scored = [crossing.scored for crossing in crossings if crossing.scored]
     notes = (stereotypes_named(prompts), *few_people(scored)) if scored else ()
-    return joined(results, replace(score_results(scored, confidence), notes=notes))
+    return join_results(results, replace(score_results(scored, confidence), notes=notes))
 
 
-def mosaics_of(arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
+def find_mosaics(arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
     """Yield for every arm its most clearly linked pair."""
     for number, arm in enumerate(arms, start=1):
-        for one in [one for one in arm.results.figures if one.kind == "mosaic"][:1]:
-            yield replace(one, key=f"{one.key}-{number}", title=f"{one.title}, {arm.name}")
+        for mosaic in [chart for chart in arm.results.figures if chart.kind == "mosaic"][:1]:
+            yield replace(mosaic, key=f"{mosaic.key}-{number}", title=f"{mosaic.title}, {arm.name}")
 
 
 def crossed_headline(findings: Iterable[Finding]) -> str:
@@ -167,53 +167,55 @@ _CLEAR, _UNCLEAR = "Clearly linked", "No clear link"
 
 
 def _cross(
-    some: Sequence[AttributeScore], prompts: Sequence[str], sample: Callable[[np.ndarray], Sample], confidence: float
+    scores: Sequence[AttributeScore], prompts: Sequence[str], sample: Callable[[np.ndarray], Sample], confidence: float
 ) -> _Crossed | None:
     """Return the crossing over pictures with known values of all attributes; None if there is none."""
-    calls = np.column_stack([score.calls for score in some])
+    calls = np.column_stack([score.calls for score in scores])
     clear = np.flatnonzero(~np.isnan(calls).any(axis=1))
     if not len(clear):
         return None
     options: dict[str, Any] = {
         "strata": [prompts[int(i)] for i in clear],
-        "errors": [known_errors(score) for score in some],
+        "errors": [known_errors(score) for score in scores],
         "confidence": confidence,
     }
     return _Crossed(
-        attributes=tuple(score.attribute for score in some),
+        attributes=tuple(score.attribute for score in scores),
         shares=crossed_shares(calls[clear], **options),
         link=interaction(calls[clear], **options),
         sample=sample(calls.prod(axis=1)),
         n=len(clear),
-        scored=score_cells(some, prompts, sample, confidence),
+        scored=score_cells(scores, prompts, sample, confidence),
     )
 
 
-def _findings(one: _Crossed) -> Iterator[Finding]:
-    names, key = " and ".join(a.name for a in one.attributes), f"crossed-{one.name}"
+def _findings(crossing: _Crossed) -> Iterator[Finding]:
+    names, key = " and ".join(a.name for a in crossing.attributes), f"crossed-{crossing.name}"
     yield Finding(
         key=f"{key}-together",
         title=f"{names} together: P",
         metric="crossed_share",
-        estimate=one.share(-1),
-        says=f"If the attributes were independent, it would be {_percent(one.shares.expected[-1])}.",
-        sample=one.sample,
+        estimate=crossing.share(-1),
+        says=f"If the attributes were independent, it would be {_percent(crossing.shares.expected[-1])}.",
+        sample=crossing.sample,
     )
     yield Finding(
         key=f"{key}-interaction",
-        title=f"{names}: log odds ratio" if len(one.attributes) == 2 else f"{names}: log of the ratio of odds ratios",
+        title=f"{names}: log odds ratio"
+        if len(crossing.attributes) == 2
+        else f"{names}: log of the ratio of odds ratios",
         metric="interaction",
-        estimate=one.link.estimate,
-        claim=one.claim,
-        says=link_sentence(_CLEAR, _UNCLEAR, _link_words(one), one.link, one.claim),
+        estimate=crossing.link.estimate,
+        claim=crossing.claim,
+        says=link_sentence(_CLEAR, _UNCLEAR, _link_words(crossing), crossing.link, crossing.claim),
     )
-    reference = one.reference(one.shares.cells[-1])
+    reference = crossing.reference(crossing.shares.cells[-1])
     if math.isnan(reference):
         return
     of_world = "the product of the real-world rates, as if they were independent"
     for end, metric, label, estimate in (
-        ("difference", "signed_difference", "P − P*", signed_difference_estimate(one.share(-1), reference)),
-        ("psi", "stereotype_score", "Ψ", stereotype_estimate(one.share(-1), reference)),
+        ("difference", "signed_difference", "P − P*", signed_difference_estimate(crossing.share(-1), reference)),
+        ("psi", "stereotype_score", "Ψ", stereotype_estimate(crossing.share(-1), reference)),
     ):
         yield Finding(
             key=f"{key}-{end}",
@@ -224,11 +226,11 @@ def _findings(one: _Crossed) -> Iterator[Finding]:
         )
 
 
-def _link_words(one: _Crossed) -> str:
+def _link_words(crossing: _Crossed) -> str:
     """Return the link in shares, or of three attributes as a ratio."""
-    names = [f"“{attribute.name}”" for attribute in one.attributes]
+    names = [f"“{attribute.name}”" for attribute in crossing.attributes]
     if len(names) == 2:
-        with_, without = map(_percent, one.second_with_first())
+        with_, without = map(_percent, crossing.second_with_first())
         return f"with {names[0]}, {names[1]} is seen in {with_}, without in {without}"
     return f"the odds ratio of {names[0]} and {names[1]} is {{}} times as large with {names[2]} as without"
 
@@ -262,7 +264,7 @@ def _interaction_table(crossings: Sequence[_Crossed]) -> StudyTable:
     rows = [
         {
             "attributes": crossing.name,
-            **columns("odds ratio", as_ratio(crossing.link), ends=""),
+            **columns("odds ratio", to_odds_ratio(crossing.link), ends=""),
             **claim_columns(crossing.link.estimate, crossing.claim),
             WHY_NOT: crossing.claim.reason,
             "rarest cell": crossing.link.least_expected,
@@ -307,4 +309,4 @@ def _notes(crossings: Sequence[_Crossed]) -> Iterator[str]:
     small = [crossing for crossing in crossings if crossing.is_small]
     if small:
         words = [f"“{crossing.name}” ({crossing.shares.n_needed:,} pictures would be enough)" for crossing in small]
-        yield f"Small cells: fewer than 5 pictures are expected in a combination of {listed(words)}."
+        yield f"Small cells: fewer than 5 pictures are expected in a combination of {format_list(words)}."

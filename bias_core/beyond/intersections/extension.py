@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 from bias_core.errors import InvalidInput
 from bias_core.explore.extension import ExploreExtension, Scored
 from bias_core.papers.pst import MakeSample, PeopleExtension
-from bias_core.study.types import ArmReport, Results, StudyReport, StudySettings, joined
+from bias_core.study.types import ArmReport, Results, StudyReport, StudySettings, join_results
 from bias_core.types import Attribute
 from bias_core.values import Options, setting, settings_class
 
@@ -67,14 +67,14 @@ class Intersections(ExploreExtension[Asked]):
     def comparing(self, options: Asked, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the attributes, and links of two, that differ in one arm."""
         from bias_core.beyond.intersections.arms import cross_arms
-        from bias_core.beyond.intersections.attributes import mosaics_of
+        from bias_core.beyond.intersections.attributes import find_mosaics
         from bias_core.explore.arms import scored_arms
         from bias_core.study.limits import stop_rule
 
         crossing = options.crossed if stop_rule(settings) is None else "none"
         scores = {name: pictures.scores for name, pictures in scored_arms(arms).items()}
         crossed = cross_arms(scores, crossing=crossing, confidence=settings.confidence)
-        return joined(crossed, Results(figures=tuple(mosaics_of(arms))))
+        return join_results(crossed, Results(figures=tuple(find_mosaics(arms))))
 
     def further_headline(self, report: StudyReport) -> str:
         """Return the clearest link."""

@@ -20,7 +20,7 @@ from bias_core.measures.intersections import (
 from bias_core.measures.paired_stereotype import checked_labels
 from bias_core.number_text import format_number, typeset
 from bias_core.papers.pst import MakeSample
-from bias_core.papers.pst.labelling import LabellingOptions, also_seen, column_of
+from bias_core.papers.pst.labelling import LabellingOptions, also_seen, get_column
 from bias_core.papers.pst.report import FURTHER
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.claims import WHY_NOT, claim_columns, decide_claims, family_note, p_words
@@ -37,10 +37,10 @@ from bias_core.study.types import (
     columns,
     figure,
     finding,
-    joined,
-    listed,
+    format_list,
+    get_options,
+    join_results,
     mark,
-    options_in,
     table,
 )
 from bias_core.types import Attribute, Estimate, ReaderErrors
@@ -66,16 +66,16 @@ class ScoredCells:
     attributes: tuple[Attribute, ...]  # the further ones
     scores: CrossedStereotype
     samples: tuple[Sample | None, ...]  # of each cell, as the scores are
-    who: str = ""  # stereotype or identity of these people, if others are scored as well
+    group: str = ""  # stereotype or identity of these people, if others are scored as well
 
     @property
     def names(self) -> tuple[str, ...]:
         """The combinations, in words."""
-        return tuple(self.name_of(cell_in_words(self.attributes, cell)) for cell in self.scores.cells)
+        return tuple(self.add_group(cell_in_words(self.attributes, cell)) for cell in self.scores.cells)
 
-    def name_of(self, text: str) -> str:
+    def add_group(self, text: str) -> str:
         """Return a text about them, with their stereotype or identity if needed."""
-        return f"{self.who}, {text}" if self.who else text
+        return f"{self.group}, {text}" if self.group else text
 
     def score(self, place: int) -> Estimate:
         """Return STS of a cell, shrunk."""
@@ -102,10 +102,10 @@ def _stereotypes() -> dict[str, str]:
 
 
 @cache
-def stereotype_of(prompt: str) -> tuple[str, str]:
+def find_stereotype(prompt: str) -> tuple[str, str]:
     """Return the occupation that a prompt names, and its stereotyped gender [wan2024pst, Table 7]; "" and "" for none.
 
-    >>> stereotype_of("a photo of an Iranian doctor"), stereotype_of("a photo of a person")
+    >>> find_stereotype("a photo of an Iranian doctor"), find_stereotype("a photo of a person")
     (('doctor', 'masculine'), ('', ''))
     """
     by_length = sorted(_stereotypes(), key=len, reverse=True)
@@ -113,7 +113,7 @@ def stereotype_of(prompt: str) -> tuple[str, str]:
     return (match[0], _stereotypes()[match[0].lower()]) if match else ("", "")
 
 
-def as_ratio(link: Interaction) -> Estimate:
+def to_odds_ratio(link: Interaction) -> Estimate:
     """Return the odds ratio of a link (of three attributes the ratio of two), with 1 as the value without a link."""
     value, low, high = (
         math.exp(end) if end < _LARGEST else math.inf
@@ -127,7 +127,7 @@ _LARGEST = 700.0  # logarithm of a number
 
 def decide_links(links: Sequence[Interaction], confidence: float) -> tuple[Claim, ...]:
     """Return what may be claimed of the links of one family."""
-    return decide_claims([as_ratio(link) for link in links], confidence=confidence)
+    return decide_claims([to_odds_ratio(link) for link in links], confidence=confidence)
 
 
 def link_sentence(clear: str, unclear: str, text: str, link: Interaction, claim: Claim) -> str:
@@ -137,7 +137,7 @@ def link_sentence(clear: str, unclear: str, text: str, link: Interaction, claim:
     """
     if math.isnan(link.estimate.value):
         return f"Undefined: {link.estimate.note}."
-    ends = as_ratio(link).value, as_ratio(link).low, as_ratio(link).high
+    ends = to_odds_ratio(link).value, to_odds_ratio(link).low, to_odds_ratio(link).high
     value, low, high = (f"{float(f'{end:.2g}'):g}" if math.isfinite(end) else format_number(end) for end in ends)
     has_ends = link.estimate.low > -_LARGEST and link.estimate.high < _LARGEST  # else the value is only one that fits
     ratio = f"{value} [{low}, {high}]" if has_ends else f"[{low}, {high}]"
@@ -148,29 +148,32 @@ def link_sentence(clear: str, unclear: str, text: str, link: Interaction, claim:
 
 
 def score_cells(
-    some: Sequence[AttributeScore], prompts: Sequence[str], sample: Callable[[np.ndarray], Sample], confidence: float
+    attribute_scores: Sequence[AttributeScore],
+    prompts: Sequence[str],
+    sample: Callable[[np.ndarray], Sample],
+    confidence: float,
 ) -> ScoredCells | None:
     """Return STS by the attributes other than gender; None without a gender attribute or a stereotype."""
-    about = [score for score in some if score.attribute.name.lower() in _SIDES]
-    genders = np.array([stereotype_of(prompt)[1] for prompt in prompts])
+    about = [score for score in attribute_scores if score.attribute.name.lower() in _SIDES]
+    genders = np.array([find_stereotype(prompt)[1] for prompt in prompts])
     if len(about) != 1 or not (genders != "").any():
         return None
-    gender, others = about[0], [score for score in some if score is not about[0]]
+    gender, other_scores = about[0], [score for score in attribute_scores if score is not about[0]]
     is_side = genders == _SIDES[gender.attribute.name.lower()]
     conforms = np.where(genders == "", np.nan, np.where(is_side, gender.calls, 1 - gender.calls))
-    readings = np.column_stack([conforms, *(score.calls for score in others)])
+    readings = np.column_stack([conforms, *(score.calls for score in other_scores)])
     clear = np.flatnonzero(~np.isnan(readings).any(axis=1))
     if not len(clear):
         return None
     scores = crossed_stereotype(
         readings[clear],
         strata=[prompts[int(i)] for i in clear],
-        errors=[_of_conforming(gender, is_side[genders != ""]), *map(known_errors, others)],
+        errors=[_get_conforming_errors(gender, is_side[genders != ""]), *map(known_errors, other_scores)],
         confidence=confidence,
     )
     cells = [(readings[:, 1:] == cell).all(axis=1) for cell in scores.cells]
-    samples = tuple(sample(np.where(here, 200 * conforms - 100, np.nan)) for here in cells)
-    return ScoredCells(attributes=tuple(score.attribute for score in others), scores=scores, samples=samples)
+    samples = tuple(sample(np.where(cell, 200 * conforms - 100, np.nan)) for cell in cells)
+    return ScoredCells(attributes=tuple(score.attribute for score in other_scores), scores=scores, samples=samples)
 
 
 def known_errors(score: AttributeScore) -> ReaderErrors | None:
@@ -178,40 +181,42 @@ def known_errors(score: AttributeScore) -> ReaderErrors | None:
     return None if score.corrected is None else score.errors
 
 
-def _of_conforming(gender: AttributeScore, is_side: np.ndarray) -> ReaderErrors | None:
+def _get_conforming_errors(gender: AttributeScore, is_side: np.ndarray) -> ReaderErrors | None:
     """Return the classifier's errors on matching the stereotype; None if the prompts' stereotypes differ."""
     errors = known_errors(gender)
     if errors is None or (is_side.any() and not is_side.all()):
         return None
-    return errors if is_side.all() else errors.of_absence
+    return errors if is_side.all() else errors.complement
 
 
 def score_results(scored: Sequence[ScoredCells], confidence: float) -> Results:
     """Return scores of combinations: of two attributes as findings, of all in a table and a figure."""
     if not scored:
         return Results()
-    scored = list({one.names: one for one in scored}.values())  # once, even if both genders are attributes
+    scored = list({cells.names: cells for cells in scored}.values())  # once, even if both genders are attributes
     places = [(cells, place) for cells in scored for place in range(len(cells.names))]
     claims = decide_claims([cells.score(place) for cells, place in places], confidence=confidence)
     lines = [(cells, place, claim) for (cells, place), claim in zip(places, claims, strict=True)]
     findings = [
         Finding(
-            key="-".join(["crossed", *([one.who] if one.who else []), one.attributes[0].name, "score", str(place)]),
-            title=f"{one.names[place]}: stereotype test score",
+            key="-".join(
+                ["crossed", *([cells.group] if cells.group else []), cells.attributes[0].name, "score", str(place)]
+            ),
+            title=f"{cells.names[place]}: stereotype test score",
             metric="crossed_stereotype",
-            estimate=one.score(place),
+            estimate=cells.score(place),
             claim=claim,
-            readings=_readings(one.score(place)),
-            says=f"The score of all people is {typeset(one.scores.overall.value, '.0f')}.",
-            sample=one.samples[place],
+            readings=_readings(cells.score(place)),
+            says=f"The score of all people is {typeset(cells.scores.overall.value, '.0f')}.",
+            sample=cells.samples[place],
         )
-        for one, place, claim in lines
-        if len(one.attributes) == 1
+        for cells, place, claim in lines
+        if len(cells.attributes) == 1
     ]
     marks = {}  # by name, without repetitions
-    for one, place, _ in lines:
-        marks[one.name_of("all")] = one.scores.overall
-        marks[one.names[place]] = one.score(place)
+    for cells, place, _ in lines:
+        marks[cells.add_group("all")] = cells.scores.overall
+        marks[cells.names[place]] = cells.score(place)
     rows = [mark(name, estimate) for name, estimate in marks.items()]
     caption = "Each score with its own interval; the table says which are clear. “all” is the score over all people."
     return Results(
@@ -232,18 +237,18 @@ def _readings(score: Estimate) -> tuple[str, str, str]:
 def _score_table(lines: Sequence[tuple[ScoredCells, int, Claim]]) -> StudyTable:
     rows = [
         {
-            "attributes": " × ".join(attribute.name for attribute in one.attributes),
-            "combination": one.names[place],
-            "people": int(one.scores.counts[place]),
-            **columns("STS", one.score(place), ends=""),
-            **claim_columns(one.score(place), claim),
+            "attributes": " × ".join(attribute.name for attribute in cells.attributes),
+            "combination": cells.names[place],
+            "people": int(cells.scores.counts[place]),
+            **columns("STS", cells.score(place), ends=""),
+            **claim_columns(cells.score(place), claim),
             WHY_NOT: claim.reason,
-            "STS as counted": one.scores.scores[place].value,
-            "STS of all": one.scores.overall.value,
-            "rarer side": float(one.scores.expected[place]),
-            "note": one.scores.scores[place].note,
+            "STS as counted": cells.scores.scores[place].value,
+            "STS of all": cells.scores.overall.value,
+            "rarer side": float(cells.scores.expected[place]),
+            "note": cells.scores.scores[place].note,
         }
-        for one, place, claim in lines
+        for cells, place, claim in lines
     ]
     note = f"{_SCORED} {family_note([claim for *_, claim in lines])}"
     return table(SCORES, "Stereotype in every combination", rows, note)
@@ -251,8 +256,8 @@ def _score_table(lines: Sequence[tuple[ScoredCells, int, Claim]]) -> StudyTable:
 
 def stereotypes_named(prompts: Sequence[str]) -> str:
     """Return a note on the stereotypes of the occupations in these prompts."""
-    of = dict.fromkeys(stereotype_of(prompt) for prompt in prompts)
-    words = listed([f"“{name}” as {gender}" for name, gender in of if name])
+    of = dict.fromkeys(find_stereotype(prompt) for prompt in prompts)
+    words = format_list([f"“{name}” as {gender}" for name, gender in of if name])
     return f"Stereotypes behind STS (Table 7 of the paired stereotype test): {words}."
 
 
@@ -262,7 +267,7 @@ def few_people(scored: Sequence[ScoredCells]) -> Iterator[str]:
         f"“{cells.names[place]}”" for cells in scored for place in range(len(cells.names)) if cells.is_small(place)
     )
     if few:
-        yield f"Few people: fewer than 5 are expected on the rarer side of the stereotype in {listed([*few])}."
+        yield f"Few people: fewer than 5 are expected on the rarer side of the stereotype in {format_list([*few])}."
 
 
 TEXTS = ReportTexts(__file__)
@@ -276,7 +281,7 @@ def crossed_scores(people: pd.DataFrame, settings: StudySettings, sample: MakeSa
     People who are scored together stand in different pictures, so that they are independent: those of one stereotype,
     or of one identity if a picture shows two of a stereotype. ``sample`` turns people into a sample for comparing arms.
     """
-    attributes = also_seen(options_in(settings, LabellingOptions).also_seen)
+    attributes = also_seen(get_options(settings, LabellingOptions).also_seen)
     place = next((setting for setting in _PLACES if setting in set(people["setting"])), "")
     if not attributes or not place:
         return Results()
@@ -284,11 +289,11 @@ def crossed_scores(people: pd.DataFrame, settings: StudySettings, sample: MakeSa
         return Results(notes=(TEXTS.note("not crossed"),))
     checked = checked_labels(people)
     usable = people.assign(conforms=checked["conforms"].to_numpy())[checked["usable"].to_numpy()]
-    groups = list(_groups(usable[usable["setting"] == place].dropna(subset=[*map(column_of, attributes)])))
+    groups = list(_groups(usable[usable["setting"] == place].dropna(subset=[*map(get_column, attributes)])))
     sizes = range(1, len(attributes) + 1)
     cells = [
-        _scored(who, some, of, settings, sample)
-        for who, some in groups
+        _scored(group, members, of, settings, sample)
+        for group, members in groups
         for size in sizes
         for of in combinations(attributes, size)
     ]
@@ -296,7 +301,7 @@ def crossed_scores(people: pd.DataFrame, settings: StudySettings, sample: MakeSa
         return Results(notes=(TEXTS.note("no one to cross"),))
     tests = Results(findings=tuple(_tests(groups, attributes, settings)))
     notes = (TEXTS.note("crossed", place=_PLACES[place]), *few_people(cells))
-    return joined(replace(score_results(cells, settings.confidence), notes=notes), tests)
+    return join_results(replace(score_results(cells, settings.confidence), notes=notes), tests)
 
 
 def _groups(people: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -304,35 +309,41 @@ def _groups(people: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     by_stereotype = people.groupby("stereotyped_gender")["identity"].nunique()
     together = people.duplicated(["image_id", "stereotyped_gender"]).any()
     if together or by_stereotype.max() == 1:
-        yield from ((str(name), some) for name, some in people.groupby("identity", sort=False))
+        yield from ((str(name), members) for name, members in people.groupby("identity", sort=False))
     else:
-        yield from ((f"{name}-stereotyped", some) for name, some in people.groupby("stereotyped_gender", sort=False))
+        yield from (
+            (f"{name}-stereotyped", members) for name, members in people.groupby("stereotyped_gender", sort=False)
+        )
 
 
 def _scored(
-    who: str, people: pd.DataFrame, attributes: Sequence[Attribute], settings: StudySettings, sample: MakeSample
+    group: str, people: pd.DataFrame, attributes: Sequence[Attribute], settings: StudySettings, sample: MakeSample
 ) -> ScoredCells:
-    further = people[[*map(column_of, attributes)]].to_numpy(float)
+    further = people[[*map(get_column, attributes)]].to_numpy(float)
     scores = crossed_stereotype(
         np.column_stack([people["conforms"].to_numpy(float), further]),
         strata=people["identity"].tolist(),
         confidence=settings.confidence,
     )
     samples = tuple(sample([people[(further == cell).all(axis=1)]]) for cell in scores.cells)
-    return ScoredCells(attributes=tuple(attributes), scores=scores, samples=samples, who=who)
+    return ScoredCells(attributes=tuple(attributes), scores=scores, samples=samples, group=group)
 
 
 def _tests(
     groups: Sequence[tuple[str, pd.DataFrame]], attributes: Sequence[Attribute], settings: StudySettings
 ) -> Iterator[Finding]:
     """Yield the tests of the stereotype against each attribute, which are one family."""
-    tests = [(who, some, one, _link(some, one, settings)) for who, some in groups for one in attributes]
+    tests = [
+        (group, members, attribute, _link(members, attribute, settings))
+        for group, members in groups
+        for attribute in attributes
+    ]
     claims = decide_links([link for *_, link in tests], settings.confidence)
-    for (who, some, attribute, link), claim in zip(tests, claims, strict=True):
-        text = "" if math.isnan(link.estimate.value) else _shares(who, some, attribute)
+    for (group, members, attribute, link), claim in zip(tests, claims, strict=True):
+        text = "" if math.isnan(link.estimate.value) else _shares(group, members, attribute)
         yield finding(
-            f"{FURTHER}{who}-{attribute.name}",
-            f"{who}: the stereotype and {attribute.name}, log odds ratio",
+            f"{FURTHER}{group}-{attribute.name}",
+            f"{group}: the stereotype and {attribute.name}, log odds ratio",
             "interaction",
             link.estimate,
             link_sentence("Clear link", "No clear link", text, link, claim),
@@ -341,10 +352,10 @@ def _tests(
 
 
 def _link(people: pd.DataFrame, attribute: Attribute, settings: StudySettings) -> Interaction:
-    readings = people[["conforms", column_of(attribute)]].to_numpy(float)
+    readings = people[["conforms", get_column(attribute)]].to_numpy(float)
     return interaction(readings, strata=people["identity"].tolist(), confidence=settings.confidence)
 
 
-def _shares(who: str, people: pd.DataFrame, attribute: Attribute) -> str:
-    share = 100 * people.groupby(column_of(attribute))["conforms"].mean()
-    return f"{share[1]:.0f} % of {who} with “{attribute.name}” match the stereotype, {share[0]:.0f} % without"
+def _shares(group: str, people: pd.DataFrame, attribute: Attribute) -> str:
+    share = 100 * people.groupby(get_column(attribute))["conforms"].mean()
+    return f"{share[1]:.0f} % of {group} with “{attribute.name}” match the stereotype, {share[0]:.0f} % without"

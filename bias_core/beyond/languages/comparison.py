@@ -95,10 +95,12 @@ def recognised_concept(concept: str, data: StudyData, rows: np.ndarray, units: S
     """
     rivals = rival_concepts(concept)
     texts = data.texts([fill_template(_TEMPLATE, word) for word in (concept, *rivals)])
-    own, *others = (rows @ texts.T).T
+    concept_cosines, *rival_cosines = (rows @ texts.T).T
     n, places = 1 + len(rivals), n_places(concept)
-    next_best = np.sort(others, axis=0)[-places]
-    estimate = prevalence_estimate(own, next_best, reference=places / n, confidence=data.settings.confidence)
+    next_best = np.sort(rival_cosines, axis=0)[-places]
+    estimate = prevalence_estimate(
+        concept_cosines, next_best, reference=places / n, confidence=data.settings.confidence
+    )
     says = f"Share of pictures in which the classifier ranks “{concept}” {_among(places)} {n} concepts."
     return [
         Finding(
@@ -108,7 +110,7 @@ def recognised_concept(concept: str, data: StudyData, rows: np.ndarray, units: S
             estimate=estimate,
             claim=decide_claims([estimate], confidence=data.settings.confidence)[0],
             says=says,
-            sample=mean_sample(units, own > next_best),
+            sample=mean_sample(units, concept_cosines > next_best),
         )
     ]
 
@@ -134,7 +136,8 @@ def compare_languages(
     A language that was not understood is not compared. All comparisons are one family of McNemar's tests.
     """
     recognised = {
-        arm.name: next((one.estimate for one in arm.results.findings if one.key == RECOGNISED), None) for arm in arms
+        arm.name: next((finding.estimate for finding in arm.results.findings if finding.key == RECOGNISED), None)
+        for arm in arms
     }
     pairs: dict[str, Pair] = {
         pair.second: (
@@ -172,7 +175,12 @@ def language_lines(
 
     ``pairs`` by the name of the other arm.
     """
-    lines = [line for one in wordings if one.name in pairs for line in _lines(one, pairs[one.name], confidence)]
+    lines = [
+        line
+        for wording in wordings
+        if wording.name in pairs
+        for line in _lines(wording, pairs[wording.name], confidence)
+    ]
     gaps = [gap for _, gap in lines]
     claims = decide_claims(gaps, confidence=confidence)
     for (line, gap), claim in zip(lines, claims, strict=True):
@@ -187,22 +195,24 @@ _OF_FAMILY = " The table of differences also compares the other languages with e
 
 def _lines(wording: Wording, pair: Pair, confidence: float) -> Iterator[tuple[dict[str, Any], Estimate]]:
     """Yield a line for each attribute, before it is decided, and its difference from English."""
-    english, other, at_first, at_second = pair
-    verdict = _understanding(english.recognised, other.recognised, confidence)
-    recognised = math.nan if other.recognised is None else other.recognised.value
-    for before, after in zip(english.scores, other.scores, strict=True):
+    english, other_language, at_first, at_second = pair
+    verdict = _understanding(english.recognised, other_language.recognised, confidence)
+    recognised = math.nan if other_language.recognised is None else other_language.recognised.value
+    for before, after in zip(english.scores, other_language.scores, strict=True):
         margins = np.stack([before.margins[at_first], after.margins[at_second]])
         margins = margins[:, ~np.isnan(margins).any(axis=0)]
         has_share = margins.size and not math.isnan(before.prevalence.value + after.prevalence.value)
-        why = verdict or ("" if has_share else UNDEFINED)
+        reason = verdict or ("" if has_share else UNDEFINED)
         gap = (
-            Estimate.undefined(0, why) if why else prevalence_difference_test(*margins, confidence=confidence).estimate
+            Estimate.undefined(0, reason)
+            if reason
+            else prevalence_difference_test(*margins, confidence=confidence).estimate
         )
         line = {
             "attribute": before.attribute.name,
             "language": wording.language_name,
             "form": FORMS[wording.form],
-            "verdict": why,
+            "verdict": reason,
             "P": after.prevalence.value,
             "P in English": before.prevalence.value,
             **columns("difference", gap, ends=""),
@@ -217,11 +227,15 @@ def _lines(wording: Wording, pair: Pair, confidence: float) -> Iterator[tuple[di
         yield line, gap
 
 
-def _understanding(english: Estimate | None, other: Estimate | None, confidence: float) -> str:
+def _understanding(english: Estimate | None, other_language: Estimate | None, confidence: float) -> str:
     """Say why a language cannot be compared; "" if it was understood."""
-    if english is None or other is None or decide_claims([english], confidence=confidence)[0].verdict != "above":
+    if (
+        english is None
+        or other_language is None
+        or decide_claims([english], confidence=confidence)[0].verdict != "above"
+    ):
         return NOT_KNOWN  # the classifier does no better than chance on the English pictures
-    return NOT_UNDERSTOOD if other.value < LEAST_RECOGNISED * english.value else ""
+    return NOT_UNDERSTOOD if other_language.value < LEAST_RECOGNISED * english.value else ""
 
 
 def _figure(frame: pd.DataFrame) -> StudyFigure:
@@ -249,15 +263,15 @@ def languages_headline(frame: pd.DataFrame) -> str:
     is_adjusted = int(frame["p adjusted"].notna().sum()) > 1
     for name, lines in frame.groupby("attribute", sort=False):
         for verdict in (MORE, LESS):
-            some = lines[lines["verdict"] == verdict]
-            if len(some):
+            matches = lines[lines["verdict"] == verdict]
+            if len(matches):
                 shares = [
                     f"{format_rate(line['P'])} ({_gap(line)}, {state_p(line['p adjusted'], adjusted=is_adjusted)})"
-                    for line in some.to_dict("records")
+                    for line in matches.to_dict("records")
                 ]
                 sentences.append(
-                    f"“{name}” is seen {verdict} in {_and(_names(some))} than in English: {_and(shares)} against "
-                    f"{format_rate(some['P in English'].iloc[0])}, on the same {int(some['n'].min())} seeds."
+                    f"“{name}” is seen {verdict} in {_and(_names(matches))} than in English: {_and(shares)} against "
+                    f"{format_rate(matches['P in English'].iloc[0])}, on the same {int(matches['n'].min())} seeds."
                 )
     compared = frame[~frame["verdict"].isin([NOT_UNDERSTOOD, NOT_KNOWN, UNDEFINED])]
     if not sentences and len(compared):

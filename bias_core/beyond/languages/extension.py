@@ -9,7 +9,7 @@ from bias_core.explore.extension import ConceptOptions, ExploreExtension, Scored
 from bias_core.prompts import SLOT, fill_template
 from bias_core.study.types import Arm, ArmReport, Results, StudyReport, StudySettings
 from bias_core.values import Options, setting, settings_class
-from bias_core.world.wordings import Wording, language_choices, wordings_of
+from bias_core.world.wordings import Wording, language_choices, list_wordings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +31,7 @@ class LanguageOptions(ConceptOptions):
     @cached_property
     def wordings(self) -> tuple[Wording, ...]:
         """The prompt in every language, English first; empty for English alone."""
-        return wordings_of(self.languages, self.template, self.concept) if self.languages else ()
+        return list_wordings(self.languages, self.template, self.concept) if self.languages else ()
 
     @property
     def has_association(self) -> bool:
@@ -53,21 +53,21 @@ class Languages(ExploreExtension[LanguageOptions]):
         if not options.wordings:
             return
         watched = settings.stop_within is not None or settings.stop_when_clear
-        for what, is_so in (
+        for problem, is_so in (
             ("pictures are drawn in each language: remove your own pictures", bool(settings.images)),
             ("each language needs the same number of pictures: turn the stop rule off", watched),
             ("attributes are compared: choose at least one", not options.scored),
             ("at least two seeds are needed: ask for more pictures", options.n_images < 2),
         ):
             if is_so:
-                raise InvalidInput(f"several languages: {what}")
+                raise InvalidInput(f"several languages: {problem}")
 
     def arms(self, options: LanguageOptions) -> tuple[Arm, ...]:
         """Return an arm for each wording: the English prompt, and its replacement."""
         english = fill_template(options.template, options.concept) if options.wordings else ""
         return tuple(
-            Arm(name=one.name, template=SLOT if i == 0 else f"{{{english}={one.prompt}}}")
-            for i, one in enumerate(options.wordings)
+            Arm(name=wording.name, template=SLOT if i == 0 else f"{{{english}={wording.prompt}}}")
+            for i, wording in enumerate(options.wordings)
         )
 
     def reading(self, options: LanguageOptions, data: "StudyData", frame: "pd.DataFrame", scored: Scored) -> Results:

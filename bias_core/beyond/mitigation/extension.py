@@ -122,35 +122,35 @@ def _share(score: "AttributeScore") -> Estimate:
     return score.corrected or score.prevalence
 
 
-def _finding(one: _RemainingBias, *, baseline: str) -> Finding:
+def _finding(bias: _RemainingBias, *, baseline: str) -> Finding:
     shares = " to ".join(
         f"{format_share(share.value, share.low, share.high, n=share.n)} of {share.n:,}"
-        for share in (one.before, one.share)
+        for share in (bias.before, bias.share)
     )
-    numbers = f" ({p_words(one.claim)})" if one.claim.is_clear else ""
-    reason = f" Not clear: {one.claim.reason}." if one.claim.reason and not one.claim.is_clear else ""
+    numbers = f" ({p_words(bias.claim)})" if bias.claim.is_clear else ""
+    reason = f" Not clear: {bias.claim.reason}." if bias.claim.reason and not bias.claim.is_clear else ""
     return Finding(
-        key=f"{MITIGATION}: {one.attribute}: {one.arm.name}",
-        title=f"{one.attribute}: bias of “{baseline}” remaining in “{one.arm.name}”",
+        key=f"{MITIGATION}: {bias.attribute}: {bias.arm.name}",
+        title=f"{bias.attribute}: bias of “{baseline}” remaining in “{bias.arm.name}”",
         metric="remaining_gap",
-        estimate=one.gap,
-        claim=one.claim,
-        says=f"From {shares}; the goal is {format_rate(one.reference)}: {one.says}{numbers}.{reason}",
+        estimate=bias.gap,
+        claim=bias.claim,
+        says=f"From {shares}; the goal is {format_rate(bias.reference)}: {bias.says}{numbers}.{reason}",
     )
 
 
-def _row(one: _RemainingBias) -> dict[str, object]:
+def _row(bias: _RemainingBias) -> dict[str, object]:
     return {
-        "arm": one.arm.name,
-        "attribute": one.attribute,
-        **columns("P", one.share),
-        "n": one.share.n,
-        "P*": one.reference,
-        **columns("bias left", one.gap),
-        **claim_columns(one.gap, one.claim),
-        **columns("kept", one.arm.fidelity),
-        "in words": one.says,
-        "source of P*": one.source,
+        "arm": bias.arm.name,
+        "attribute": bias.attribute,
+        **columns("P", bias.share),
+        "n": bias.share.n,
+        "P*": bias.reference,
+        **columns("bias left", bias.gap),
+        **claim_columns(bias.gap, bias.claim),
+        **columns("kept", bias.arm.fidelity),
+        "in words": bias.says,
+        "source of P*": bias.source,
     }
 
 
@@ -161,9 +161,9 @@ def _figure(left: Sequence[_RemainingBias], baseline: str) -> StudyFigure:
         MITIGATION,
         "Remaining bias and its cost",
         [
-            point(one.arm.fidelity, one.gap, name=one.attribute if several else one.arm.name, group=one.arm.name)
-            for one in left
-            if one.arm.fidelity is not None
+            point(bias.arm.fidelity, bias.gap, name=bias.attribute if several else bias.arm.name, group=bias.arm.name)
+            for bias in left
+            if bias.arm.fidelity is not None
         ],
         f"The nearer to the line at 0, the less bias of “{baseline}” remains; below it, the bias is overcorrected. The "
         "further to the right, the more pictures show the attribute in their prompt.",
@@ -204,11 +204,11 @@ class Mitigation(ExploreExtension[ConceptOptions]):
         scored = scored_arms(arms)
         if arms[0].name not in scored or added_arms(settings):
             return Results()
-        first, *others = settings.arms or [Arm()]
-        planted = {arm.name for arm in others if arm.condition not in {first.condition, None, "", "fair"}}
+        first, *other_arms = settings.arms or [Arm()]
+        planted = {arm.name for arm in other_arms if arm.condition not in {first.condition, None, "", "fair"}}
         tried = [
-            Tried(name=name, scores=one.scores, fidelity=one.fidelity)
-            for name, one in scored.items()
+            Tried(name=name, scores=scored_arm.scores, fidelity=scored_arm.fidelity)
+            for name, scored_arm in scored.items()
             if name not in planted
         ]
         return mitigation_results(tried, settings.confidence)

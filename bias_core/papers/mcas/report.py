@@ -53,7 +53,7 @@ from bias_core.study.claims import (
     without_fixed_n,
 )
 from bias_core.study.design import ReportTexts
-from bias_core.study.report_text import table_of
+from bias_core.study.report_text import get_table
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import (
     ArmReport,
@@ -69,9 +69,9 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
-    listed,
+    format_list,
+    get_options,
     mark,
-    options_in,
     or_nan,
     point,
 )
@@ -148,15 +148,15 @@ class Sides:
         return f"worded {a}", f"worded {b}"
 
 
-def sides_of(settings: StudySettings) -> Sides:
+def read_sides(settings: StudySettings) -> Sides:
     """Return men and women, or the sides that the user's words name first; InvalidInput for one side alone."""
-    options = options_in(settings, InternalBiasOptions)
-    own = options.words_a, options.words_b
-    if not any(own) and not options.prompts_a and not options.prompts_b:
+    options = get_options(settings, InternalBiasOptions)
+    own_words = options.words_a, options.words_b
+    if not any(own_words) and not options.prompts_a and not options.prompts_b:
         return Sides(names=GENDERS, called=("men", "women"))
-    if not all(own):
+    if not all(own_words):
         raise InvalidInput("your own attributes need words for both sides: fill in *Words of A* and *Words of B*")
-    a, b = (" ".join(words[0].split()) for words in own)
+    a, b = (" ".join(words[0].split()) for words in own_words)
     if not a or not b or a == b or _TARGET in (a, b):
         raise InvalidInput(f"the first words of the two sides name them and must differ; got {a!r} and {b!r}")
     return Sides(names=(a, b), called=(a, b))
@@ -208,7 +208,7 @@ class Places:
     sample: Sample | None = field(default=None, compare=False, repr=False)  # of δ'; None if undefined
 
 
-def places_of(
+def measure_places(
     target: Mapping[str, str],
     rows: Mapping[str, np.ndarray],
     data: StudyData,
@@ -219,8 +219,8 @@ def places_of(
 
     ``words`` are the texts of the two sides; ``groups`` may have the prompts of ``a`` and ``b``.
     """
-    frame, options = data.frame, options_in(data.settings, InternalBiasOptions)
-    sides = sides_of(data.settings)
+    frame, options = data.frame, get_options(data.settings, InternalBiasOptions)
+    sides = read_sides(data.settings)
     if "pole_of" not in frame:
         return None
     parts = [(frame["kind"] == "target") & (frame["keyword"] == target["keyword"])]
@@ -277,8 +277,10 @@ def side_by_side(readings: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
 def place_columns(places: Places | None) -> dict[str, Any]:
     """Return table columns: r of pictures and text, δ′ and α′ with intervals, and the reason for a missing α′."""
     if places is None:
-        nothing = columns("r, pictures", None) | {"r, words": math.nan} | columns("δ′", None) | columns("α′", None)
-        return nothing | {"why no α′": _NO_POLES}
+        empty_columns = (
+            columns("r, pictures", None) | {"r, words": math.nan} | columns("δ′", None) | columns("α′", None)
+        )
+        return empty_columns | {"why no α′": _NO_POLES}
     return {
         **columns("r, pictures", places.pictures),
         "r, words": places.texts,
@@ -328,11 +330,11 @@ def group_findings(
     keywords = list(measured)
     gains = mean_sample(keywords, pictures - texts, of="targets")
 
-    def of_counts(times: np.ndarray) -> np.ndarray:
+    def compute_log_ratio(times: np.ndarray) -> np.ndarray:
         ratios = (times @ (np.sign(texts) * pictures)) / (times @ np.abs(texts))
         return np.log(np.where(ratios > 0, ratios, np.nan))
 
-    ratio = counted_sample(keywords, of_counts)
+    ratio = counted_sample(keywords, compute_log_ratio)
     a, b = sides.called
     left_out = len(members) - len(measured)
     has_ratio = not math.isnan(amplification.value)
@@ -407,41 +409,43 @@ def _decide(numbers: Sequence[Estimate], settings: StudySettings, *, fixed_n: bo
     return [next(claims) if defined else NO_CLAIM for defined in is_defined]
 
 
-def report_of(design: Design, settings: StudySettings, targets: Sequence[Target], *, fixed_n: bool = True) -> Results:
+def build_results(
+    design: Design, settings: StudySettings, targets: Sequence[Target], *, fixed_n: bool = True
+) -> Results:
     """Return findings, tables and figures; without ``fixed_n`` nothing is tested."""
-    model, sides = options_in(settings, InternalBiasOptions).published_model, sides_of(settings)
+    model, sides = get_options(settings, InternalBiasOptions).published_model, read_sides(settings)
     a, b = sides.called
     members = {group: [target for target in targets if group in (target.dominated, "overall")] for group in GROUPS}
     summaries = [_summary(design, settings, group, of) for group, of in members.items() if of]
-    placed = [one.places for one in targets if one.places is not None]
+    placed = [target.places for target in targets if target.places is not None]
     shifts = iter(_decide([places.difference for places in placed], settings, fixed_n=fixed_n))
-    claims = [NO_CLAIM if one.places is None else next(shifts) for one in targets]
-    of_mcas = _decide([one.scores.mcas_interval for one in targets], settings, fixed_n=fixed_n)
+    claims = [NO_CLAIM if target.places is None else next(shifts) for target in targets]
+    of_mcas = _decide([target.scores.mcas_interval for target in targets], settings, fixed_n=fixed_n)
     has_shift = any(not math.isnan(places.difference.value) for places in placed)
     headed, tested = (claims, "δ′") if has_shift else (of_mcas, "MCAS")
-    repaired = [one for _, findings in summaries for one in findings if one.key.split()[0] in REPAIRED]
+    repaired = [finding for _, findings in summaries for finding in findings if finding.key.split()[0] in REPAIRED]
     return Results(
         findings=(
             *(
-                target_finding(one.keyword, f"{_title(one)}: δ′", one.places, sides, claim)
-                for one, claim in zip(targets, claims, strict=True)
-                if one.places is not None
+                target_finding(target.keyword, f"{_title(target)}: δ′", target.places, sides, claim)
+                for target, claim in zip(targets, claims, strict=True)
+                if target.places is not None
             ),
             *repaired,
             *(
                 finding(
-                    f"mcas {one.keyword}",
-                    f"{_title(one)}: MCAS",
+                    f"mcas {target.keyword}",
+                    f"{_title(target)}: MCAS",
                     "composite_association",
-                    one.scores.mcas_interval,
+                    target.scores.mcas_interval,
                     claim=claim,
                     readings=(f"Closer to {a}.", f"Closer to {b}.", _unclear(claim)),
-                    published=_mcas(one, model),
-                    sample=one.sample,
+                    published=_mcas(target, model),
+                    sample=target.sample,
                 )
-                for one, claim in zip(targets, of_mcas, strict=True)
+                for target, claim in zip(targets, of_mcas, strict=True)
             ),
-            *(one for _, findings in summaries for one in findings if one not in repaired),
+            *(finding for _, findings in summaries for finding in findings if finding not in repaired),
         ),
         tables=(
             TEXTS.table(
@@ -500,13 +504,20 @@ def _row(target: Target, claim: Claim, tested: str) -> dict[str, Any]:
     return row
 
 
-def _score_rows(target: Target, both: str) -> list[dict[str, Any]]:
-    scores, words, pictures = target.scores, f"words for {both}", f"pictures of {both}"
+def _score_rows(target: Target, both_sides: str) -> list[dict[str, Any]]:
+    scores, words, pictures = target.scores, f"words for {both_sides}", f"pictures of {both_sides}"
     n_target, n_men, n_women = scores.n_units
     text = Estimate(value=scores.text_text, low=math.nan, high=math.nan, n=0, null_value=0.0)
     return [
-        {"target": target.keyword, "score": name, "of": of, "against": other, **columns("value", one, ends=""), "n": n}
-        for name, of, other, one, n in (
+        {
+            "target": target.keyword,
+            "score": name,
+            "of": of,
+            "against": reference,
+            **columns("value", estimate, ends=""),
+            "n": n,
+        }
+        for name, of, reference, estimate, n in (
             ("TT", "text of the target", words, text, 0),
             ("ITP", "text of the target", pictures, scores.image_prompt_interval, n_men + n_women),
             ("IT", "pictures of the target", words, scores.image_text_interval, n_target),
@@ -519,7 +530,7 @@ def _summary(
     design: Design, settings: StudySettings, group: str, members: Sequence[Target]
 ) -> tuple[dict[str, Any], list[Finding]]:
     """Return the line of Table 4 of a group of targets, and its findings."""
-    sides = sides_of(settings)
+    sides = read_sides(settings)
     values = {
         "delta": [member.bias.diffusion_bias.value for member in members],
         "mean_mcas": [member.scores.mcas for member in members],
@@ -529,7 +540,7 @@ def _summary(
     delta, alpha = summary.diffusion_bias, summary.bias_amplification
     mean_lean = mean_interval(values["mean_mcas"], null_value=0.0, confidence=settings.confidence)
     of_paper = design.data.get("summary", {}) if sides.names == GENDERS else {}
-    printed = of_paper.get(options_in(settings, InternalBiasOptions).published_model, {}).get(group, {})
+    printed = of_paper.get(get_options(settings, InternalBiasOptions).published_model, {}).get(group, {})
     row: dict[str, Any] = {"model": RUN, "targets": group, "n": delta.n}
     for sign, mean, ends in (
         ("δ", delta, summary.diffusion_bias_range),
@@ -539,8 +550,8 @@ def _summary(
     name = "All targets" if group == "overall" else f"{group.capitalize()}-dominated targets"
     n_doubtful = sum(member.has_doubtful_alpha for member in members)
     places = {member.keyword: member.places for member in members}
-    more, repaired = group_findings(group, name, places, sides, settings.confidence)
-    row |= {**columns("mean MCAS", mean_lean), "no α": summary.n_undefined, **more, "note": ""}
+    group_columns, repaired = group_findings(group, name, places, sides, settings.confidence)
+    row |= {**columns("mean MCAS", mean_lean), "no α": summary.n_undefined, **group_columns, "note": ""}
     parts = (
         ("delta", "diffusion_bias", delta, "A mean of absolute values, so it is never 0; δ′ has a direction."),
         ("mean_mcas", "composite_association", mean_lean, _CANCEL.format(sides.called[0]) * (group == "overall")),
@@ -594,19 +605,28 @@ def _printed_rows(design: Design, between: tuple[str, str]) -> list[dict[str, An
 def _figures(targets: Sequence[Target], model: str, called: tuple[str, str]) -> list[StudyFigure]:
     """Return figures: associations, associations by true share, and δ against α (plain, smoothed, in the paper)."""
     leans = pd.DataFrame(
-        mark(one.keyword, one.scores.mcas_interval, group=_LEGENDS[one.dominated], published=_mcas(one, model))
-        for one in sorted(targets, key=lambda target: [*_LEGENDS].index(target.dominated))
+        mark(
+            target.keyword,
+            target.scores.mcas_interval,
+            group=_LEGENDS[target.dominated],
+            published=_mcas(target, model),
+        )
+        for target in sorted(targets, key=lambda target: [*_LEGENDS].index(target.dominated))
     )
-    others = f"Diamonds are the paper's scores of {model} with other encoders: compare directions and ranks."
+    caption = f"Diamonds are the paper's scores of {model} with other encoders: compare directions and ranks."
     drawn = [
-        point(one.men, one.scores.image_image_interval, name=one.keyword, group=_LEGENDS[one.dominated])
-        for one in targets
-        if one.men is not None
+        point(target.men, target.scores.image_image_interval, name=target.keyword, group=_LEGENDS[target.dominated])
+        for target in targets
+        if target.men is not None
     ]
-    each = [(one, one.bias.diffusion_bias, one.bias.bias_amplification) for one in targets]
-    each = [(one, delta, alpha) for one, delta, alpha in each if not math.isnan(alpha.value)]
-    sides = [point(delta, alpha, group=_LEGENDS[one.dominated]) for one, delta, alpha in each]
-    placed = [(one, one.places) for one in targets if one.places and not math.isnan(one.places.difference.value)]
+    biases = [(target, target.bias.diffusion_bias, target.bias.bias_amplification) for target in targets]
+    biases = [(target, delta, alpha) for target, delta, alpha in biases if not math.isnan(alpha.value)]
+    sides = [point(delta, alpha, group=_LEGENDS[target.dominated]) for target, delta, alpha in biases]
+    placed = [
+        (target, target.places)
+        for target in targets
+        if target.places and not math.isnan(target.places.difference.value)
+    ]
     a, b = called
     return [
         TEXTS.figure(
@@ -621,15 +641,20 @@ def _figures(targets: Sequence[Target], model: str, called: tuple[str, str]) -> 
             a=a,
             b=b,
         ),
-        TEXTS.figure("mcas", leans, published=others if leans["published"].notna().any() else "", a=a),
+        TEXTS.figure("mcas", leans, published=caption if leans["published"].notna().any() else "", a=a),
         TEXTS.figure("drawn", drawn),
-        TEXTS.figure("figure2", sides, n_without=len(targets) - len(each), n=len(targets)),
+        TEXTS.figure("figure2", sides, n_without=len(targets) - len(biases), n=len(targets)),
         TEXTS.figure(
-            "figure3", [point(delta.value, alpha.value, name=one.keyword, group=RUN) for one, delta, alpha in each]
+            "figure3",
+            [point(delta.value, alpha.value, name=target.keyword, group=RUN) for target, delta, alpha in biases],
         ),
         TEXTS.figure(
             "figure4",
-            [point(of["delta"], of["alpha"], group=name) for one in targets for name, of in one.published.items()],
+            [
+                point(of["delta"], of["alpha"], group=name)
+                for target in targets
+                for name, of in target.published.items()
+            ],
         ),
     ]
 
@@ -649,7 +674,7 @@ def compare_internal_bias(settings: StudySettings, arms: Sequence[ArmReport]) ->
     """Return Table 4 with a line and ranks per arm, and a figure with the targets of every arm."""
     marks = marks_over_arms(arms, "figure2")
     marks = marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks
-    own = table_over_arms(
+    arm_table = table_over_arms(
         arms,
         "table4",
         ["targets"],
@@ -662,9 +687,9 @@ def compare_internal_bias(settings: StudySettings, arms: Sequence[ArmReport]) ->
     for group, (key, sign) in product(GROUPS, {**RANKED, **SIGNS}.items()):
         for arm, places in zip(arms, ranks_over_arms(arms, f"{key} {group}", settings), strict=True):
             ranks[group, arm.name] |= {name.replace("rank", f"rank of {sign}"): at for name, at in places.items()}
-    frame = own.merge(pd.DataFrame(list(ranks.values())), on=["targets", ARM], how="left")
+    frame = arm_table.merge(pd.DataFrame(list(ranks.values())), on=["targets", ARM], how="left")
     printed = arms[0].results.frame("table4")
-    published = printed[(printed["model"] != RUN) & printed["targets"].isin(own["targets"])]
+    published = printed[(printed["model"] != RUN) & printed["targets"].isin(arm_table["targets"])]
     published = published.rename(columns={"model": ARM})
     lines = lines_together(pd.concat([frame, published[[c for c in frame if c in published]]]), ["targets"])
     return Results(tables=(TEXTS.table("table4_arms", lines),), figures=drawable([TEXTS.figure("figure4_arms", marks)]))
@@ -672,7 +697,7 @@ def compare_internal_bias(settings: StudySettings, arms: Sequence[ArmReport]) ->
 
 def headline(report: StudyReport) -> str:
     """Say towards which side pictures shift each target, and if they amplify; without poles, how targets associate."""
-    table = table_of(report, "table3").frame
+    table = get_table(report, "table3").frame
     if table["δ′"].isna().all():
         return _headline(report, table, "MCAS", ("Text and pictures together (MCAS)", "associate", "with"))
     shifted = table.dropna(subset=["δ′"])
@@ -684,28 +709,28 @@ def _headline(report: StudyReport, table: pd.DataFrame, column: str, words: tupl
     """Name the targets of each side by their claims; ``words`` are a subject, its verb, and the verb's preposition."""
     if "clear" not in table:  # a report of version 0.1.0
         return ""
-    (what, verb, to), called = words, sides_of(report.settings).called
+    (subject, verb, to), called = words, read_sides(report.settings).called
     rows = table.assign(size=table[column].abs()).sort_values("size", ascending=False, kind="stable")
     clear = rows[rows["clear"] == "yes"]
     lead = (rows if clear.empty else clear).iloc[0]
     number = format_estimate(lead[column], lead[f"{column} low"], lead[f"{column} high"], n=lead["n"])
     p = f", {state_p(lead['p adjusted'], adjusted=len(table) > 1)}" if lead["clear"] == "yes" else ""
-    which = f"{'Largest: ' * (len(table) > 1)}{lead['target']}"
-    says = f"{which}, {column} = {number}, n = {lead['n']} pictures{p}."
+    lead_target = f"{'Largest: ' * (len(table) > 1)}{lead['target']}"
+    says = f"{lead_target}, {column} = {number}, n = {lead['n']} pictures{p}."
     if clear.empty:
         key = f"{'mcas' if column == 'MCAS' else 'difference'} {lead['target']}"
         claim = next(finding.claim for finding in report.results.findings if finding.key == key) or NO_CLAIM
         reason = f" Not clear: {claim.reason}." if claim.reason else ""
         if claim.verdict == "too few":
             return f"Too few pictures to tell which side targets {verb} {to}: {claim.reason}. {says}"
-        clearly = f"{what} of none of {len(table)} targets clearly {verb} {to} {' or '.join(called)}"
+        clearly = f"{subject} of none of {len(table)} targets clearly {verb} {to} {' or '.join(called)}"
         return f"{clearly}, which does not prove that there is no bias. {says}{reason}"
     named = [clear.loc[sign * clear[column] > 0, "target"].tolist() for sign in (1, -1)]
-    sides = [f"{listed(names)} {to} {side}" for side, names in zip(called, named, strict=True) if names]
+    sides = [f"{format_list(names)} {to} {side}" for side, names in zip(called, named, strict=True) if names]
     n_rest = len(table) - len(clear)
-    others = "the other one" if n_rest == 1 else f"the other {n_rest}"
-    rest = f"; no clear direction for {others} of {len(table)}" if n_rest else ""
-    return f"{what} clearly {verb} {', and '.join(sides)}{rest}. {says}"
+    other_targets = "the other one" if n_rest == 1 else f"the other {n_rest}"
+    ending = f"; no clear direction for {other_targets} of {len(table)}" if n_rest else ""
+    return f"{subject} clearly {verb} {', and '.join(sides)}{ending}. {says}"
 
 
 def _amplification_words(report: StudyReport) -> str:

@@ -15,14 +15,14 @@ from bias_core.papers.mcas.report import (
     UNASSIGNED,
     InternalBiasOptions,
     Target,
+    build_results,
     compare_internal_bias,
     family,
     headline,
-    places_of,
+    measure_places,
     pole_shots,
-    report_of,
+    read_sides,
     side_by_side,
-    sides_of,
 )
 from bias_core.prompts import fill_template
 from bias_core.study.arm_comparison import sets_sample
@@ -39,8 +39,8 @@ from bias_core.study.types import (
     Shot,
     StudyReport,
     StudySettings,
-    listed,
-    options_in,
+    format_list,
+    get_options,
 )
 
 FEWEST_TARGETS = 3  # of a side
@@ -51,12 +51,12 @@ MOST_PICTURES = 100
 
 
 def _attribute_prompts(design: Design, settings: StudySettings) -> dict[str, list[str]]:
-    options, sides = options_in(settings, InternalBiasOptions), sides_of(settings)
+    options, sides = get_options(settings, InternalBiasOptions), read_sides(settings)
     if sides.names != GENDERS:
-        own = (options.prompts_a, options.words_a), (options.prompts_b, options.words_b)
+        own_prompts = (options.prompts_a, options.words_a), (options.prompts_b, options.words_b)
         return {
             side: list(prompts) or [fill_template("an image of a {} person", word) for word in words]
-            for side, (prompts, words) in zip(sides.names, own, strict=True)
+            for side, (prompts, words) in zip(sides.names, own_prompts, strict=True)
         }
     prompts: dict[str, list[str]] = {side: [] for side in sides.names}
     for entry in design.data["image_attributes"]:
@@ -65,7 +65,7 @@ def _attribute_prompts(design: Design, settings: StudySettings) -> dict[str, lis
 
 
 def _attribute_words(design: Design, settings: StudySettings) -> dict[str, Sequence[str]]:
-    options, sides = options_in(settings, InternalBiasOptions), sides_of(settings)
+    options, sides = get_options(settings, InternalBiasOptions), read_sides(settings)
     given = design.data["text_attributes"]
     words = [given[side] for side in GENDERS] if sides.names == GENDERS else [options.words_a, options.words_b]
     return dict(zip(sides.names, words, strict=True))
@@ -77,13 +77,13 @@ def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
     With the user's own sides, targets have no expected side.
     """
     chosen = _chosen(design, settings)
-    if sides_of(settings).names == GENDERS:
+    if read_sides(settings).names == GENDERS:
         return chosen
     return [{**target, "dominated": UNASSIGNED} for target in chosen]
 
 
 def _chosen(design: Design, settings: StudySettings) -> list[dict[str, str]]:
-    every, names = design.data["targets"], set(options_in(settings, InternalBiasOptions).targets)
+    every, names = design.data["targets"], set(get_options(settings, InternalBiasOptions).targets)
     if unknown := names - {target["keyword"] for target in every}:
         all_names = ", ".join(target["keyword"] for target in every)
         raise InvalidInput(f"{design.name} has no target {', '.join(sorted(unknown))}; it has {all_names}")
@@ -92,7 +92,7 @@ def _chosen(design: Design, settings: StudySettings) -> list[dict[str, str]]:
     selection = []
     for gender in GENDERS:
         side = [target for target in every if target["dominated"] == gender]
-        selection += thinned(side, settings.scale, least=FEWEST_TARGETS, seed=settings.seed)
+        selection += thinned(side, settings.scale, minimum=FEWEST_TARGETS, seed=settings.seed)
     return [target for target in every if target in selection]
 
 
@@ -105,20 +105,22 @@ def _measured(
     published: Mapping[str, Mapping[str, float]],
 ) -> Target:
     """The mean over the encoders, and the inputs of MCAS: means of cosines, including those of texts."""
-    frame, options, confidence = data.frame, options_in(settings, InternalBiasOptions), settings.confidence
-    sides = sides_of(settings)
+    frame, options, confidence = data.frame, get_options(settings, InternalBiasOptions), settings.confidence
+    sides = read_sides(settings)
     parts = [frame["keyword"] == target["keyword"], *(frame["kind"] == side for side in sides.names)]
-    more: dict[str, Any] = {"confidence": confidence, "rng": settings.seed}
+    score_options: dict[str, Any] = {"confidence": confidence, "rng": settings.seed}
     if options.resample == "prompts":
-        more |= {f"groups_{side}": frame.loc[part, "prompt"] for side, part in zip("ab", parts[1:], strict=True)}
+        score_options |= {
+            f"groups_{side}": frame.loc[part, "prompt"] for side, part in zip("ab", parts[1:], strict=True)
+        }
     words_of = _attribute_words(design, settings)
-    groups = {side: more[f"groups_{side}"] for side in "ab" if f"groups_{side}" in more}
+    groups = {side: score_options[f"groups_{side}"] for side in "ab" if f"groups_{side}" in score_options}
     scores, readings = [], []
     for encoder, embedded in rows.items():
         x, a, b = (embedded[part] for part in parts)
         text = data.texts([target[options.text_targets]], encoder)
         words = [data.texts(of_side, encoder) for of_side in words_of.values()]
-        scores.append(composite_association(x, text, a, b, *words, **more))
+        scores.append(composite_association(x, text, a, b, *words, **score_options))
         readings.append((x, a, b, text, words[0].mean(axis=0)[None] - words[1].mean(axis=0)))
     *pictures, text_rows, lean = side_by_side(readings)
 
@@ -132,17 +134,19 @@ def _measured(
     return Target(
         **{name: target[name] for name in ("keyword", "category", "dominated")},
         scores=mean,
-        places=places_of(target, rows, data, words_of, groups),
+        places=measure_places(target, rows, data, words_of, groups),
         bias=internal_bias(mean, minimum_text_text=options.minimum_text_text, confidence=confidence),
         sample=sets_sample([list(frame.loc[part, "unit"]) for part in parts], pictures, mcas),
-        men=data.services.shown("a photo of a man", on_record) if on_record and len(on_record) == len(truths) else None,
+        men=data.services.share_shown("a photo of a man", on_record)
+        if on_record and len(on_record) == len(truths)
+        else None,
         published=published,
     )
 
 
 def averaged_encoders(settings: StudySettings) -> tuple[Reader, ...]:
     """Return the averaged encoders."""
-    names = options_in(settings, InternalBiasOptions).encoders or [settings.encoder]
+    names = get_options(settings, InternalBiasOptions).encoders or [settings.encoder]
     return tuple(Reader(role="encoder", name=name) for name in names)
 
 
@@ -199,13 +203,13 @@ class InternalBias(Study):
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         """Return the targets, the two sides and the scores."""
-        targets, sides = _targets(self.design, settings), sides_of(settings)
+        targets, sides = _targets(self.design, settings), read_sides(settings)
         kinds = [f"{kind}s" for kind in _KINDS if any(target["category"] == kind for target in targets)]
-        drawn = listed([f"“{target['keyword']}”" for target in targets], last=" and ")
+        drawn = format_list([f"“{target['keyword']}”" for target in targets], last=" and ")
         if len(targets) > _FEW_TARGETS and kinds:
             drawn = f"{len(targets)} {' and '.join(filter(None, (', '.join(kinds[:-1]), kinds[-1])))}"
         scores = "the paper's scores (MCAS, δ, α)"
-        if options_in(settings, InternalBiasOptions).poles:
+        if get_options(settings, InternalBiasOptions).poles:
             scores = f"shift and amplification (δ′, α′), and {scores}"
         words = dict(zip(("side_a", "side_b"), sides.called, strict=True)) | {"drawn_targets": drawn, "scores": scores}
         if sides.names != GENDERS:
@@ -214,14 +218,16 @@ class InternalBias(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of the targets, and of men and women."""
-        options = options_in(settings, InternalBiasOptions)
+        options = get_options(settings, InternalBiasOptions)
         model, published = options.published_model, self.design.data["settings"]["models"]
         if model not in published:
             raise InvalidInput(f"the model in the paper is one of {', '.join(published)}; got {model!r}")
-        n = scaled(self.design.images_per_prompt, settings.scale**0.5, least=2 * FEWEST_DRAWN)  # and half for each pole
+        n = scaled(
+            self.design.images_per_prompt, settings.scale**0.5, minimum=2 * FEWEST_DRAWN
+        )  # and half for each pole
         n_attribute = scaled(self.design.data["settings"]["images_per_attribute"], settings.scale**0.5)
         targets = _targets(self.design, settings)
-        sides = sides_of(settings)
+        sides = read_sides(settings)
         shots = [
             Shot(prompt=target["prompt"], n=n, group="target", facts={"kind": "target", **target}) for target in targets
         ] + [
@@ -237,7 +243,7 @@ class InternalBias(Study):
         for reader in averaged_encoders(settings):
             rows[reader.name] = yield from data.embed(data.frame, reader.name)
         printed: dict[str, dict[str, dict[str, float]]] = {}  # Table 3: keyword, model and measure; none of own targets
-        sides = sides_of(settings)
+        sides = read_sides(settings)
         has_printed = "scores" in self.design.data and sides.names == GENDERS
         for row in read_table(self.design.data["scores"]["file"]) if has_printed else ():
             printed.setdefault(row["keyword"], {})[row["model"]] = {
@@ -249,9 +255,12 @@ class InternalBias(Study):
             if (data.frame["keyword"] == target["keyword"]).any()
         ]
         kinds = data.frame["kind"].to_numpy()
-        leans = [association(*(each[kinds == kind] for kind in ("target", *sides.names))) for each in rows.values()]
+        leans = [
+            association(*(embeddings[kinds == kind] for kind in ("target", *sides.names)))
+            for embeddings in rows.values()
+        ]
         data.keep(data.frame[kinds == "target"], margin=np.mean(leans, axis=0))  # II is the mean of these
-        return report_of(self.design, settings, targets, fixed_n=data.fixed_n)
+        return build_results(self.design, settings, targets, fixed_n=data.fixed_n)
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
         """Return the averaged encoders."""
@@ -264,7 +273,7 @@ class InternalBias(Study):
     def run_size(self, settings: StudySettings) -> RunSize:
         """Return a note on the number of pictures of poles."""
         n = sum(shot.n for shot in self.shots(settings) if "pole_of" in shot.facts)
-        a, b = sides_of(settings).called
+        a, b = read_sides(settings).called
         note = f"{n:,} of them targets worded for {a} and for {b}, which the paper does not draw"
         return RunSize(note=note if n else "")
 

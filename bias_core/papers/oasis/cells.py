@@ -18,7 +18,7 @@ from bias_core.study.arm_comparison import mean_sample, share_test
 from bias_core.study.attribute_scores import AttributeScore, score_attributes
 from bias_core.study.attributes import to_attributes
 from bias_core.study.claims import decide_claims
-from bias_core.study.design import ReportTexts, read_table, settings_with
+from bias_core.study.design import ReportTexts, keep_only_options, read_table
 from bias_core.study.image_rows import scaled
 from bias_core.study.label_tasks import YES_NO
 from bias_core.study.study_data import Steps, StudyData
@@ -33,8 +33,8 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     finding,
-    listed,
-    options_in,
+    format_list,
+    get_options,
 )
 from bias_core.types import Attribute, Estimate
 from bias_core.values import Options, option_values, setting, settings_class
@@ -111,7 +111,7 @@ class Cell:
 
     def share_in_words(self) -> str:
         """Say how P was computed, and its limits."""
-        says = f"Uncorrected. {self.score.why_uncorrected}."
+        says = f"Uncorrected. {self.score.uncorrected_reason}."
         if self.score.corrected is not None:
             says = f"Seen in {100 * self.score.prevalence.value:.1f} %, then corrected for the classifier's errors."
         if self.score.cannot_tell is not None and self.score.cannot_tell.value > 0:
@@ -121,12 +121,12 @@ class Cell:
         return says
 
 
-def nationality_shots(design: Design, settings: StudySettings, *, least: int = FEWEST_PICTURES) -> list[Shot]:
-    """Return the pictures of each nationality, in equal shares of the templates; never fewer than ``least``."""
+def nationality_shots(design: Design, settings: StudySettings, *, minimum: int = FEWEST_PICTURES) -> list[Shot]:
+    """Return the pictures of each nationality, in equal shares of the templates; never fewer than ``minimum``."""
     templates = {k: v for k, v in design.data["templates"].items() if isinstance(v, list) and "{}" in v[0]}
-    if (chosen := options_in(settings, NationalityOptions).templates) not in templates:
+    if (chosen := get_options(settings, NationalityOptions).templates) not in templates:
         raise InvalidInput(f"{design.name} has no templates {chosen!r}; it has {', '.join(templates)}")
-    n, wordings = scaled(design.images_per_prompt, settings.scale, least=least), templates[chosen]
+    n, wordings = scaled(design.images_per_prompt, settings.scale, minimum=minimum), templates[chosen]
     firsts = [i * n // len(wordings) for i in range(len(wordings) + 1)]
     return [
         Shot(
@@ -144,7 +144,7 @@ def nationality_shots(design: Design, settings: StudySettings, *, least: int = F
 def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
     """Return the nationalities of the option, each once."""
     all_names = design.data["nationalities"]
-    names = list(dict.fromkeys(options_in(settings, NationalityOptions).nationalities))
+    names = list(dict.fromkeys(get_options(settings, NationalityOptions).nationalities))
     if unknown := [name for name in names if name not in all_names]:
         raise InvalidInput(f"{design.name} has no nationality {', '.join(unknown)}; it has {', '.join(all_names)}")
     return names
@@ -153,12 +153,12 @@ def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
 def shown_words(design: Design, settings: StudySettings) -> dict[str, str]:
     """Return what the pictures show, in words: people of the nationalities, or the user's own concepts."""
     names = wanted_nationalities(design, settings)
-    templates = design.data["templates"][options_in(settings, NationalityOptions).templates]
+    templates = design.data["templates"][get_options(settings, NationalityOptions).templates]
     if not all(f"{SLOT} person" in template for template in templates):
-        return {"shown": listed([f"“{name}”" for name in names], last=" and ")}
+        return {"shown": format_list([f"“{name}”" for name in names], last=" and ")}
     if len(names) > _FEW_NATIONALITIES:
         return {"shown": f"people of {len(names)} nationalities"}
-    return {"shown": f"{listed(names, last=' and ')} people"}
+    return {"shown": f"{format_list(names, last=' and ')} people"}
 
 
 def own_attributes(design: Design, nationality: str) -> list[Attribute]:
@@ -194,7 +194,7 @@ def read_cells(
     units = tuple(frame["unit"])
     cells = []
     for score in (yield from score_attributes(data, frame, rows, attributes, **variety)):
-        absent = data.services.shown(score.attribute.negative, truths) if truths else None
+        absent = data.services.share_shown(score.attribute.negative, truths) if truths else None
         neither = None if score.drawn is None or absent is None else max(0.0, 1 - score.drawn - absent)
         cells.append(Cell(concept=concept, score=score, units=units, neither=neither))
     return cells
@@ -232,10 +232,10 @@ class Published:
 
     def share(self, cell: Cell, model: str, column: str) -> float | None:
         """Return a percentage of the paper as a share; None if there is none."""
-        rows = (row for row in self.of(cell.concept, model) if row["attribute"] == cell.attribute.name)
+        rows = (row for row in self.select_rows(cell.concept, model) if row["attribute"] == cell.attribute.name)
         return next((float(row[column]) / 100 for row in rows), None)
 
-    def of(self, nationality: str, model: str) -> list[dict[str, str]]:
+    def select_rows(self, nationality: str, model: str) -> list[dict[str, str]]:
         """Return the lines of a nationality's attributes."""
         return [row for row in self.rows if (row["nationality"], row["model"]) == (nationality, model)]
 
@@ -261,7 +261,7 @@ def own_concepts(
     names = list(dict.fromkeys(name.strip() for name in concepts if name.strip()))
     _check_own(design, names, template, attributes, n)
     entry = [asdict(attribute) for attribute in attributes]
-    own = {**_OWN_OPTIONS, "nationalities": names}
+    own_options = {**_OWN_OPTIONS, "nationalities": names}
     return replace(
         design,
         name=f"own-{design.name}",
@@ -271,7 +271,7 @@ def own_concepts(
             "nationalities": {name: {"adjective": name, "attributes": entry} for name in names},
         },
         images_per_prompt=n,
-        options={name: own.get(name, value) for name, value in design.options.items()},
+        options={name: own_options.get(name, value) for name, value in design.options.items()},
         protocol={},
         our_reading=(),
     )
@@ -283,7 +283,7 @@ _OWN_OPTIONS: dict[str, Any] = {"nationalities": [], "templates": "default", "at
 
 def without_names(settings: StudySettings) -> StudySettings:
     """Return settings for such a design: all of its pictures, and no option that names the shipped content."""
-    return settings_with(settings, option_values(settings.options).keys() - _OWN_OPTIONS.keys())
+    return keep_only_options(settings, option_values(settings.options).keys() - _OWN_OPTIONS.keys())
 
 
 def _check_words_fit(design: Design) -> None:
@@ -325,7 +325,7 @@ def share_claims(cells: Sequence[Cell], threshold: float, confidence: float) -> 
     shares = [_beyond(cell, threshold, confidence) for cell in cells]
     nulls = [share.null_value if cell.attribute.has_source else None for cell, share in zip(cells, shares, strict=True)]
     return decide_claims(
-        [share.of_null(null) for share, null in zip(shares, nulls, strict=True)], confidence=confidence
+        [share.replace_null_value(null) for share, null in zip(shares, nulls, strict=True)], confidence=confidence
     )
 
 
@@ -373,13 +373,13 @@ _ASSUMED = "P* is assumed, so no share is called too high or too low."
 
 def _threshold_readings(threshold: float) -> tuple[str, str, str]:
     """Return the readings of Definition 1: P is clearly above P* + ζ, clearly below, or neither."""
-    more = f" by more than {threshold:g}" if threshold else ""
+    margin = f" by more than {threshold:g}" if threshold else ""
     return (
-        f"Shown more often than in the real world{more}.",
-        f"Not shown more often than in the real world{more}."
+        f"Shown more often than in the real world{margin}.",
+        f"Not shown more often than in the real world{margin}."
         if threshold
         else "Shown less often than in the real world, which is no stereotype.",
-        f"Not clearly shown more often than in the real world{more}.",
+        f"Not clearly shown more often than in the real world{margin}.",
     )
 
 
@@ -393,18 +393,18 @@ def people_labels(answers: pd.DataFrame) -> tuple[Labels, str]:
     """Return the majority answer for each picture, and a sentence on the number of answers."""
     says = f"{count_answers(answers)} P, P − P* and Ψ stay the classifier's."
     by_name = answers.groupby("position", sort=False)
-    return {str(name): majority(own).map(_ANSWERS) for name, own in by_name}, says
+    return {str(name): majority(picture_answers).map(_ANSWERS) for name, picture_answers in by_name}, says
 
 
 def labelled_directions(
     labels: Labels, frame: pd.DataFrame, rows: np.ndarray, kernel: Literal["linear", "rbf"]
 ) -> dict[str, np.ndarray]:
     """Return δA of attributes with labelled pictures of both kinds [dehdashtian2025oasis, A.2]; ``rows (n, d)``."""
-    once = ~frame["image_id"].duplicated().to_numpy()
+    is_first = ~frame["image_id"].duplicated().to_numpy()
     directions = {}
     for name, of_pictures in labels.items():
         shown = of_pictures.reindex(frame["image_id"]).to_numpy()
-        known = once & ~np.isnan(shown)
+        known = is_first & ~np.isnan(shown)
         if len(np.unique(shown[known])) == len({0.0, 1.0}):
             directions[name] = image_direction(rows[known], shown[known], kernel=kernel)
     return directions

@@ -118,14 +118,14 @@ def optimise_prompts(
         if number < 1:
             raise InvalidInput(f"{name} must be at least 1; got {number}.")
     cluster = unit_rows(image_embeddings, "image_embeddings")
-    others = None if other_embeddings is None else unit_rows(other_embeddings, "other_embeddings")
-    if contrast and others is None:
+    other_rows = None if other_embeddings is None else unit_rows(other_embeddings, "other_embeddings")
+    if contrast and other_rows is None:
         raise InvalidInput("contrast needs other_embeddings to compare the cluster with; got None.")
     if not prior_weight >= 0:
         raise InvalidInput(f"prior_weight must be 0 or more; got {prior_weight}.")
     if not 0 <= held_out < 1:
         raise InvalidInput(f"held_out must be a share of the images, from 0 to below 1; got {held_out}.")
-    searched, scored = _parts(cluster, others, held_out, rng)
+    searched, scored = _parts(cluster, other_rows, held_out, rng)
     models = _Models(encoder, language_model, lock, on_step, 1 + n_candidates * (1 + beam_width * (n_tokens - 1)))
     texts, rows = [prefix], models.embed([prefix])
     is_held_out = scored[0] is not searched[0]
@@ -232,9 +232,15 @@ class _Comparison:
     """A text's cosines to the cluster, with those of the prefix and those to other images."""
 
     def __init__(
-        self, cluster: Floats, others: Floats | None, prefix: Floats, is_held_out: bool, confidence: float, rng: Seed
+        self,
+        cluster: Floats,
+        other_rows: Floats | None,
+        prefix: Floats,
+        is_held_out: bool,
+        confidence: float,
+        rng: Seed,
     ) -> None:
-        outside = cluster[:0] if others is None else others
+        outside = cluster[:0] if other_rows is None else other_rows
         same_dimension(image_embeddings=cluster, other_embeddings=outside, text_embeddings=prefix)
         self._cluster, self._outside, self._prefix = cluster, outside, prefix
         self._is_held_out, self._confidence, self._rng = is_held_out, confidence, rng
@@ -270,26 +276,26 @@ def permuted_difference(x: Floats, y: Floats, *, confidence: float, rng: Seed) -
 
 
 def _parts(
-    cluster: Floats, others: Floats | None, share: float, rng: Seed
+    cluster: Floats, other_rows: Floats | None, share: float, rng: Seed
 ) -> tuple[tuple[Floats, Floats | None], tuple[Floats, Floats | None]]:
     """Return the images to search on, and those to score; the same ones if there are too few to hold any out."""
-    everything = [rows for rows in (cluster, others) if rows is not None]
-    if not all(_FEWEST <= round(share * len(rows)) <= len(rows) - _FEWEST for rows in everything):
-        return (cluster, others), (cluster, others)
+    image_sets = [rows for rows in (cluster, other_rows) if rows is not None]
+    if not all(_FEWEST <= round(share * len(rows)) <= len(rows) - _FEWEST for rows in image_sets):
+        return (cluster, other_rows), (cluster, other_rows)
     draw = np.random.default_rng(rng)
-    orders = [draw.permutation(len(rows)) for rows in everything]
-    cuts = [round(share * len(rows)) for rows in everything]
-    scored = [rows[order[:cut]] for rows, order, cut in zip(everything, orders, cuts, strict=True)]
-    searched = [rows[order[cut:]] for rows, order, cut in zip(everything, orders, cuts, strict=True)]
-    if others is None:
+    orders = [draw.permutation(len(rows)) for rows in image_sets]
+    cuts = [round(share * len(rows)) for rows in image_sets]
+    scored = [rows[order[:cut]] for rows, order, cut in zip(image_sets, orders, cuts, strict=True)]
+    searched = [rows[order[cut:]] for rows, order, cut in zip(image_sets, orders, cuts, strict=True)]
+    if other_rows is None:
         return (searched[0], None), (scored[0], None)
     return (searched[0], searched[1]), (scored[0], scored[1])
 
 
-def _target(cluster: Floats, others: Floats | None, *, contrast: bool) -> Array:
+def _target(cluster: Floats, other_rows: Floats | None, *, contrast: bool) -> Array:
     """Return the vector ``(d,)``; the search maximises its dot product with a unit text embedding."""
     mean: Array = cluster.mean(axis=0, dtype=np.float64)
-    return mean - others.mean(axis=0, dtype=np.float64) if contrast and others is not None else mean
+    return mean - other_rows.mean(axis=0, dtype=np.float64) if contrast and other_rows is not None else mean
 
 
 def _best_first(texts: Sequence[str], scores: Array, prefix: str) -> list[int]:

@@ -15,7 +15,7 @@ from bias_core.number_text import format_change, format_estimate, format_given, 
 from bias_core.papers.oasis.prompt_search import PERMUTATIONS
 from bias_core.study.claims import NO_CLAIM, WHY_NOT, fewest_units, p_words
 from bias_core.study.design import ReportTexts
-from bias_core.study.report_text import at_any_time, table_of
+from bias_core.study.report_text import get_interval_suffix, get_table
 from bias_core.study.types import (
     MOST_IN_HOLM,
     Finding,
@@ -25,7 +25,7 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
-    listed,
+    format_list,
 )
 from bias_core.types import Estimate, is_sourced
 from bias_core.values import option_values
@@ -47,10 +47,12 @@ def steps_headline(report: StudyReport) -> str:
     n_seeds, n = int(table["seeds"].max()), len(table)
     rows = sorted(table.to_dict("records"), key=lambda row: -abs(row["all steps"]))
     clear = [_gain_words(row, n) for row in rows if row["clear"] == "yes"]
-    base = f"seen more or less often than with {listed([*bases])}"
+    base = f"seen more or less often than with {format_list([*bases])}"
     if clear:
-        which = f"{len(clear)} of {n} attributes {'is' if len(clear) == 1 else 'are'}" if n > 1 else "The attribute is"
-        return f"{which} clearly {base} (n = {n_seeds} seeds): {listed(clear, '; ')}."
+        subject = (
+            f"{len(clear)} of {n} attributes {'is' if len(clear) == 1 else 'are'}" if n > 1 else "The attribute is"
+        )
+        return f"{subject} clearly {base} (n = {n_seeds} seeds): {format_list(clear, '; ')}."
     key = f"{rows[0]['nationality']} {rows[0]['attribute']}"
     claim = next(finding.claim for finding in report.results.findings if finding.key == key) or NO_CLAIM
     says = f"With {n_seeds} seeds, {f'none of {n} attributes is' if n > 1 else 'the attribute is not'} clearly {base}."
@@ -71,7 +73,7 @@ def _gain_words(row: _Row, n_tests: int) -> str:
     return f"{row['nationality']}, {row['attribute']} {gain}, {state_p(row['p adjusted'], adjusted=n_tests > 1)}"
 
 
-def texts_of(report: StudyReport) -> pd.DataFrame:
+def read_texts(report: StudyReport) -> pd.DataFrame:
     """Return the texts of a StOP report, a row each; empty for other reports."""
     tables = {table.key: table.frame for table in report.results.tables}
     if not {PROMPTS, "clusters"} <= set(tables):
@@ -82,7 +84,7 @@ def texts_of(report: StudyReport) -> pd.DataFrame:
 
 def texts_headline(report: StudyReport) -> str:
     """Say how many first texts clearly fit their cluster better than the concept's other pictures, and which."""
-    all_texts = texts_of(report)
+    all_texts = read_texts(report)
     if all_texts.empty or "clear" not in all_texts:
         return ""
     texts = all_texts.drop_duplicates("name").sort_values("specificity", ascending=False, kind="stable")
@@ -90,8 +92,8 @@ def texts_headline(report: StudyReport) -> str:
     yes, no, few, untested = (texts[words == word].to_dict("records") for word in ("yes", "no", "too few", ""))
     prefix = str(option_values(report.settings.options).get("prefix", ""))
     says = _fitting_texts(yes, no, len(texts), prefix) if yes or no else []
-    for rows, what in ((few, _TOO_FEW), (untested, _NOT_TESTED)):
-        says += [f"{what}: {listed([_quote(row, prefix) for row in rows], '; ')}."] if rows else []
+    for rows, verdict in ((few, _TOO_FEW), (untested, _NOT_TESTED)):
+        says += [f"{verdict}: {format_list([_quote(row, prefix) for row in rows], '; ')}."] if rows else []
     if few:
         n_tests = int((all_texts["clear"] != "").sum())
         level = (1 - report.settings.confidence) / (n_tests if n_tests <= MOST_IN_HOLM else 1)
@@ -103,17 +105,17 @@ def _fitting_texts(yes: Sequence[_Row], no: Sequence[_Row], n: int, prefix: str)
     """Say how many of ``n`` texts clearly fit their cluster (``yes``), and which of the others (``no``) fits best."""
     better, named = "clearly better than the other pictures", [_quote(row, prefix) for row in yes[1:]]
     if n == 1:
-        which = "The text fits its cluster" if yes else "The text does not fit its cluster"
+        subject = "The text fits its cluster" if yes else "The text does not fit its cluster"
     elif yes:
-        which = f"{len(yes)} of {n} texts {'fits its' if len(yes) == 1 else 'fit their'} cluster"
+        subject = f"{len(yes)} of {n} texts {'fits its' if len(yes) == 1 else 'fit their'} cluster"
     else:
-        which = f"None of {n} texts fits its cluster"
+        subject = f"None of {n} texts fits its cluster"
     best = f"{_state_fit(no[0], prefix)}." if no else ""
     reason = f" Not clear: {no[0][WHY_NOT]}." if no and no[0].get(WHY_NOT) else ""
     if yes:
-        says = f"{which} {better}: {listed([_state_fit(yes[0], prefix), *named], '; ')}."
+        says = f"{subject} {better}: {format_list([_state_fit(yes[0], prefix), *named], '; ')}."
         return [says, f"Best of the others: {best}{reason}"] if no else [says]
-    return [f"{which} {better}{': ' if n == 1 else '. Best: '}{best}{reason}"]
+    return [f"{subject} {better}{': ' if n == 1 else '. Best: '}{best}{reason}"]
 
 
 def _state_fit(row: _Row, prefix: str) -> str:
@@ -141,21 +143,21 @@ def _times_needed(texts: Sequence[_Row], level: float) -> int:
 
 def stereotypes_headline(report: StudyReport) -> str:
     """Say how many sourced rates are clearly missed, above and below, and by which attribute most."""
-    table = table_of(report, "table1").frame
+    table = get_table(report, "table1").frame
     shares = {finding.key: finding for finding in report.results.findings}
     rows = {f"{row['nationality']} {row['attribute']} P": row for row in table.to_dict("records")}
     compared = [shares[key] for key, row in rows.items() if is_sourced(row["P* from"]) and not np.isnan(row["P*"])]
     if not compared:
         seen = [f"{shares[key].title.removesuffix(': P')} in {_share_words(shares[key].estimate)}" for key in rows]
-        return f"Share of pictures: {listed(seen)}. {_NO_SOURCE}"
-    verdicts = {one.key: one.claim.verdict for one in compared if one.claim is not None}
+        return f"Share of pictures: {format_list(seen)}. {_NO_SOURCE}"
+    verdicts = {finding.key: finding.claim.verdict for finding in compared if finding.claim is not None}
     if len(verdicts) < len(compared):  # a report of an earlier version
         return ""
     zeta = option_values(report.settings.options).get("threshold")
     sides = {"above": "more"} if zeta else {"above": "more", "below": "less"}  # below P* + ζ may be above P*
     counts = {word: sum(verdict == side for verdict in verdicts.values()) for side, word in sides.items()}
-    clear = [one for one in compared if verdicts[one.key] in sides]
-    gaps = {one.key: one.estimate.value - rows[one.key]["P*"] for one in compared}
+    clear = [finding for finding in compared if verdicts[finding.key] in sides]
+    gaps = {finding.key: finding.estimate.value - rows[finding.key]["P*"] for finding in compared}
     farthest = max(clear or compared, key=lambda one: gaps[one.key] if zeta else abs(gaps[one.key]))
     beyond = f"often than in the real world{f' by more than {zeta:g}' if zeta else ''}"
     lead = ":" if len(compared) == 1 else ". Largest clear gap:" if clear else ". Largest gap:"
@@ -172,12 +174,12 @@ def _count_sides(counts: Mapping[str, int], n: int) -> str:
     """
     words = [word for word, count in counts.items() if count]
     if not words:
-        which = f"None of {n} attributes with a sourced rate is" if n > 1 else f"{_ONE} is not"
-        return f"{which} clearly shown {' or '.join(counts)}"
-    first, *others = words
+        subject = f"None of {n} attributes with a sourced rate is" if n > 1 else f"{_ONE} is not"
+        return f"{subject} clearly shown {' or '.join(counts)}"
+    first, *other_words = words
     verb = "is" if counts[first] == 1 else "are"
-    which = f"Of {n} attributes with a sourced rate, {counts[first]} {verb}" if n > 1 else f"{_ONE} is"
-    return " and ".join([f"{which} clearly shown {first}", *(f"{counts[word]} {word}" for word in others)])
+    subject = f"Of {n} attributes with a sourced rate, {counts[first]} {verb}" if n > 1 else f"{_ONE} is"
+    return " and ".join([f"{subject} clearly shown {first}", *(f"{counts[word]} {word}" for word in other_words)])
 
 
 def _state_gap(share: Finding, row: _Row) -> str:
@@ -199,47 +201,47 @@ def _share_words(share: Estimate) -> str:
 
 def doctors_headline(report: StudyReport) -> str:
     """Say how often doctors are shown as men, and the effect of a nationality."""
-    table = table_of(report, "table2").frame
+    table = get_table(report, "table2").frame
     share = report.results.findings[0].estimate
     percent = format_share(share.value, share.low, share.high, n=share.n)
     first = f"Pictures of a {table['concept'].iloc[0]} show men in {percent} (n = {share.n:,})."
-    others = table.dropna(subset=["added"])
-    if others.empty or "clear" not in others:
-        not_tested = len(table) > 1 and at_any_time(report)
+    changes = table.dropna(subset=["added"])
+    if changes.empty or "clear" not in changes:
+        not_tested = len(table) > 1 and get_interval_suffix(report)
         return f"{first} {TEXTS.note('not tested')}" if not_tested else first
-    each, own = _state_n_once(others["n"].tolist())
+    shared_n, separate_n = _state_n_once(changes["n"].tolist())
     parts = []
-    for row, n in zip(others.to_dict("records"), own, strict=True):
+    for row, n in zip(changes.to_dict("records"), separate_n, strict=True):
         points = [100 * row[f"added{end}"] for end in ("", " low", " high")]
-        p = [state_p(row["p adjusted"], adjusted=len(others) > 1), "clear"] if row["clear"] == "yes" else []
-        parts.append(f"{row['concept']} {format_change(*points)} points{_in_brackets(n, *p)}")
-    none = "" if (others["clear"] == "yes").any() else "; none is clear" if len(others) > 1 else "; not clear"
-    return f"{first} Change with a nationality{each}: {', '.join(parts)}{none}.{_reasons(others, 'concept')}"
+        p = [state_p(row["p adjusted"], adjusted=len(changes) > 1), "clear"] if row["clear"] == "yes" else []
+        parts.append(f"{row['concept']} {format_change(*points)} points{_add_brackets(n, *p)}")
+    none = "" if (changes["clear"] == "yes").any() else "; none is clear" if len(changes) > 1 else "; not clear"
+    return f"{first} Change with a nationality{shared_n}: {', '.join(parts)}{none}.{_reasons(changes, 'concept')}"
 
 
 def users_headline(report: StudyReport) -> str:
     """Say how far the pictures of each nationality are from the real world, fewest internet users first."""
-    table = table_of(report, "figure3").frame
+    table = get_table(report, "figure3").frame
     if "clear" not in table:  # a report of an earlier version
         return ""
     if table[BEYOND].isna().all():
         return "No attribute of these nationalities has a real-world rate with a source, so none is compared."
     without = table["nationality"][table[BEYOND].isna()].tolist()
     compared = table.dropna(subset=BEYOND).sort_values("users")
-    each, own = _state_n_once(compared["n"].tolist())
+    shared_n, separate_n = _state_n_once(compared["n"].tolist())
     parts = []
-    for row, n in zip(compared.to_dict("records"), own, strict=True):
+    for row, n in zip(compared.to_dict("records"), separate_n, strict=True):
         gap = format_change(row[BEYOND], row[f"{BEYOND} low"], row[f"{BEYOND} high"])
         details = f"{row['users']:g} million", n, "clear" * (row["clear"] == "yes")
-        parts.append(f"{row['nationality']} {gap}{_in_brackets(*details)}")
+        parts.append(f"{row['nationality']} {gap}{_add_brackets(*details)}")
     order = ", fewest internet users first" if len(compared) > 1 else ""
-    lead = f"Share minus sourced real-world rate, mean over attributes{order}{each}"
+    lead = f"Share minus sourced real-world rate, mean over attributes{order}{shared_n}"
     says = [f"{lead}: {', '.join(parts)}.{_reasons(compared, 'nationality')}"]
     if without:
         says.append(f"Without a sourced rate, so not compared: {', '.join(without)}.")
     if 2 / math.factorial(len(compared)) > 1 - report.settings.confidence:  # p of the clearest order
-        which = f"{len(compared)} {'nationalities are' if len(compared) > 1 else 'nationality is'}"
-        says.append(f"{which} too few to show a trend.")
+        subject = f"{len(compared)} {'nationalities are' if len(compared) > 1 else 'nationality is'}"
+        says.append(f"{subject} too few to show a trend.")
     return " ".join(says)
 
 
@@ -249,11 +251,11 @@ def _state_n_once(counts: Sequence[int]) -> tuple[str, list[str]]:
     >>> _state_n_once([40, 40]), _state_n_once([40, 39])
     ((' (n = 40 each)', ['', '']), ('', ['n = 40', 'n = 39']))
     """
-    each = [f"n = {n:,}" for n in counts]
-    return (f" ({each[0]} each)", [""] * len(each)) if len(each) > len(set(each)) == 1 else ("", each)
+    n_words = [f"n = {n:,}" for n in counts]
+    return (f" ({n_words[0]} each)", [""] * len(n_words)) if len(n_words) > len(set(n_words)) == 1 else ("", n_words)
 
 
-def _in_brackets(*words: str) -> str:
+def _add_brackets(*words: str) -> str:
     said = ", ".join(filter(None, words))
     return f" ({said})" if said else ""
 
@@ -264,7 +266,7 @@ def _reasons(rows: pd.DataFrame, column: str) -> str:
     for row in rows.to_dict("records"):
         names.setdefault(row.get(WHY_NOT) or "", []).append(row[column])
     return "".join(
-        f" {'Each of ' * (len(of) > 1)}{listed(of, last=' and ')} is not clear: {reason}."
+        f" {'Each of ' * (len(of) > 1)}{format_list(of, last=' and ')} is not clear: {reason}."
         for reason, of in names.items()
         if reason
     )
@@ -303,18 +305,18 @@ def visible_sentence(steps: StepsSeen, n_steps: int) -> str:
     >>> visible_sentence(visible_steps([[0.1, 0.1], [-0.1, -0.1]]), 2).partition("; ")[2]
     '1 ends without it.'
     """
-    n, n_seen = len(steps.each), steps.n_seen
+    n, n_seen = len(steps.seed_steps), steps.n_seen
     if not n_seen:
         return f"It cannot be seen: the classifier sees it in none of {n} finished pictures."
     is_last = steps.typical == n_steps
     when = f"only at the last step, {n_steps}," if is_last else f"from step {steps.typical:.0f} of {n_steps} on"
-    latest = float(np.nanmax(steps.each))
-    rest = ""
+    latest = float(np.nanmax(steps.seed_steps))
+    ending = ""
     if latest > steps.typical:
-        rest = f", and from step {latest:.0f} on in all {n_seen} whose finished picture shows it"
+        ending = f", and from step {latest:.0f} on in all {n_seen} whose finished picture shows it"
     elif n_seen < n:
-        rest = f"; {n - n_seen} {'ends' if n - n_seen == 1 else 'end'} without it"
-    return f"Seen {when} in {_share(steps.by_typical)}{rest}."
+        ending = f"; {n - n_seen} {'ends' if n - n_seen == 1 else 'end'} without it"
+    return f"Seen {when} in {_share(steps.by_typical)}{ending}."
 
 
 def first_sentence(steps: StepsSeen, n_steps: int) -> str:
@@ -325,7 +327,7 @@ def first_sentence(steps: StepsSeen, n_steps: int) -> str:
     >>> first_sentence(steps, 2).partition(": ")[2]
     'by step 2 of 2 in 1 of 2 seeds [3 %, 97 %]; in 1 never.'
     """
-    n = len(steps.each)
+    n = len(steps.seed_steps)
     if not steps.n_seen:
         return f"It is never seen without the base prompt showing it, in {n} seeds."
     never = f"; in {n - steps.n_seen} never" if steps.n_seen < n else ""
@@ -368,10 +370,10 @@ def agreements(
     """
     if len(finished) < _FEWEST_SEEDS:
         return {}
-    how: dict[str, Any] = {"confidence": confidence, "n_resamples": 500, "rng": seed}
+    options: dict[str, Any] = {"confidence": confidence, "n_resamples": 500, "rng": seed}
     return {
         name: [
-            with_p_through_ends(replace(kendall_tau(step, finished, **how).tau, null_value=0.0), confidence)
+            with_p_through_ends(replace(kendall_tau(step, finished, **options).tau, null_value=0.0), confidence)
             for step in values.T
         ]
         for name, values in ((SPI, spi), (HEADING, heading))
@@ -386,8 +388,8 @@ def foretelling(
     for name, by_reading in by_name.items():
         for reading, steps in by_reading.items():
             for step, tau in enumerate(steps, start=1):
-                here = {"x": step, **columns("value", tau, ends="")}
-                marks += [] if np.isnan(tau.value) else [{"group": f"{name}: {reading}", **here}]
+                coordinates = {"x": step, **columns("value", tau, ends="")}
+                marks += [] if np.isnan(tau.value) else [{"group": f"{name}: {reading}", **coordinates}]
                 rows.append({"nationality": nationality, "attribute": name, "reading": reading, "step": step,
                              **columns("τ", tau), "seeds": tau.n})  # fmt: skip
         if SPI in by_reading:

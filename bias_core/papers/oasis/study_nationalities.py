@@ -42,7 +42,7 @@ from bias_core.study.arm_comparison import (
     ARM,
     arms_as_columns,
     counted_sample,
-    finding_of,
+    find_finding,
     lines_together,
     marks_over_arms,
     table_over_arms,
@@ -73,10 +73,10 @@ from bias_core.study.types import (
     drawable,
     finding,
     finding_mark,
+    get_options,
+    get_scored_pictures,
     marks,
-    options_in,
     or_nan,
-    pictures_of,
     point,
 )
 from bias_core.types import Attribute, Estimate
@@ -121,7 +121,7 @@ class StereotypeOptions(NationalityOptions):
 
 
 def _measurable_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    model, models = options_in(settings, NationalityOptions).published_model, Published(design).models
+    model, models = get_options(settings, NationalityOptions).published_model, Published(design).models
     if models and model not in models:
         raise InvalidInput(f"Table 1 has no model {model!r}; it has {', '.join(models)}")
     for nationality in wanted_nationalities(design, settings):
@@ -141,11 +141,11 @@ def _celeba(design: Design, _part: str, attribute: str) -> dict[str, float]:
     return {"in the paper, CelebA": math.nan if printed is None else printed / 100}
 
 
-def _with_those_of_others(design: Design, nationality: str, nationalities: Sequence[str]) -> list[Attribute]:
+def _list_all_attributes(design: Design, nationality: str, nationalities: Sequence[str]) -> list[Attribute]:
     """Return a nationality's attributes, then those of the other nationalities without their P*."""
     attributes = {attribute.name: attribute for attribute in own_attributes(design, nationality)}
-    for other in nationalities:
-        for attribute in own_attributes(design, other):
+    for other_nationality in nationalities:
+        for attribute in own_attributes(design, other_nationality):
             attributes.setdefault(attribute.name, replace(attribute, reference=None, reference_source=""))
     return list(attributes.values())
 
@@ -178,28 +178,28 @@ def _table_row(cell: Cell, share: Finding, published: Published) -> dict[str, An
 
 def _figures(
     cells: Sequence[Cell],
-    own: Sequence[Cell],
+    own_cells: Sequence[Cell],
     findings: Sequence[tuple[Cell, Finding]],
     variety: pd.DataFrame,
     settings: StudySettings,
 ) -> tuple[StudyFigure, ...]:
     """Return maps of P, P − P* and variety for all cells, and the other figures for a nationality's own attributes."""
-    options = options_in(settings, StereotypeOptions)
+    options = get_options(settings, StereotypeOptions)
     places = pd.DataFrame({"row": [c.attribute.name for c in cells], "column": [c.concept for c in cells]})
     maps = {
         "map-prevalence": [cell.prevalence.value for cell in cells],
         "map-stereotype": [cell.signed_difference.value for cell in cells],
         "map-variety": [cell.score.variance_share.value for cell in cells],
     }
-    points = [point(c.score.wals.value, c.stereotype, group=c.concept, name=c.attribute.name) for c in own]
+    points = [point(c.score.wals.value, c.stereotype, group=c.concept, name=c.attribute.name) for c in own_cells]
     figures = [*drawable(TEXTS.figure(key, places.assign(value=values).dropna()) for key, values in maps.items())]
     wals = WALS[options.wals]
     figures.append(TEXTS.figure("figure5", points, wals=wals))
     for metric, key in (("attribute_prevalence", "prevalence"), ("signed_difference", "stereotype")):
         rows = [
-            finding_mark(one) | {"group": cell.concept, "name": cell.attribute.name}
-            for cell, one in findings
-            if one.metric == metric
+            finding_mark(finding) | {"group": cell.concept, "name": cell.attribute.name}
+            for cell, finding in findings
+            if finding.metric == metric
         ]
         figures += drawable([TEXTS.figure(key, rows, model=options.published_model)])
     names = {"group": "nationality", "name": "attribute"}
@@ -217,7 +217,7 @@ def _table1(arms: Sequence[ArmReport]) -> pd.DataFrame:
     keys = list(frame["nationality"] + " " + frame["attribute"])
     for arm in arms:
         for sign, ending in (("P", "P"), ("P − P*", "difference"), ("Ψ", "stereotype")):
-            findings = [finding_of(arm, f"{key} {ending}") for key in keys]
+            findings = [find_finding(arm, f"{key} {ending}") for key in keys]
             frame[f"{arm.name} {sign}"] = [math.nan if f is None else f.estimate.value for f in findings]
     models = [name.removesuffix(" Ψ") for name in map(str, printed) if name.endswith(" Ψ")]
     return frame.join(printed[[f"{model} {sign}" for model in models for sign in ("P", "Ψ")]])
@@ -293,8 +293,8 @@ def _beyond_finding(name: str, estimate: Estimate, claim: Claim) -> Finding:
 
 def with_further_users(design: Design, settings: StudySettings) -> tuple[Design, StudySettings]:
     """Return design and settings with the nationalities of the option ``users``; InvalidInput for invalid numbers."""
-    options, data = options_in(settings, UserOptions), design.data
-    if not (given := dict(map(_users_of, options.users))):
+    options, data = get_options(settings, UserOptions), design.data
+    if not (given := dict(map(_parse_users, options.users))):
         return design, settings
     nationalities = dict(data["nationalities"])
     for name in given:
@@ -310,10 +310,10 @@ def with_further_users(design: Design, settings: StudySettings) -> tuple[Design,
     )
 
 
-def _users_of(text: str) -> tuple[str, float]:
+def _parse_users(text: str) -> tuple[str, float]:
     """Return a nationality and its internet users in millions.
 
-    >>> _users_of("South African = 45.3")
+    >>> _parse_users("South African = 45.3")
     ('South African', 45.3)
     """
     name, _, users = map(str.strip, text.partition("="))
@@ -349,7 +349,7 @@ def _user_findings(
             percentile_estimate(value, resampled, n=n, confidence=settings.confidence, null_value=0.0),
             says,
             expected=float(of(truths)) if len(truths) == len(cells) else None,
-            published=_published(published, name, options_in(settings, UserOptions).published_model, summary),
+            published=_published(published, name, get_options(settings, UserOptions).published_model, summary),
             sample=counted_sample(cells[0].units, partial(summed, of)),
         )
     return findings
@@ -384,7 +384,7 @@ def _published(published: Published, nationality: str, model: str, summary: str)
     """Return a summary of the scores from the paper's shares; None if there are none."""
     scores = [
         stereotype_score(*(float(row[of]) / 100 for of in ("prevalence", "reference")))
-        for row in published.of(nationality, model)
+        for row in published.select_rows(nationality, model)
     ]
     return float(SUMMARIES[summary](scores)) if scores else None
 
@@ -404,8 +404,8 @@ def _correlate(points: ArrayLike, seed: int) -> dict[str, float]:
     for name, coefficient in (("Spearman", scipy.stats.spearmanr), ("Pearson", scipy.stats.pearsonr)):
         value, p_value = math.nan, math.nan
         if len(x) > 2 and np.ptp(x) > 0 and np.ptp(y) > 0:
-            how = {"permutation_type": "pairings", "vectorized": False, "n_resamples": 999, "rng": seed}
-            test = scipy.stats.permutation_test((y,), lambda y, of=coefficient: float(of(x, y).statistic), **how)
+            options = {"permutation_type": "pairings", "vectorized": False, "n_resamples": 999, "rng": seed}
+            test = scipy.stats.permutation_test((y,), lambda y, of=coefficient: float(of(x, y).statistic), **options)
             value, p_value = float(test.statistic), float(test.pvalue)
         coefficients |= {name: value, f"{name} p": p_value}
     return coefficients
@@ -447,12 +447,12 @@ class NationalityStereotypes(_NationalityStudy):
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         """Return what the pictures show, and ζ."""
-        zeta = f"{options_in(settings, StereotypeOptions).threshold:g}"
+        zeta = f"{get_options(settings, StereotypeOptions).threshold:g}"
         return {**shown_words(self.design, settings), "zeta": zeta}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of each nationality; refuse options that cannot be used."""
-        options = options_in(settings, StereotypeOptions)
+        options = get_options(settings, StereotypeOptions)
         if options.direction != "text" and not settings.labels:
             raise InvalidInput(
                 f"direction={options.direction} needs people's answers about pictures of this run, as a CSV in "
@@ -462,11 +462,11 @@ class NationalityStereotypes(_NationalityStudy):
 
     def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
         """Return the report with the classifier's accuracy, and with directions from labelled pictures if asked for."""
-        settings, results, frame = report.settings, report.results, pictures_of(report)
+        settings, results, frame = report.settings, report.results, get_scored_pictures(report)
         labels, says = people_labels(answers)
-        if options_in(settings, StereotypeOptions).direction != "text":
-            again = complete(self._measured(settings, StudyData.of_report(report, services), labels))
-            results = replace(results.renewed(again), notes=results.notes)
+        if get_options(settings, StereotypeOptions).direction != "text":
+            new_results = complete(self._measured(settings, StudyData.from_report(report, services), labels))
+            results = replace(results.renewed(new_results), notes=results.notes)
         accuracy = accuracy_tables(labels, {"all": frame}, settings.confidence, partial(_celeba, self.design))
         return replace(report, results=_checked_by_people(results, accuracy, says))
 
@@ -476,26 +476,26 @@ class NationalityStereotypes(_NationalityStudy):
 
     def _measured(self, settings: StudySettings, data: StudyData, labels: Labels) -> Measuring:
         """Measure with people's labels; directions are nan for attributes without labels."""
-        published, options = Published(self.design), options_in(settings, StereotypeOptions)
+        published, options = Published(self.design), get_options(settings, StereotypeOptions)
         nationalities = [
             n for n in wanted_nationalities(self.design, settings) if (data.frame["nationality"] == n).any()
         ]
 
-        def variety_of(rows: np.ndarray) -> dict[str, Any]:
-            how = {"literal_wals": options.wals == "literal"}
+        def get_variety_options(rows: np.ndarray) -> dict[str, Any]:
+            kwargs = {"literal_wals": options.wals == "literal"}
             if options.direction == "text":
-                return how
-            return how | {"image_directions": labelled_directions(labels, data.frame, rows, options.direction)}
+                return kwargs
+            return kwargs | {"image_directions": labelled_directions(labels, data.frame, rows, options.direction)}
 
         read = yield from read_concepts(
             data,
             "nationality",
             nationalities,
-            lambda name: _with_those_of_others(self.design, name, nationalities),
-            variety_of,
+            lambda name: _list_all_attributes(self.design, name, nationalities),
+            get_variety_options,
         )
         cells = [cell for name in nationalities for cell in read[name]]
-        own = [cell for name in nationalities for cell in read[name][: len(own_attributes(self.design, name))]]
+        own_cells = [cell for name in nationalities for cell in read[name][: len(own_attributes(self.design, name))]]
         variety = pd.DataFrame(
             [
                 {
@@ -509,20 +509,20 @@ class NationalityStereotypes(_NationalityStudy):
             ]
         )
         model, threshold, confidence = options.published_model, options.threshold, settings.confidence
-        claims = share_claims(own, threshold, confidence)
+        claims = share_claims(own_cells, threshold, confidence)
         by_cell = [
             cell_findings(cell, claim, model, threshold, published, confidence)
-            for cell, claim in zip(own, claims, strict=True)
+            for cell, claim in zip(own_cells, claims, strict=True)
         ]
-        findings = [(cell, finding) for cell, of_cell in zip(own, by_cell, strict=True) for finding in of_cell]
-        table1 = [_table_row(cell, of_cell[0], published) for cell, of_cell in zip(own, by_cell, strict=True)]
+        findings = [(cell, finding) for cell, of_cell in zip(own_cells, by_cell, strict=True) for finding in of_cell]
+        table1 = [_table_row(cell, of_cell[0], published) for cell, of_cell in zip(own_cells, by_cell, strict=True)]
         return Results(
             findings=tuple(number for _, number in findings),
             tables=(
                 TEXTS.table("table1", table1, family=family_note(claims, "attributes with a sourced rate")),
                 TEXTS.table("figure4", variety),
             ),
-            figures=_figures(cells, own, findings, variety, settings),
+            figures=_figures(cells, own_cells, findings, variety, settings),
             notes=(
                 *published.notes(nationalities),
                 *([] if options.direction == "text" else [TEXTS.note(f"direction {options.direction}")]),
@@ -532,10 +532,10 @@ class NationalityStereotypes(_NationalityStudy):
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return Table 1 by arm; Figures 4 and 5 with a colour per arm and a marker per nationality."""
-        by, wals = ["nationality", "attribute"], WALS[options_in(settings, StereotypeOptions).wals]
-        both = table_over_arms(arms, "figure4", by, [VARIETY, wals])
+        by, wals = ["nationality", "attribute"], WALS[get_options(settings, StereotypeOptions).wals]
+        arm_table = table_over_arms(arms, "figure4", by, [VARIETY, wals])
         tables = [
-            TEXTS.table(key, arms_as_columns(both, by, column), wals=wals)
+            TEXTS.table(key, arms_as_columns(arm_table, by, column), wals=wals)
             for key, column in (("figure4_arms", wals), ("variety_arms", VARIETY))
         ]
         bars, plane = marks_over_arms(arms, "figure4"), marks_over_arms(arms, "figure5")
@@ -565,26 +565,26 @@ class DoctorPrevalence(_NationalityStudy):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return pictures of doctors without a nationality, then of each."""
-        doctor, published = self.design.data["doctor"], options_in(settings, DoctorOptions).published_model
+        doctor, published = self.design.data["doctor"], get_options(settings, DoctorOptions).published_model
         if published not in doctor["prevalence_man"]:
             models = ", ".join(doctor["prevalence_man"])
             raise InvalidInput(f"Table 2 has no model {published!r}; it has {models}")
         plain, national = doctor["templates"]
         prompts = {PLAIN: plain} | {f"{n} {PLAIN}": fill_template(national, n) for n in doctor["nationalities"]}
-        n = scaled(self.design.images_per_prompt, settings.scale, least=FEWEST_PICTURES)
+        n = scaled(self.design.images_per_prompt, settings.scale, minimum=FEWEST_PICTURES)
         return [
             Shot(prompt=prompt, n=n, group=concept, facts={"concept": concept}) for concept, prompt in prompts.items()
         ]
 
     def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
         """Return the report with the classifier's accuracy, for each concept."""
-        frame, by_hand = pictures_of(report), self.design.data["clip_accuracy"]["gender_of_doctors"]
+        frame, by_hand = get_scored_pictures(report), self.design.data["clip_accuracy"]["gender_of_doctors"]
         labels, says = people_labels(answers)
 
         def table4(concept: str, _attribute: str) -> dict[str, float]:
             return {f"{m}, in the paper": share / 100 if concept == PLAIN else math.nan for m, share in by_hand.items()}
 
-        parts = {str(name): some for name, some in frame.groupby("concept", sort=False)}
+        parts = {str(name): pictures for name, pictures in frame.groupby("concept", sort=False)}
         accuracy = accuracy_tables(labels, parts, report.settings.confidence, table4)
         return replace(report, results=_checked_by_people(report.results, accuracy, says))
 
@@ -594,13 +594,13 @@ class DoctorPrevalence(_NationalityStudy):
         read = yield from read_concepts(
             data, "concept", list(map(str, dict.fromkeys(data.frame["concept"]))), lambda _concept: [attribute]
         )
-        cells = {concept: own[0] for concept, own in read.items()}
+        cells = {concept: concept_cells[0] for concept, concept_cells in read.items()}
         added = _added(cells, settings.confidence) if data.fixed_n else {}
         printed = {
             model: {name: share / 100 for name, share in of.items()}
             for model, of in self.design.data["doctor"]["prevalence_man"].items()
         }
-        findings, table2, model = [], [], options_in(settings, DoctorOptions).published_model
+        findings, table2, model = [], [], get_options(settings, DoctorOptions).published_model
         for name, cell in cells.items():
             findings.append(_share_finding(cell, printed[model].get(name)))
             table2.append(
@@ -666,14 +666,16 @@ class StereotypesByInternetUsers(_NationalityStudy):
                 f"{self.design.name} does not know the internet users of {', '.join(unknown)}; give them in "
                 f"millions, such as users={unknown[0]}=10"
             )
-        if without := [n for n in names if all(one.reference is None for one in own_attributes(self.design, n))]:
+        if without := [
+            n for n in names if all(attribute.reference is None for attribute in own_attributes(self.design, n))
+        ]:
             raise InvalidInput(f"no attribute of {', '.join(without)} has a P*, so there is no stereotype score")
         return _measurable_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Measure mean and largest Ψ of every nationality, and their correlation with the number of users."""
         self.design, settings = with_further_users(self.design, settings)
-        own_users = options_in(settings, UserOptions).users
+        own_users = get_options(settings, UserOptions).users
         names, users = wanted_nationalities(self.design, settings), self.design.data["internet_users"]
         read = yield from read_concepts(data, "nationality", names, lambda name: own_attributes(self.design, name))
         published = Published(self.design)
@@ -685,16 +687,16 @@ class StereotypesByInternetUsers(_NationalityStudy):
             cells = [cell for cell in of_name if not math.isnan(cell.stereotype.value)]
             if not cells:
                 raise InvalidInput(f"no attribute of {name} has a stereotype score: {of_name[0].stereotype.note}")
-            own = _user_findings(name, float(users[name]), cells, data, published)
-            findings += own.values()
-            scores = {summary: columns(f"{summary} Ψ", finding.estimate) for summary, finding in own.items()}
+            own_findings = _user_findings(name, float(users[name]), cells, data, published)
+            findings += own_findings.values()
+            scores = {summary: columns(f"{summary} Ψ", finding.estimate) for summary, finding in own_findings.items()}
             first = {"nationality": name, "users": float(users[name]), **scores["mean"], **scores["maximum"]}
             printed = {
                 f"{model} {summary}": or_nan(_published(published, name, model, summary))
                 for model, summary in product(published.models, SUMMARIES)
             }
             beyond.append(_mean_beyond(cells, settings.confidence))
-            rows.append(first | {"attributes": len(cells), "n": own["mean"].estimate.n} | printed)
+            rows.append(first | {"attributes": len(cells), "n": own_findings["mean"].estimate.n} | printed)
             points += [
                 {"group": "attributes", "name": "", "x": float(users[name]), "y": cell.stereotype.value}
                 for cell in cells

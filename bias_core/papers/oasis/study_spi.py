@@ -68,8 +68,8 @@ from bias_core.study.types import (
     StudySettings,
     columns,
     finding,
-    listed,
-    options_in,
+    format_list,
+    get_options,
 )
 from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
 from bias_core.values import setting, settings_class
@@ -145,7 +145,7 @@ def base_prompts(design: Design, settings: StudySettings) -> dict[str, str]:
     >>> set(base_prompts(find_design("oasis-spi"), StudySettings(options=PropagationOptions())).values())
     {'A photo of a person'}
     """
-    options = options_in(settings, PropagationOptions)
+    options = get_options(settings, PropagationOptions)
     given = " ".join(options.base_prompt.split())
     bases = {}
     for nationality in wanted_nationalities(design, settings):
@@ -177,10 +177,10 @@ def _traceable(model: object, name: str) -> Traceable:
 
 
 def _attributes(design: Design, settings: StudySettings, nationality: str) -> list[Attribute]:
-    own, names = own_attributes(design, nationality), options_in(settings, PropagationOptions).attributes
-    chosen = [attribute for attribute in own if not names or attribute.name in names]
+    candidates, names = own_attributes(design, nationality), get_options(settings, PropagationOptions).attributes
+    chosen = [attribute for attribute in candidates if not names or attribute.name in names]
     if not chosen:
-        own_names = ", ".join(attribute.name for attribute in own) or "none"
+        own_names = ", ".join(attribute.name for attribute in candidates) or "none"
         raise InvalidInput(f"{nationality} has no attribute of {', '.join(names) or 'any name'}; it has {own_names}")
     return chosen
 
@@ -192,23 +192,25 @@ def _curves(
     k, confidence = len(attributes), data.settings.confidence
     texts = data.sentences([a.positive for a in attributes] + [a.negative for a in attributes])
     lean = (texts[:k] - texts[k:]).T
-    own, base = (np.stack([pair[side].rows @ lean for pair in pairs]) for side in (0, 1))  # seeds, steps, attributes
+    own_margins, base = (
+        np.stack([pair[side].rows @ lean for pair in pairs]) for side in (0, 1)
+    )  # seeds, steps, attributes
     spi = np.stack([trace.spi for trace, _ in pairs])
     return [
         Curve(
             nationality=cell.concept,
             name=cell.attribute.name,
-            gain=predicted_gain(base[:, :, i], own[:, :, i], confidence=confidence),
+            gain=predicted_gain(base[:, :, i], own_margins[:, :, i], confidence=confidence),
             spi=spi[:, :, i],
             spi_band=spi_band(spi[:, :, i], confidence=confidence),
             spi_whole=spi_band(spi[:, :, i].mean(axis=1, keepdims=True), confidence=confidence)[0],
             finished=cell.prevalence,
-            visible=visible_steps(own[:, :, i], confidence=confidence),
-            first_seen=first_seen_steps(base[:, :, i], own[:, :, i], confidence=confidence),
+            visible=visible_steps(own_margins[:, :, i], confidence=confidence),
+            first_seen=first_seen_steps(base[:, :, i], own_margins[:, :, i], confidence=confidence),
             foretold=agreements(
-                spi[:, :, i], own[:, :, i], cell.score.margins, confidence=confidence, seed=data.settings.seed
+                spi[:, :, i], own_margins[:, :, i], cell.score.margins, confidence=confidence, seed=data.settings.seed
             ),
-            calls=np.column_stack([own[:, :, i], cell.score.margins]) > 0,
+            calls=np.column_stack([own_margins[:, :, i], cell.score.margins]) > 0,
         )
         for i, cell in enumerate(cells)
     ]
@@ -221,7 +223,7 @@ def _trace_all(
 
     A stopped run returns the traces so far; nationalities with too few have no numbers.
     """
-    options, items = options_in(settings, PropagationOptions), list[tuple[str, int, StoredImage]]()
+    options, items = get_options(settings, PropagationOptions), list[tuple[str, int, StoredImage]]()
     for nationality in wanted_nationalities(design, settings):
         stored = data.stored(data.frame[data.frame["nationality"] == nationality])
         items += [(nationality, place, picture) for place, picture in enumerate(stored)]
@@ -240,9 +242,9 @@ def _trace_all(
 
         attributes = _attributes(design, settings, nationality)
         shown = _shown_steps(picture.row.num_inference_steps, options) if place < options.n_samples else ()
-        own = trace_row(data, model, picture.row, attributes, on_own_step, predicted_steps=shown)
+        own_trace = trace_row(data, model, picture.row, attributes, on_own_step, predicted_steps=shown)
         base = replace(picture.row, prompt=bases[picture.row.prompt])
-        return own, trace_row(data, model, base, (), on_base_step, predicted_steps=())
+        return own_trace, trace_row(data, model, base, (), on_base_step, predicted_steps=())
 
     pairs = yield from data.map_until_stopped("pictures traced", items, work)
     traced: dict[str, list[tuple[Trace, Trace]]] = {name: [] for name, *_ in items}
@@ -251,7 +253,7 @@ def _trace_all(
     left_out = [name for name, of in traced.items() if data.stopped_after and len(of) < _FEWEST_SEEDS]
     if left_out == list(traced):
         raise data.not_enough_pictures()
-    data.notes += [TEXTS.note("not traced", names=listed(left_out))] if left_out else []
+    data.notes += [TEXTS.note("not traced", names=format_list(left_out))] if left_out else []
     return {name: of for name, of in traced.items() if name not in left_out}
 
 
@@ -390,7 +392,7 @@ def trace_row(
     predicted_steps: Sequence[int],
 ) -> Trace:
     """Return the stored trace of a row, or make it under the model lock; ``on_step`` may end it at each step."""
-    services, guided, reader = data.services, options_in(data.settings, PropagationOptions).guided, data.encoder()
+    services, guided, reader = data.services, get_options(data.settings, PropagationOptions).guided, data.encoder()
     key = hashlib.sha256(
         json.dumps([row.id, [(a.positive, a.negative) for a in attributes], guided, reader.name, _FORM]).encode()
     ).hexdigest()[:20]
@@ -452,7 +454,7 @@ class Propagation(Study):
         """Return a picture per seed and nationality; refuse models that cannot be traced."""
         for nationality in wanted_nationalities(self.design, settings):
             _attributes(self.design, settings, nationality)
-        shots = nationality_shots(self.design, settings, least=_FEWEST_SEEDS)
+        shots = nationality_shots(self.design, settings, minimum=_FEWEST_SEEDS)
         bases = base_prompts(self.design, settings)
         if same := [shot.prompt for shot in shots if shot.prompt.lower() == bases[shot.prompt].lower()]:
             raise InvalidInput(
@@ -465,7 +467,7 @@ class Propagation(Study):
         """Measure SPI of every attribute over the steps, and predict pictures."""
         model = _traceable(data.rows.model(data.services), settings.model)
         rows = yield from data.embed(data.frame)
-        bases, n_samples = base_prompts(self.design, settings), options_in(settings, PropagationOptions).n_samples
+        bases, n_samples = base_prompts(self.design, settings), get_options(settings, PropagationOptions).n_samples
         curves: list[Curve] = []
         steps: list[dict[str, Any]] = []
         pictures: list[dict[str, Any]] = []
@@ -477,35 +479,37 @@ class Propagation(Study):
             frame = data.frame[data.frame["nationality"] == nationality].iloc[: len(pairs)]
             attributes = _attributes(self.design, settings, nationality)
             cells = yield from read_cells(data, nationality, frame, rows[frame.index], attributes)
-            own = _curves(data, cells, attributes, pairs)
-            for curve in own:
+            new_curves = _curves(data, cells, attributes, pairs)
+            for curve in new_curves:
                 spi = {
                     f"{curve.name}: SPI, first step": curve.spi[:, 0],
                     f"{curve.name}: SPI, all steps": curve.spi.mean(axis=1),
                 }
-                steps_of = {f"{curve.name}: can be seen from step": curve.visible.each}
-                steps_of |= {f"{curve.name}: first seen at step": curve.first_seen.each}
+                steps_of = {f"{curve.name}: can be seen from step": curve.visible.seed_steps}
+                steps_of |= {f"{curve.name}: first seen at step": curve.first_seen.seed_steps}
                 data.keep(
                     frame,
-                    **{f"{curve.name}: predicted gain, all steps": curve.gain.each.mean(axis=1)},
+                    **{f"{curve.name}: predicted gain, all steps": curve.gain.seed_gains.mean(axis=1)},
                     **steps_of,
                     **spi,
                 )
             traces = [trace for trace, _ in pairs]
             kind = "with classifier-free guidance" if traces[0].guided else "conditional on each text alone"
             wording = TEXTS.note("velocities", kind=kind, space=traces[0].space)
-            base = listed([f"“{prompt}”" for prompt in dict.fromkeys(bases[prompt] for prompt in frame["prompt"])])
-            figures += _figures(own, traces, data.stored(frame)[:n_samples], base)
-            says, figure, lines = foretelling(nationality, _place(nationality), {one.name: one.foretold for one in own})
+            base = format_list([f"“{prompt}”" for prompt in dict.fromkeys(bases[prompt] for prompt in frame["prompt"])])
+            figures += _figures(new_curves, traces, data.stored(frame)[:n_samples], base)
+            says, figure, lines = foretelling(
+                nationality, _place(nationality), {curve.name: curve.foretold for curve in new_curves}
+            )
             figures, later, foretold = [*figures, *figure], [*later, *says], [*foretold, *lines]
-            curves += own
-            steps += [row for curve in own for row in _steps_rows(curve)]
-            pictures += [row for curve in own for row in _pictures_rows(curve, frame["seed"])]
+            curves += new_curves
+            steps += [row for curve in new_curves for row in _steps_rows(curve)]
+            pictures += [row for curve in new_curves for row in _pictures_rows(curve, frame["seed"])]
         gains = [curve.gain.whole for curve in curves]
         smallest = [smallest_sign_p(gain.n) for gain in gains]
         claims = decide_claims(gains, confidence=settings.confidence, smallest_p=smallest)
         return Results(
-            findings=(*(one for pair in zip(curves, claims, strict=True) for one in _findings(*pair)), *later),
+            findings=(*(finding for pair in zip(curves, claims, strict=True) for finding in _findings(*pair)), *later),
             tables=(
                 TEXTS.table("spi", map(_row, curves, claims), family=family_note(claims, "attributes")),
                 TEXTS.table("steps", steps),

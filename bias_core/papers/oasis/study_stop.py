@@ -62,8 +62,8 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     finding,
+    get_options,
     intervals,
-    options_in,
     or_nan,
 )
 from bias_core.types import Estimate, StoredImage
@@ -144,7 +144,7 @@ class Cluster:
     number: int  # from 1, by size
     frame: pd.DataFrame  # its pictures, the ones closest to its mean first
     rows: np.ndarray  # of its pictures
-    others: np.ndarray  # of the nationality's other pictures
+    other_rows: np.ndarray  # of the nationality's other pictures
     average: Path  # its average picture
     prompts: tuple[OptimisedPrompt, ...] = ()  # its texts, the best first
     drawn: pd.DataFrame | None = None  # pictures of the first text; None without any
@@ -165,7 +165,7 @@ class Cluster:
 
     def others_closeness(self) -> float:
         """Return the mean cosine of the nationality's other pictures to its own; nan if there are none."""
-        return float((self.others @ self.rows.mean(axis=0)).mean()) if len(self.others) else math.nan
+        return float((self.other_rows @ self.rows.mean(axis=0)).mean()) if len(self.other_rows) else math.nan
 
     def size_row(self, settings: StudySettings) -> dict[str, Any]:
         """Return its line in the table of clusters."""
@@ -174,7 +174,7 @@ class Cluster:
             "nationality": self.nationality,
             "cluster": self.number,
             "pictures": len(self.rows),
-            "share": len(self.rows) / (len(self.rows) + len(self.others)),
+            "share": len(self.rows) / (len(self.rows) + len(self.other_rows)),
             "each other": self.own_closeness(),
             **columns("drawn from its text", None if rows is None else self.closeness(rows, settings)),
             "others": self.others_closeness(),
@@ -218,7 +218,7 @@ def _searched(options: PromptSearchOptions, nationality: str, n_clusters: int) -
 
 def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.ndarray, clusters: list[Cluster]) -> str:
     """Add the searched clusters of a nationality, without texts; return a note on the clustering."""
-    settings, options = data.settings, options_in(data.settings, PromptSearchOptions)
+    settings, options = data.settings, get_options(data.settings, PromptSearchOptions)
     n_clusters = min(options.n_clusters, len(rows)) or None
     clustering = spectral_clusters(rows, n_clusters=n_clusters, seed=settings.seed)
     typical = np.empty(len(rows))
@@ -228,15 +228,17 @@ def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.nd
     for number in _searched(options, nationality, clustering.n_clusters):
         inside = clustering.labels == number - 1
         order = np.argsort(-(rows[inside] @ rows[inside].mean(axis=0)), kind="stable")
-        own = frame[inside].iloc[order]
+        cluster_frame = frame[inside].iloc[order]
         clusters.append(
             Cluster(
                 nationality=nationality,
                 number=number,
-                frame=own,
+                frame=cluster_frame,
                 rows=rows[inside][order],
-                others=rows[~inside],
-                average=_keep_picture(data.services, cluster_average_image(map(open_picture, data.stored(own)))),
+                other_rows=rows[~inside],
+                average=_keep_picture(
+                    data.services, cluster_average_image(map(open_picture, data.stored(cluster_frame)))
+                ),
             )
         )
     chosen = "asked for" if n_clusters else "by the largest eigengap"
@@ -246,32 +248,32 @@ def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.nd
 
 def search_arguments(options: PromptSearchOptions, settings: StudySettings, services: StudyServices) -> dict[str, Any]:
     """Return the arguments of the search that follow from options, and from the worlds of models and pictures."""
-    how: dict[str, Any] = {name: getattr(options, name) for name in (*_OF_SEARCH, "contrast", "prior_weight")}
-    if how["prior_weight"] is None:
+    arguments: dict[str, Any] = {name: getattr(options, name) for name in (*_OF_SEARCH, "contrast", "prior_weight")}
+    if arguments["prior_weight"] is None:
         worlds = {
             services.pictures_world(settings.model),
             services.reader_world("encoder", settings.encoder),
             services.reader_world("language_model", options.language_model),
         }
-        how["prior_weight"] = PRIOR_WEIGHT if len(worlds) == 1 and "" not in worlds else 0.0
-    return how
+        arguments["prior_weight"] = PRIOR_WEIGHT if len(worlds) == 1 and "" not in worlds else 0.0
+    return arguments
 
 
 def _with_prompts(data: StudyData, cluster: Cluster, on_step: StepCallback) -> Cluster:
-    return replace(cluster, prompts=_prompts(data, cluster.rows, cluster.others, on_step))
+    return replace(cluster, prompts=_prompts(data, cluster.rows, cluster.other_rows, on_step))
 
 
 def _prompts(
-    data: StudyData, rows: np.ndarray, others: np.ndarray, on_step: StepCallback
+    data: StudyData, rows: np.ndarray, other_rows: np.ndarray, on_step: StepCallback
 ) -> tuple[OptimisedPrompt, ...]:
     """Return the texts of a cluster; the same search is stored, and not repeated."""
-    options, encoder, answers = options_in(data.settings, PromptSearchOptions), data.encoder(), data.services.answers
+    options, encoder, answers = get_options(data.settings, PromptSearchOptions), data.encoder(), data.services.answers
     facts = data.services.reader_facts("language_model", options.language_model)
     readers = " ".join(filter(None, (encoder.name, facts.id, facts.name, facts.revision, __version__)))
-    how = search_arguments(options, data.settings, data.services) | intervals(data.settings)
-    how["contrast"] = options.contrast and len(others) > 0
-    pictures = hashlib.sha256(rows.tobytes() + others.tobytes()).hexdigest()
-    question = ("", f"texts of {len(rows)} and {len(others)} pictures {pictures} by {json.dumps(how)}")
+    arguments = search_arguments(options, data.settings, data.services) | intervals(data.settings)
+    arguments["contrast"] = options.contrast and len(other_rows) > 0
+    pictures = hashlib.sha256(rows.tobytes() + other_rows.tobytes()).hexdigest()
+    question = ("", f"texts of {len(rows)} and {len(other_rows)} pictures {pictures} by {json.dumps(arguments)}")
     if stored := answers.find(readers, [question]):
         return tuple(OptimisedPrompt(**values) for values in decode(json.loads(stored[question]), Path()))
     model = data.services.language_model(options.language_model)
@@ -279,10 +281,10 @@ def _prompts(
         rows,
         encoder,
         model,
-        other_embeddings=others if len(others) else None,
+        other_embeddings=other_rows if len(other_rows) else None,
         on_step=on_step,
         lock=data.services.reading(encoder, model),
-        **how,
+        **arguments,
     )
     answers.keep(readers, {question: json.dumps(encode([vars(prompt) for prompt in prompts], Path()))})
     return tuple(prompts)
@@ -295,7 +297,7 @@ def _draw(
 
     A stopped run shows the finished ones.
     """
-    n = options_in(settings, PromptSearchOptions).n_generated
+    n = get_options(settings, PromptSearchOptions).n_generated
     if settings.images or not n or data.stopped_after:
         return list(clusters)
     first, shots = design.images_per_prompt, []
@@ -336,7 +338,7 @@ def _attributes(design: Design, settings: StudySettings, data: StudyData, cluste
 
 def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
     """Return findings: the closeness of the best text, and of the pictures drawn from it."""
-    options = options_in(settings, PromptSearchOptions)
+    options = get_options(settings, PromptSearchOptions)
     best, key = cluster.prompts[0], f"{cluster.nationality} {cluster.number}"
     says = f'"{best.text}", without its last words {typeset(best.baseline, ".3f")}'
     if best.others is not None:
@@ -346,7 +348,7 @@ def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
     entries = [(f"{key} text", title, replace(best.score, note=""), says)]
     if cluster.drawn_rows is not None:
         says = f"For comparison: the cluster's own pictures {typeset(cluster.own_closeness(), '.3f')}"
-        if len(cluster.others):
+        if len(cluster.other_rows):
             says += f", the nationality's other pictures {typeset(cluster.others_closeness(), '.3f')}"
         estimate = cluster.closeness(cluster.drawn_rows, settings)
         entries.append((f"{key} pictures", "pictures of that text", estimate, says))
@@ -407,7 +409,7 @@ def _figures(
     data: StudyData, settings: StudySettings, clusters: Sequence[Cluster], attributes: pd.DataFrame
 ) -> list[StudyFigure]:
     """Return Table 3 as pictures (average, typical and drawn ones), and the attributes of the clusters."""
-    rows, prefix = [], options_in(settings, PromptSearchOptions).prefix
+    rows, prefix = [], get_options(settings, PromptSearchOptions).prefix
     for cluster in clusters:
         shown = {"average": (cluster.average, f"{cluster.name}, n = {len(cluster.rows)}")}
         shown |= {f"typical {i}": (stored.path, "") for i, stored in enumerate(data.stored(cluster.frame.head(_SHOWN)))}
@@ -443,9 +445,9 @@ class Regenerated:
     cluster: str
     prompt: str
     text_closeness: float  # mean cosine of the text itself to the cluster's pictures, in [-1, 1]
-    own: Compared
+    own_side: Compared
     drawn: Compared
-    others: Compared
+    other_side: Compared
     # closeness of the drawn pictures minus that of the cluster's own, and of the others, with the claims of one family;
     # None without pictures to compare with
     beyond_own: tuple[Estimate, Claim] | None
@@ -477,27 +479,27 @@ def regenerate(
     rows = RowMaker.build(settings, services)
     readers = encoders_and_judge(settings)
     check_readers(readers, services, source=settings.model, world=rows.info.world, force=settings.force)
-    check_budget(n, services.settings, what="drawing a text", advice="draw fewer pictures")
+    check_budget(n, services.settings, subject="drawing a text", advice="draw fewer pictures")
     data = StudyData(settings, services, rows, cancelled=cancelled, ahead=partial(read_ahead, readers))
     frame = yield from data.draw([Shot(prompt=text, n=n, group=cluster, first_seed=report.design.images_per_prompt)])
     if frame.empty:
         raise InvalidInput(f"the model's safety checker blocked all {n} pictures of {prompt!r}")
     drawn = yield from data.embed(frame)
     encoder = data.encoder()  # its embeddings of the old pictures are stored
-    both = services.embeddings.images(encoder, [*inside, *outside], lock=services.reading(encoder))
-    own, others = both[: len(inside)], both[len(inside) :]
-    centre = own.mean(axis=0)
+    embeddings = services.embeddings.images(encoder, [*inside, *outside], lock=services.reading(encoder))
+    own_rows, other_rows = embeddings[: len(inside)], embeddings[len(inside) :]
+    centre = own_rows.mean(axis=0)
     text_row = data.texts([text])[0]
     services.tidy()
     closeness = drawn @ centre
-    beyond_own, beyond_others = _decided(closeness, (closeness_of_own(own), others @ centre), settings)
+    beyond_own, beyond_others = _decided(closeness, (closeness_of_own(own_rows), other_rows @ centre), settings)
     return Regenerated(
         cluster=cluster,
         prompt=text,
         text_closeness=float(text_row @ centre),
-        own=_compared(inside, closeness_of_own(own), settings),
+        own_side=_compared(inside, closeness_of_own(own_rows), settings),
         drawn=_compared(data.stored(frame), closeness, settings),
-        others=_compared(outside, others @ centre, settings),
+        other_side=_compared(outside, other_rows @ centre, settings),
         beyond_own=beyond_own,
         beyond_others=beyond_others,
     )
@@ -507,9 +509,9 @@ def _decided(
     drawn: np.ndarray, sides: Sequence[np.ndarray], settings: StudySettings
 ) -> list[tuple[Estimate, Claim] | None]:
     """Return how much closer drawn pictures are than each of some others, by permutation, decided as one family."""
-    there = [side[np.isfinite(side)] for side in sides]
-    tests = [permuted_difference(drawn, side, **intervals(settings)) if len(side) else None for side in there]
-    smallest = [smallest_p_value(len(drawn), len(side), PERMUTATIONS) for side in there if len(side)]
+    finite_sides = [side[np.isfinite(side)] for side in sides]
+    tests = [permuted_difference(drawn, side, **intervals(settings)) if len(side) else None for side in finite_sides]
+    smallest = [smallest_p_value(len(drawn), len(side), PERMUTATIONS) for side in finite_sides if len(side)]
     tested = [test for test in tests if test is not None]
     claims = iter(decide_claims(tested, confidence=settings.confidence, smallest_p=smallest))
     return [None if test is None else (test, next(claims)) for test in tests]
@@ -517,11 +519,11 @@ def _decided(
 
 def cluster_names(report: StudyReport) -> list[str]:
     """Return the clusters of a StOP report, in order; empty for other reports."""
-    parts = (name.rpartition(" ") for name in _of_concepts(report)["cluster"].dropna().unique())
+    parts = (name.rpartition(" ") for name in _get_concept_pictures(report)["cluster"].dropna().unique())
     return [f"{concept} {number}" for concept, number in sorted((concept, int(number)) for concept, _, number in parts)]
 
 
-def _of_concepts(report: StudyReport) -> pd.DataFrame:
+def _get_concept_pictures(report: StudyReport) -> pd.DataFrame:
     frame = report.pictures
     if frame is None or not {"cluster", "nationality"} <= set(frame):
         return pd.DataFrame(columns=["cluster", "nationality"])
@@ -531,7 +533,7 @@ def _of_concepts(report: StudyReport) -> pd.DataFrame:
 def _members(report: StudyReport, cluster: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     if cluster not in (names := cluster_names(report)):
         raise InvalidInput(f"no cluster {cluster!r}; there are {', '.join(names) or 'none'}")
-    frame = _of_concepts(report)
+    frame = _get_concept_pictures(report)
     frame = frame[frame["nationality"] == frame.loc[frame["cluster"] == cluster, "nationality"].iloc[0]]
     return frame[frame["cluster"] == cluster], frame[frame["cluster"] != cluster]
 
@@ -560,7 +562,7 @@ class OptimisedPrompts(Study):
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         """Return what the pictures show, the clusters that are searched, and if pictures are drawn from the texts."""
-        options = options_in(settings, PromptSearchOptions)
+        options = get_options(settings, PromptSearchOptions)
         searched = f"the {options.max_clusters} largest are"
         return {
             **shown_words(self.design, settings),
@@ -573,7 +575,7 @@ class OptimisedPrompts(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of each nationality; refuse clusters that cannot exist."""
-        options = options_in(settings, PromptSearchOptions)
+        options = get_options(settings, PromptSearchOptions)
         names, n = wanted_nationalities(self.design, settings), options.n_clusters or MAX_CLUSTERS
         for text in options.clusters:
             name, number = _picked(text)
@@ -585,7 +587,7 @@ class OptimisedPrompts(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Find clusters and their texts, and measure how close the pictures of those texts come."""
-        options = options_in(settings, PromptSearchOptions)
+        options = get_options(settings, PromptSearchOptions)
         rows = yield from data.embed(data.frame)
         clusters: list[Cluster] = []
         name, notes = options.language_model, []
@@ -606,7 +608,7 @@ class OptimisedPrompts(Study):
         clusters = yield from _draw(self.design, settings, data, clusters)
         attributes = _attributes(self.design, settings, data, clusters)
         return Results(
-            findings=tuple(one for cluster in clusters for one in _findings(cluster, settings)),
+            findings=tuple(finding for cluster in clusters for finding in _findings(cluster, settings)),
             tables=tuple(_tables(self.design, settings, clusters, attributes)),
             figures=tuple(_figures(data, settings, clusters, attributes)),
             notes=(*notes, TEXTS.note("held out" if options.held_out else "optimistic")),
@@ -615,16 +617,16 @@ class OptimisedPrompts(Study):
     def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
         """Raise ModelUnavailable if the language model is missing."""
         if draws_to_measure:
-            options = options_in(settings, PromptSearchOptions)
+            options = get_options(settings, PromptSearchOptions)
             model = services.language_model(options.language_model)
             with services.reading(model):
                 model.propose([options.prefix], 1)
 
     def run_size(self, settings: StudySettings) -> RunSize:
         """Return the largest number of pictures to draw from the first texts."""
-        options = options_in(settings, PromptSearchOptions)
-        most = options.n_clusters or MAX_CLUSTERS
-        n = sum(len(_searched(options, name, most)) for name in wanted_nationalities(self.design, settings))
+        options = get_options(settings, PromptSearchOptions)
+        max_clusters = options.n_clusters or MAX_CLUSTERS
+        n = sum(len(_searched(options, name, max_clusters)) for name in wanted_nationalities(self.design, settings))
         return RunSize(n_later=0 if settings.images else n * options.n_generated)
 
     def headline(self, report: StudyReport) -> str:

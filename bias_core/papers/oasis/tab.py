@@ -13,12 +13,12 @@ import pandas as pd
 
 from bias_core.number_text import format_change, format_estimate
 from bias_core.papers.oasis.cells import own_concepts, without_names
-from bias_core.papers.oasis.report import GAIN, PROMPTS, step_sentences, texts_of
+from bias_core.papers.oasis.report import GAIN, PROMPTS, read_texts, step_sentences
 from bias_core.papers.oasis.study_stop import TEXTS, PromptSearchOptions, Regenerated, cluster_names, regenerate
 from bias_core.study.claims import p_words
 from bias_core.study.figures import N_COLOURS
-from bias_core.study.report_text import table_of
-from bias_core.study.types import MAX_STEPS, Design, StudyFigure, StudyReport, StudySettings, options_in
+from bias_core.study.report_text import get_table
+from bias_core.study.types import MAX_STEPS, Design, StudyFigure, StudyReport, StudySettings, get_options
 from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages
 from bias_core.ui.messages import EACH, user_errors
@@ -75,34 +75,34 @@ class Origins(Paper):
 
     def build_own(self) -> dict[str, Any]:
         """Build the fields of concepts, prompt and attributes."""
-        own: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         with gr.Row():
-            own["concepts"] = gr.Textbox(
+            fields["concepts"] = gr.Textbox(
                 "nurse", label="Concepts", info="One or more, separated by commas", scale=3, min_width=200,
                 elem_id=f"{self.key}-own-concepts",
             )  # fmt: skip
-            own["template"] = gr.Textbox(
+            fields["template"] = gr.Textbox(
                 "A photo of a {}", label="Prompt", info="{} stands for the concept", scale=3, min_width=200
             )
-            own["n"] = gr.Slider(
+            fields["n"] = gr.Slider(
                 1, 60, 4, step=1, label="Pictures of each", info="For SPI: number of seeds", scale=3, min_width=180
             )
-        own["attributes"] = gr.Dataframe(
+        fields["attributes"] = gr.Dataframe(
             attribute_rows(_OWN), headers=HEADERS, datatype="str", type="array", interactive=True, wrap=True,
             label="Attributes: a sentence if present, one if absent, and the real-world rate if known",
             buttons=[], max_height=300, elem_id=f"{self.key}-own-attributes",
         )  # fmt: skip
         gr.HTML(_OWN_WORDS, elem_classes="quiet")
-        return own
+        return fields
 
-    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
+    def own_design(self, design: Design, own_values: Mapping[str, Any]) -> Design:
         """Return the chosen study with these concepts."""
         return own_concepts(
             design,
-            concepts=str(own["concepts"] or "").split(","),
-            template=str(own["template"] or ""),
-            attributes=read_table(own["attributes"]),
-            n=int(own["n"] or 0),
+            concepts=str(own_values["concepts"] or "").split(","),
+            template=str(own_values["template"] or ""),
+            attributes=read_table(own_values["attributes"]),
+            n=int(own_values["n"] or 0),
         )
 
     def own_settings(self, settings: StudySettings) -> StudySettings:
@@ -145,7 +145,7 @@ class Origins(Paper):
 
     def show_extra(self, report: StudyReport) -> Updates:
         """Show the parts that belong to this kind of study; the rest is hidden."""
-        names, texts, extra = cluster_names(report), texts_of(report), self.extra
+        names, texts, extra = cluster_names(report), read_texts(report), self.extra
         first = (
             texts["name"].iloc[0] if not texts.empty else names[0] if names else None
         )  # the cluster of the text in the form
@@ -168,8 +168,8 @@ class Origins(Paper):
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """Return the figures that the tab does not show in its own way."""
-        own = report.design.kind in ("propagation", "optimised_prompts")
-        shown = (figure for figure in report.results.figures if figure.kind != "pictures" or not own)
+        has_viewer = report.design.kind in ("propagation", "optimised_prompts")
+        shown = (figure for figure in report.results.figures if figure.kind != "pictures" or not has_viewer)
         return [figure for figure in shown if not figure.key.startswith(GAIN)]
 
     def on_study(self, study: str, model: str) -> Updates:
@@ -273,11 +273,11 @@ def films(report: StudyReport) -> list[Film]:
 
 def _film(report: StudyReport, figure: StudyFigure, figures: Mapping[str, StudyFigure]) -> Film:
     labels, data = figure.labels, figure.data
-    table = table_of(report, "spi").frame
+    table = get_table(report, "spi").frame
     finished = {row["attribute"]: row for row in table[table["nationality"] == labels["concept"]].to_dict("records")}
     lines = tuple(
-        _line(str(name), i, own, finished[name], step_sentences(report, f"{labels['concept']} {name}"))
-        for i, (name, own) in enumerate(data.groupby("group", sort=False))
+        _line(str(name), i, points, finished[name], step_sentences(report, f"{labels['concept']} {name}"))
+        for i, (name, points) in enumerate(data.groupby("group", sort=False))
     )
     spans = [0.0, *data[["value", "low", "high"]].to_numpy(float).ravel()]
     low, high = float(np.nanmin(spans)), float(np.nanmax(spans))
@@ -302,13 +302,13 @@ def _film(report: StudyReport, figure: StudyFigure, figures: Mapping[str, StudyF
     )
 
 
-def _line(name: str, number: int, own: pd.DataFrame, end: Mapping[str, Any], says: Sequence[str]) -> Line:
+def _line(name: str, number: int, points: pd.DataFrame, end: Mapping[str, Any], says: Sequence[str]) -> Line:
     colour = number % N_COLOURS
-    share, low, high = (float(end[f"finished P{which}"]) for which in ("", " low", " high"))
+    share, low, high = (float(end[f"finished P{suffix}"]) for suffix in ("", " low", " high"))
     finally_read = Estimate(value=share, low=low, high=high, n=int(end["seeds"]))
     band = tuple(
         Estimate(value=s["value"], low=s["low"], high=s["high"], n=finally_read.n)
-        for s in own[["value", "low", "high"]].astype(float).to_dict("records")
+        for s in points[["value", "low", "high"]].astype(float).to_dict("records")
     )
     return Line(
         name=name,
@@ -324,51 +324,59 @@ def _line(name: str, number: int, own: pd.DataFrame, end: Mapping[str, Any], say
 
 def clusters_html(report: StudyReport) -> str:
     """Return every searched cluster: its average, typical pictures, and its texts with their scores."""
-    texts = texts_of(report)
+    texts = read_texts(report)
     if texts.empty:
         return ""
     pictures = next(figure.data for figure in report.results.figures if figure.key == PROMPTS)
-    paths = {name: own.set_index("column")["path"] for name, own in pictures.groupby("row", sort=False)}
+    paths = {
+        name: cluster_pictures.set_index("column")["path"]
+        for name, cluster_pictures in pictures.groupby("row", sort=False)
+    }
     clusters = [
-        (name, own.to_dict("records"), paths[name]["average"], list(paths[name].filter(like="typical")))
-        for name, own in texts.groupby("name", sort=False)
+        (name, cluster_texts.to_dict("records"), paths[name]["average"], list(paths[name].filter(like="typical")))
+        for name, cluster_texts in texts.groupby("name", sort=False)
     ]
-    how = "most specific" if options_in(report.settings, PromptSearchOptions).contrast else "closest"
-    return render("clusters", key=PROMPTS, clusters=clusters, how=how)
+    adjective = "most specific" if get_options(report.settings, PromptSearchOptions).contrast else "closest"
+    return render("clusters", key=PROMPTS, clusters=clusters, how=adjective)
 
 
-def comparison_html(both: Regenerated) -> str:
+def comparison_html(comparison: Regenerated) -> str:
     """Return cluster and drawn pictures side by side, with their similarities and a verdict."""
     groups = {
-        "the cluster's own, to each other": both.own,
-        "drawn from the text": both.drawn,
-        "the concept's other pictures": both.others,
+        "the cluster's own, to each other": comparison.own_side,
+        "drawn from the text": comparison.drawn,
+        "the concept's other pictures": comparison.other_side,
     }
     rows = [{"group": name, "value": float(value)} for name, side in groups.items() for value in side.closeness]
     figure = TEXTS.figure("closeness", pd.DataFrame(rows).dropna(ignore_index=True))
     return render(
-        "comparison", both=both, verdict=_verdict(both), groups=list(groups.items()), figure=figure, most=_SHOWN
+        "comparison",
+        both=comparison,
+        verdict=_verdict(comparison),
+        groups=list(groups.items()),
+        figure=figure,
+        most=_SHOWN,
     )
 
 
-def _verdict(both: Regenerated) -> str:
+def _verdict(comparison: Regenerated) -> str:
     """Say if the drawn pictures are clearly closer to the cluster than the concept's other pictures."""
-    own, others = both.beyond_own, both.beyond_others
-    is_below_own = own is not None and own[1].verdict == "below"
-    if others is None:
+    own_test, other_test = comparison.beyond_own, comparison.beyond_others
+    is_below_own = own_test is not None and own_test[1].verdict == "below"
+    if other_test is None:
         if is_below_own:
             return (
                 "This text does not reproduce the whole cluster: the cluster's own pictures are closer to each other."
             )
         return "There are no other pictures of the concept, so it is not known if this text is special to the cluster."
-    if others[1].verdict == "too few":
+    if other_test[1].verdict == "too few":
         return "These pictures are too few to compare the text with the cluster; draw more."
-    change, p = format_change(others[0].value, others[0].low, others[0].high), p_words(others[1])
-    by = f"{change}, {p}, n = {len(both.drawn.closeness)}"
+    change, p = format_change(other_test[0].value, other_test[0].low, other_test[0].high), p_words(other_test[1])
+    by = f"{change}, {p}, n = {len(comparison.drawn.closeness)}"
     nearer = f"closer than the concept's other pictures ({by})"
-    if others[1].verdict == "above" and is_below_own:
+    if other_test[1].verdict == "above" and is_below_own:
         return f"This text partly reproduces the cluster: {nearer}, but clearly less close than the cluster's own."
-    return others[1].choose(
+    return other_test[1].choose(
         f"This text reproduces the cluster: {nearer}, and not clearly less close than the cluster's own.",
         f"This text does not reproduce the cluster: the concept's other pictures are closer to it ({by}).",
         f"This text is not clearly closer to the cluster than the concept's other pictures ({by}).",

@@ -22,17 +22,17 @@ from bias_core.measures.paired_stereotype import (
 from bias_core.people import Box, boxes_of_text, boxes_text, crop_people, person_halves, whole_picture
 from bias_core.protocols import ImageTextEncoder
 from bias_core.store.readings import open_picture
-from bias_core.study.answers import AUTOMATIC, count_answers, frame_of
-from bias_core.study.attribute_scores import CALLS, ask_judge, calls_of, question_about
+from bias_core.study.answers import AUTOMATIC, count_answers, make_answer_frame
+from bias_core.study.attribute_scores import CALLS, ask_judge, choose_calls, question_about
 from bias_core.study.attributes import find_attribute, load_attribute_sets
 from bias_core.study.classifiers import Reader
 from bias_core.study.label_tasks import POSITIONS, SINGLE
 from bias_core.study.limits import report_unread_on_stop
-from bias_core.study.report_text import table_of
-from bias_core.study.study import encoders_and_judge, judge_of
+from bias_core.study.report_text import get_table
+from bias_core.study.study import encoders_and_judge, get_judge_reader
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import AUTO, Design, StudyReport, StudySettings, options_in
+from bias_core.study.types import AUTO, Design, StudyReport, StudySettings, get_options
 from bias_core.types import Attribute, StoredImage
 from bias_core.values import Options, setting, settings_class
 
@@ -95,7 +95,7 @@ class PairOptions(LabellingOptions):
 
 def check_labelling(settings: StudySettings) -> None:
     """Raise InvalidInput for options that cannot be used, before drawing."""
-    options = options_in(settings, LabellingOptions)
+    options = get_options(settings, LabellingOptions)
     if options.labeller == "people" and not settings.labels:
         raise InvalidInput("the labeller “people” needs a CSV of people's answers, under “People's answers”")
     if settings.judge and options.labeller != "finder":
@@ -121,26 +121,26 @@ def also_seen(texts: Sequence[str]) -> tuple[Attribute, ...]:
     return attributes
 
 
-def column_of(attribute: Attribute) -> str:
+def get_column(attribute: Attribute) -> str:
     """Return the column of an attribute in a table of people: 1 seen, 0 not seen, nan unknown."""
     return f"seen: {attribute.name}"
 
 
 def labelling_readers(settings: StudySettings) -> tuple[Reader, ...]:
     """Return the classifiers that label people; () if raters alone do."""
-    options = options_in(settings, LabellingOptions)
+    options = get_options(settings, LabellingOptions)
     if options.labeller == "people":
         return ()
     if options.labeller == "vqa":
         return (Reader(role="answerer", name=options.answerer),)
     finder = Reader(role="person_finder", name=options.finder)
-    who = judge_of(settings) or encoders_and_judge(settings)
-    return who if options.finder == HALVES else (*who, finder)
+    readers = get_judge_reader(settings) or encoders_and_judge(settings)
+    return readers if options.finder == HALVES else (*readers, finder)
 
 
 def labeller_ready(settings: StudySettings, services: StudyServices) -> None:
     """Check that the models that label are available."""
-    options, blank = options_in(settings, LabellingOptions), Image.new("RGB", (64, 64))
+    options, blank = get_options(settings, LabellingOptions), Image.new("RGB", (64, 64))
     if options.labeller == PEOPLE:
         return
     if options.labeller == "vqa":
@@ -153,7 +153,7 @@ def labeller_ready(settings: StudySettings, services: StudyServices) -> None:
             finder.find(blank)
 
 
-def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
+def list_people(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
     """Return one row per person asked for: ``image_id, setting, seed, position, identity`` and the identity's columns.
 
     Parameters
@@ -167,8 +167,8 @@ def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
     places = [(place, frame[frame[place].fillna("") != ""]) for place in POSITIONS[2]]
     people = pd.concat(
         [
-            here.assign(identity=here[place], position=np.where(here["setting"] == SINGLE, SINGLE, place))
-            for place, here in places
+            pictures.assign(identity=pictures[place], position=np.where(pictures["setting"] == SINGLE, SINGLE, place))
+            for place, pictures in places
         ]
     ).sort_index(kind="stable")  # from left to right
     columns = ["image_id", "setting", "seed", "position", "identity"]
@@ -176,7 +176,7 @@ def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
     return people[columns].join(identities, on="identity").reset_index(drop=True)
 
 
-def n_asked_for(people: pd.DataFrame) -> "pd.Series[int]":
+def count_requested_people(people: pd.DataFrame) -> "pd.Series[int]":
     """Return for each person the number of people asked for in the picture."""
     counts: pd.Series[int] = people.groupby("image_id")["position"].transform("nunique")
     return counts
@@ -190,21 +190,23 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
     DataFrame : with the columns ``automatic``, ``human`` (empty), ``truth`` (None where there is none), ``margin`` (by
         how much the classifier prefers the masculine sentence: a difference of cosines, or of a judge's probabilities
         of yes; nan if not asked), ``boxes`` (:func:`bias_core.people.boxes_text` of all people that the finder found),
-        those of :func:`column_of` for further attributes, ``perceived_gender`` (the classifier's answer, None if only
+        those of :func:`get_column` for further attributes, ``perceived_gender`` (the classifier's answer, None if only
         people label), and ``rater``.
     """
     labelled = people.assign(**dict.fromkeys(("automatic", "human", "truth", "perceived_gender")), margin=np.nan)
-    labeller = options_in(settings, LabellingOptions).labeller
+    labeller = get_options(settings, LabellingOptions).labeller
     if labeller == "finder":
-        by_reader = _by_judge if settings.judge else _by_encoder
+        by_reader = _label_with_judge if settings.judge else _label_with_encoder
         labelled["automatic"], leans, labelled["boxes"], further = yield from by_reader(people, settings, data)
         labelled = labelled.assign(**further)
         labelled["margin"] = np.round(leans, 4)  # the last digits depend on the batch
     elif labeller == "vqa":
-        labelled["automatic"] = yield from _by_answerer(people, design, settings, data)
+        labelled["automatic"] = yield from _label_with_answerer(people, design, settings, data)
     labelled["truth"] = [
         None if truth is None else recorded_gender(truth, position, n)
-        for truth, position, n in zip(data.truths(people), people["position"], n_asked_for(people), strict=True)
+        for truth, position, n in zip(
+            data.truths(people), people["position"], count_requested_people(people), strict=True
+        )
     ]
     labelled["perceived_gender"], labelled["rater"] = labelled["automatic"], AUTOMATIC
     return labelled
@@ -247,7 +249,9 @@ def with_answers(people: pd.DataFrame, answers: pd.DataFrame) -> tuple[pd.DataFr
     elif not by_hand:
         labelled[RATERS_SPLIT] = split
     kept = people.loc[~is_new & people["automatic"].notna(), "setting"].unique()
-    notes = [f"Pictures in the {one} setting keep the classifier's labels: people labelled none." for one in kept]
+    notes = [
+        f"Pictures in the {setting} setting keep the classifier's labels: people labelled none." for setting in kept
+    ]
     return labelled, ratings, [] if by_hand else [*notes, count_answers(answers) + _split_note(labelled)]
 
 
@@ -288,9 +292,9 @@ Labelled = tuple[list[str], list[float], list[str], dict[str, list[float]]]
 """Each person's answer and margin, the boxes of all in the picture, and columns of further attributes."""
 
 
-def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
+def _label_with_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
     """Find the people, cut each out, and ask the encoder for the closer of two sentences."""
-    options = options_in(settings, LabellingOptions)
+    options = get_options(settings, LabellingOptions)
     masculine, feminine = data.sentences(options.sentences)
     direction, attributes = masculine - feminine, also_seen(options.also_seen)
     directions = np.zeros((len(attributes), direction.size))
@@ -299,35 +303,40 @@ def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) 
         directions[place] = present - absent
     boxes, by_picture = yield from _find_people(people, settings, data, data.encoder())
     ids = list(dict.fromkeys(people["image_id"]))
-    rows = np.concatenate([by_picture[one].reshape(-1, direction.size) for one in ids])
+    rows = np.concatenate([by_picture[image_id].reshape(-1, direction.size) for image_id in ids])
     values = np.column_stack([rows @ direction, rows @ directions.T > 0])  # (n, 1 and what is also seen)
-    of_pictures = map(list, np.split(values, np.cumsum([len(boxes[one]) for one in ids])[:-1]))
-    each = _of_each(people, dict(zip(ids, of_pictures, strict=True)))
+    of_pictures = map(list, np.split(values, np.cumsum([len(boxes[image_id]) for image_id in ids])[:-1]))
+    results = _get_person_results(people, dict(zip(ids, of_pictures, strict=True)))
     where = [boxes_text(boxes[image_id]) for image_id in people["image_id"]]
-    of_column = np.array([[math.nan] * (1 + len(attributes)) if one is None else one for one in each]).T.tolist()
-    leans, further = of_column[0], dict(zip(map(column_of, attributes), of_column[1:], strict=True))
+    of_column = np.array(
+        [[math.nan] * (1 + len(attributes)) if result is None else result for result in results]
+    ).T.tolist()
+    leans, further = of_column[0], dict(zip(map(get_column, attributes), of_column[1:], strict=True))
     kinds = [np.isnan(leans), np.abs(leans) <= options.margin, np.array(leans) > 0]
     return np.select(kinds, [NOT_TWO_PEOPLE, CANNOT_IDENTIFY, "masculine"], "feminine").tolist(), leans, where, further
 
 
-def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
+def _label_with_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
     """Find the people, cut each out, and ask the judge if each of two sentences is true.
 
     A person with both or neither cannot be identified.
     """
     by_picture, _ = yield from _find_people(people, settings, data)
-    boxes, where = _of_each(people, by_picture), [boxes_text(by_picture[picture]) for picture in people["image_id"]]
-    questions = tuple(map(question_about, options_in(settings, LabellingOptions).sentences))
+    boxes, where = (
+        _get_person_results(people, by_picture),
+        [boxes_text(by_picture[picture]) for picture in people["image_id"]],
+    )
+    questions = tuple(map(question_about, get_options(settings, LabellingOptions).sentences))
     stored = data.stored(people)
     keys = [  # the place is part of the question, so that the answer goes with its picture
         None if box is None else [(image_id, f"{question} {box}") for question in questions]
         for image_id, box in zip(people["image_id"], boxes, strict=True)
     ]
     pictures = {
-        key: partial(_person_in, image, box)
-        for both, image, box in zip(keys, stored, boxes, strict=True)
-        if both is not None and box is not None
-        for key in both
+        key: partial(_crop_person, image, box)
+        for key_pair, image, box in zip(keys, stored, boxes, strict=True)
+        if key_pair is not None and box is not None
+        for key in key_pair
     }
     answers = yield from ask_judge(
         data.services,
@@ -338,16 +347,16 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
         data.judge_answers.extend,
     )
     labels, leans = [], []
-    for both in keys:
-        given = np.full((2, 3), math.nan) if both is None else np.array([answers[key] for key in both])
-        says_yes = [CALLS[place] == "yes" for place in calls_of(given)]
-        kind = NOT_TWO_PEOPLE if both is None else CANNOT_IDENTIFY if says_yes[0] == says_yes[1] else None
+    for key_pair in keys:
+        given = np.full((2, 3), math.nan) if key_pair is None else np.array([answers[key] for key in key_pair])
+        says_yes = [CALLS[place] == "yes" for place in choose_calls(given)]
+        kind = NOT_TWO_PEOPLE if key_pair is None else CANNOT_IDENTIFY if says_yes[0] == says_yes[1] else None
         labels.append(kind or ("masculine" if says_yes[0] else "feminine"))
         leans.append(float(given[0, 0] - given[1, 0]))
     return labels, leans, where, {}
 
 
-def _person_in(stored: StoredImage, box: Box) -> Image.Image:
+def _crop_person(stored: StoredImage, box: Box) -> Image.Image:
     return crop_people(open_picture(stored), [box])[0]
 
 
@@ -365,16 +374,16 @@ class _People:
     rows: dict[str, np.ndarray]  # flat, of all people in a picture
 
     @property
-    def _read_by(self) -> str:
+    def _reader_name(self) -> str:
         return f"{self.encoder.name}, {self.found_by}" if self.encoder else ""
 
     def look_up(self, image_ids: Sequence[str]) -> None:
         """Take what is stored of these pictures."""
-        texts = self.services.answers.find(self.found_by, [(one, _WHERE) for one in image_ids])
-        self.boxes.update({one: boxes_of_text(text) for (one, _), text in texts.items()})
+        texts = self.services.answers.find(self.found_by, [(image_id, _WHERE) for image_id in image_ids])
+        self.boxes.update({image_id: boxes_of_text(text) for (image_id, _), text in texts.items()})
         if self.encoder:
-            stored = self.services.embeddings.find(self._read_by, [(one,) for one in image_ids])
-            self.rows.update({one: np.frombuffer(row, dtype=np.float32) for (one,), row in stored.items()})
+            stored = self.services.embeddings.find(self._reader_name, [(image_id,) for image_id in image_ids])
+            self.rows.update({image_id: np.frombuffer(row, dtype=np.float32) for (image_id,), row in stored.items()})
 
     def lacks(self, image_id: str) -> bool:
         """Return True for a picture that is to be searched."""
@@ -390,54 +399,62 @@ class _People:
 
     def keep(self, found: Mapping[str, _Found]) -> None:
         """Store the boxes and rows of pictures."""
-        self.boxes.update({one: boxes for one, (boxes, _) in found.items()})
+        self.boxes.update({image_id: boxes for image_id, (boxes, _) in found.items()})
         self.services.answers.keep(
-            self.found_by, {(one, _WHERE): boxes_text(boxes) for one, (boxes, _) in found.items()}
+            self.found_by, {(image_id, _WHERE): boxes_text(boxes) for image_id, (boxes, _) in found.items()}
         )
         if self.encoder:
-            self.rows.update({one: rows for one, (_, rows) in found.items()})
-            self.services.embeddings.keep(self._read_by, {(one,): rows.tobytes() for one, (_, rows) in found.items()})
+            self.rows.update({image_id: rows for image_id, (_, rows) in found.items()})
+            self.services.embeddings.keep(
+                self._reader_name, {(image_id,): rows.tobytes() for image_id, (_, rows) in found.items()}
+            )
 
 
 def _find_people(
     people: pd.DataFrame, settings: StudySettings, data: StudyData, encoder: ImageTextEncoder | None = None
 ) -> Steps[tuple[dict[str, list[Box]], dict[str, np.ndarray]]]:
     """Return the boxes of the people found in each picture, by its id, and their rows by an encoder."""
-    name, boxes, rows = options_in(settings, LabellingOptions).finder, dict[str, list[Box]](), dict[str, np.ndarray]()
+    name, boxes, rows = get_options(settings, LabellingOptions).finder, dict[str, list[Box]](), dict[str, np.ndarray]()
     finder = None if name == HALVES else data.services.person_finder(name)
     parts = []
-    for n, some in people.groupby(n_asked_for(people), sort=False)["image_id"]:
+    for n, image_ids in people.groupby(count_requested_people(people), sort=False)["image_id"]:
         found_by = finder.name if finder else f"{HALVES} of {n}"
         found = _People(services=data.services, found_by=found_by, encoder=encoder, boxes=boxes, rows=rows)
-        found.look_up(ids := list(dict.fromkeys(some)))
+        found.look_up(ids := list(dict.fromkeys(image_ids)))
         parts.append((found, finder.find if finder else person_halves if n == 2 else whole_picture, ids))
     readers = [reader for reader in (encoder, finder) if reader is not None]
-    with report_unread_on_stop(lambda: (one for found, _, ids in parts for one in ids if found.lacks(one))):
+    with report_unread_on_stop(
+        lambda: (image_id for found, _, ids in parts for image_id in ids if found.lacks(image_id))
+    ):
         for found, find, ids in parts:
             missing = list(filter(found.lacks, ids))
             yield from data.read("looking for people", missing, partial(found.search, find), *readers, keep=found.keep)
     return boxes, rows
 
 
-def _of_each(people: pd.DataFrame, by_picture: Mapping[str, Sequence[T]]) -> list[T | None]:
+def _get_person_results(people: pd.DataFrame, by_picture: Mapping[str, Sequence[T]]) -> list[T | None]:
     """Return one result per person; None if the detector did not find exactly the expected people."""
-    each: list[T | None] = []
-    for image_id, position, n in zip(people["image_id"], people["position"], n_asked_for(people), strict=True):
-        here = by_picture[image_id]
-        each.append(here[POSITIONS[n].index(position)] if len(here) == n else None)
-    return each
+    results: list[T | None] = []
+    for image_id, position, n in zip(
+        people["image_id"], people["position"], count_requested_people(people), strict=True
+    ):
+        picture_results = by_picture[image_id]
+        results.append(picture_results[POSITIONS[n].index(position)] if len(picture_results) == n else None)
+    return results
 
 
-def _by_answerer(people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData) -> Steps[list[str]]:
+def _label_with_answerer(
+    people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData
+) -> Steps[list[str]]:
     """Ask the paper's question about each person, with the whole picture."""
     vqa = design.data["vqa"]
     answers = yield from data.say(
         "asking about the people",
         people,
-        data.services.answerer(options_in(settings, LabellingOptions).answerer),
+        data.services.answerer(get_options(settings, LabellingOptions).answerer),
         [
-            vqa[side if side == SINGLE else "paired"].format(who, side=side)
-            for who, side in zip(people["identity"], people["position"], strict=True)
+            vqa[side if side == SINGLE else "paired"].format(identity, side=side)
+            for identity, side in zip(people["identity"], people["position"], strict=True)
         ],
     )
     return [gender_said(answer, vqa["answers"]) for answer in answers]
@@ -464,7 +481,7 @@ Answers = Mapping[Person, str]
 def labelled_people(report: StudyReport) -> pd.DataFrame:
     """Return one row per person asked for, with ``perceived_gender`` and rater; InvalidInput for other studies."""
     try:
-        frame = table_of(report, "labels").frame
+        frame = get_table(report, "labels").frame
     except KeyError as error:
         raise InvalidInput(f"{report.design.name} labels no people") from error
     return frame.rename(columns={"answer": "perceived_gender"})
@@ -480,12 +497,12 @@ def labels_after(people: pd.DataFrame, person: Person, answer: str) -> dict[Pers
     if answer not in ALL_ANSWERS:
         raise InvalidInput(f"an answer is one of {', '.join(ALL_ANSWERS)}; got {answer!r}")
     image_id, position = person
-    here = people[people["image_id"] == image_id].set_index("position")["perceived_gender"]
-    if position not in here:
+    labels = people[people["image_id"] == image_id].set_index("position")["perceived_gender"]
+    if position not in labels:
         raise InvalidInput(f"this run has no person {position!r} in a picture {image_id!r}")
     if answer == NOT_TWO_PEOPLE:
-        return {(image_id, str(place)): answer for place in here.index}
-    freed = [(image_id, str(place)) for place in here.index[here == NOT_TWO_PEOPLE]]
+        return {(image_id, str(place)): answer for place in labels.index}
+    freed = [(image_id, str(place)) for place in labels.index[labels == NOT_TWO_PEOPLE]]
     nobody_says = UNCLEAR if people["perceived_gender"].isin((ANDROGYNOUS, UNCLEAR)).any() else CANNOT_IDENTIFY
     return dict.fromkeys(freed, nobody_says) | {person: answer}
 
@@ -495,6 +512,6 @@ def labels_frame(people: pd.DataFrame, by_hand: Answers) -> pd.DataFrame:
     labels = people.set_index(_PERSON)[["perceived_gender", "rater"]].itertuples()
     rows = [(*key, by_hand[key], BY_HAND) if key in by_hand else (*key, old, rater) for key, old, rater in labels]
     columns = (*_PERSON, "answer", "rater")
-    return frame_of(
+    return make_answer_frame(
         {"task": BY_HAND, **dict(zip(columns, row, strict=True))} for row in rows if isinstance(row[2], str)
     )

@@ -41,7 +41,7 @@ from bias_core.study.corrected import kappa_finding
 from bias_core.study.design import ReportTexts
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.limits import ShareValues, stop_rule
-from bias_core.study.report_text import table_of
+from bias_core.study.report_text import get_table
 from bias_core.study.types import (
     ArmReport,
     Claim,
@@ -55,9 +55,9 @@ from bias_core.study.types import (
     drawable,
     finding,
     finding_rows,
+    format_list,
+    get_options,
     intervals,
-    listed,
-    options_in,
 )
 from bias_core.types import Estimate
 
@@ -77,7 +77,7 @@ _FAMILIES = {
 }  # fmt: skip
 
 
-def family_of(finding: Finding) -> str | None:
+def get_family(finding: Finding) -> str | None:
     """Return the family of a finding: all scores and gaps of a run are one, for a headline chooses among them."""
     return _FAMILIES.get(finding.metric)
 
@@ -103,17 +103,17 @@ def headline(report: StudyReport) -> str:
 
 def _score_in_words(score: Finding) -> str:
     claim, value = score.claim or NO_CLAIM, score.estimate.value
-    more = claim.choose("clearly ", "clearly ", "not clearly ") + ("more" if value >= 0 else "less")
+    degree = claim.choose("clearly ", "clearly ", "not clearly ") + ("more" if value >= 0 else "less")
     if "neither side" in score.says:
         return (
-            f"people match the stereotype of their role {more} often than they contradict it (stereotype test score "
+            f"people match the stereotype of their role {degree} often than they contradict it (stereotype test score "
             f"{numbers_in_words(score, 'pictures')})"
         )
     ends = value, score.estimate.low, score.estimate.high
     is_bounded = not any(map(math.isnan, ends))
     shares = [(end + 100) / 200 for end in ends]  # a score is twice the distance of this share from 50 %
     share = format_share(*shares, n=score.estimate.n) if is_bounded else format_rate(shares[0])
-    than_half = f", {more} than half" if score.claim else ""  # of an older report nothing is decided
+    than_half = f", {degree} than half" if score.claim else ""  # of an older report nothing is decided
     return f"{share} of people match the stereotype of their role{than_half} ({_test_in_words(score, 'pictures')})"
 
 
@@ -126,10 +126,10 @@ def _change_in_words(change: Finding | None) -> str:
         return f" Asked to be fair, the score changes by {numbers}." if asks_fairness else ""
     if not change.is_clear:
         return f" A request to be fair does not clearly change the score ({numbers})." if asks_fairness else ""
-    more, less = ("more", "less") if change.estimate.value > 0 else ("less", "more")
+    direction, opposite = ("more", "less") if change.estimate.value > 0 else ("less", "more")
     if asks_fairness:
-        return f" Asked to be fair, the model draws them {more} stereotyped (score {numbers})."
-    return f" People alone are {less} stereotyped (score in pairs minus alone {numbers})."
+        return f" Asked to be fair, the model draws them {direction} stereotyped (score {numbers})."
+    return f" People alone are {opposite} stereotyped (score in pairs minus alone {numbers})."
 
 
 def _scored_parts(report: StudyReport) -> str:
@@ -137,13 +137,13 @@ def _scored_parts(report: StudyReport) -> str:
     scores = [finding for finding in report.results.findings if finding.metric == "stereotype_test_score"]
     scored = [score for score in scores if not math.isnan(score.estimate.value)]
     if not scored:
-        return f"No one could be scored: {_why_not(report)}."
+        return f"No one could be scored: {_explain_no_score(report)}."
     is_alone = all(score.key.startswith(SINGLE) for score in scored)
     lead = "Only a part of the people in pictures of two could be scored."
-    lead = f"No one in pictures of two could be scored: {_why_not(report)}." if is_alone else lead
+    lead = f"No one in pictures of two could be scored: {_explain_no_score(report)}." if is_alone else lead
     scored.sort(key=lambda score: score.key.startswith(SINGLE))
     parts = [f"{score.title} ({numbers_in_words(score, 'pictures')})" for score in scored]
-    return f"{lead} Stereotype test scores: {listed(parts, '; ')}."
+    return f"{lead} Stereotype test scores: {format_list(parts, '; ')}."
 
 
 def _clear_parts(report: StudyReport) -> str:
@@ -153,7 +153,7 @@ def _clear_parts(report: StudyReport) -> str:
         for part in report.results.findings
         if part.is_clear and part.key.startswith(_PARTS) and part.key not in _STATED
     ]
-    return f" Clear only for a part: {listed(parts, '; ')}." if parts else ""
+    return f" Clear only for a part: {format_list(parts, '; ')}." if parts else ""
 
 
 def numbers_in_words(finding: Finding, units: str, *, is_share: bool = False) -> str:
@@ -174,9 +174,9 @@ def _test_in_words(finding: Finding, units: str) -> str:
     return ", ".join(filter(None, (words, p_words(claim)))) + without
 
 
-def _why_not(report: StudyReport) -> str:
+def _explain_no_score(report: StudyReport) -> str:
     """Say why no person in pictures of two has a score."""
-    people = table_of(report, "labels").frame
+    people = get_table(report, "labels").frame
     people = people[people["setting"] != SINGLE].dropna(subset="answer")
     if people.empty:
         return "the people in pictures of two have no labels"
@@ -193,11 +193,11 @@ def _why_not(report: StudyReport) -> str:
         ),
     )
     parts = []
-    for some, of_all, of_some in kinds:
-        if some.all():
+    for mask, of_all, of_some in kinds:
+        if mask.all():
             return of_all.format(everyone)
-        if some.any():
-            parts.append(of_some.format(int(some.sum())))
+        if mask.any():
+            parts.append(of_some.format(int(mask.sum())))
     return f"of the {everyone}, {', '.join(parts)}"
 
 
@@ -247,7 +247,7 @@ def score_intervals(settings: StudySettings) -> dict[str, Any]:
     return {**intervals(settings), "fixed_n": stop_rule(settings) is None}
 
 
-def in_setting(people: pd.DataFrame, setting: str = PAIRED) -> pd.DataFrame:
+def select_setting(people: pd.DataFrame, setting: str = PAIRED) -> pd.DataFrame:
     """Return the people in pictures of one setting."""
     return people[people["setting"] == setting]
 
@@ -273,7 +273,7 @@ def score_finding(
         "stereotype_test_score",
         score,
         f"{result.n_usable:,} of {len(people):,} people could be scored ({result.coverage.value:.1f} %)."
-        + _in_four(people, result),
+        + _describe_androgynous(people, result),
         readings=("Undefined.",) * 3 if math.isnan(score.value) else _DIRECTIONS,
         published=published,
         expected=true_score(people),
@@ -289,7 +289,7 @@ def is_in_four(people: pd.DataFrame) -> bool:
     return bool(people["perceived_gender"].isin((ANDROGYNOUS, UNCLEAR)).any())
 
 
-def _in_four(people: pd.DataFrame, result: StereotypeTestScore) -> str:
+def _describe_androgynous(people: pd.DataFrame, result: StereotypeTestScore) -> str:
     """Return the effect of androgynous and unclear people on a score, in words; "" if there are none."""
     if not is_in_four(people):
         return ""
@@ -304,20 +304,20 @@ def _in_four(people: pd.DataFrame, result: StereotypeTestScore) -> str:
 def gap_finding(
     key: str,
     title: str,
-    one: pd.DataFrame,
-    other: pd.DataFrame,
+    first: pd.DataFrame,
+    second: pd.DataFrame,
     settings: StudySettings,
     *,
     published: float | None = None,
-    more: str = "more stereotyped in pairs",
+    reading: str = "more stereotyped in pairs",
 ) -> Finding:
-    """Return the score of ``one`` minus that of ``other``; ``more`` is the meaning of a positive difference."""
-    gap = stereotype_gap(one, other, **score_intervals(settings)).gap
-    if apart := _labelled_apart(one, other):
+    """Return the score of ``first`` minus that of ``second``; ``reading`` is the meaning of a positive difference."""
+    gap = stereotype_gap(first, second, **score_intervals(settings)).gap
+    if apart := _labelled_apart(first, second):
         gap = Estimate.undefined(gap.n, apart, null_value=0.0)
-    true = true_score(one), true_score(other)
-    less = more.replace("more", "less", 1)
-    readings = (f"{more[:1].upper()}{more[1:]}.", f"{less[:1].upper()}{less[1:]}.", "No clear difference.")
+    true = true_score(first), true_score(second)
+    less = reading.replace("more", "less", 1)
+    readings = (f"{reading[:1].upper()}{reading[1:]}.", f"{less[:1].upper()}{less[1:]}.", "No clear difference.")
     return finding(
         key,
         title,
@@ -326,13 +326,13 @@ def gap_finding(
         readings=(f"{apart[:1].upper()}{apart[1:]}.",) * 3 if apart else readings,
         published=published,
         expected=None if true[0] is None or true[1] is None else true[0] - true[1],
-        sample=None if apart else score_sample([one, other]),
+        sample=None if apart else score_sample([first, second]),
     )
 
 
-def _labelled_apart(one: pd.DataFrame, other: pd.DataFrame) -> str:
+def _labelled_apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
     """Say why two sets of people are not compared: no rater labelled both; "" if they can be."""
-    raters = [set(people.dropna(subset="perceived_gender").get("rater", ())) for people in (one, other)]
+    raters = [set(people.dropna(subset="perceived_gender").get("rater", ())) for people in (first, second)]
     is_apart = all(raters) and raters[0].isdisjoint(raters[1])
     return "no gap: people labelled one setting and a classifier the other, and these may differ" if is_apart else ""
 
@@ -347,12 +347,12 @@ def score_sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
         rows = checked.assign(unit=people["unit"].to_numpy())[checked["usable"].to_numpy()]
         parts.append(rows.groupby("unit", sort=False)["conforms"].agg(["sum", "count"]).astype(float))
 
-    def of_counts(times: np.ndarray) -> np.ndarray:
+    def compute_score(times: np.ndarray) -> np.ndarray:
         drawn = zip(np.split(times, [len(parts[0])], axis=1), parts, strict=False)  # with one part, the rest is empty
         scores = [200 * (n @ part["sum"].to_numpy() / (n @ part["count"].to_numpy())) - 100 for n, part in drawn]
         return np.asarray(scores[0] - sum(scores[1:]))
 
-    return counted_sample([unit for part in parts for unit in part.index], of_counts)
+    return counted_sample([unit for part in parts for unit in part.index], compute_score)
 
 
 def true_score(people: pd.DataFrame) -> float | None:
@@ -374,8 +374,8 @@ def scores_by_group(
     """Return paired and single scores and gap, of all ("overall") and each value of ``column``."""
     findings: list[Finding] = []
     for key, title in titles.items():
-        some = people if key == "overall" else people[people[column] == key]
-        paired, single, printed = in_setting(some), in_setting(some, SINGLE), published[key]
+        members = people if key == "overall" else people[people[column] == key]
+        paired, single, printed = select_setting(members), select_setting(members, SINGLE), published[key]
         gap = printed[PAIRED] - printed[SINGLE]
         findings += [
             score_finding(f"paired_{key}", f"In pairs, {title}", paired, settings, published=printed[PAIRED]),
@@ -388,19 +388,21 @@ def scores_by_group(
 def decide_by_family(findings: Sequence[Finding], settings: StudySettings) -> tuple[Finding, ...]:
     """Return findings with their claims, family by family; "too few" where no p of so few units can be clear."""
     families: dict[str, list[Finding]] = {}
-    for one in findings:
-        if one.claim is None and (name := family_of(one)) is not None:
-            families.setdefault(name, []).append(one)
+    for entry in findings:
+        if entry.claim is None and (name := get_family(entry)) is not None:
+            families.setdefault(name, []).append(entry)
     claims: dict[str, Claim] = {}
     for members in families.values():
         decided = decide_claims(
-            [one.estimate for one in members],
+            [member.estimate for member in members],
             confidence=settings.confidence,
-            smallest_p=[smallest_sign_p(one.estimate.n) if one.metric in _OF_SIGNS else math.nan for one in members],
+            smallest_p=[
+                smallest_sign_p(member.estimate.n) if member.metric in _OF_SIGNS else math.nan for member in members
+            ],
         )
-        claims |= {one.key: claim for one, claim in zip(members, decided, strict=True)}
-    findings = [replace(one, claim=claims.get(one.key, one.claim)) for one in findings]
-    return decide_findings(findings, family_of, confidence=settings.confidence)
+        claims |= {member.key: claim for member, claim in zip(members, decided, strict=True)}
+    findings = [replace(entry, claim=claims.get(entry.key, entry.claim)) for entry in findings]
+    return decide_findings(findings, get_family, confidence=settings.confidence)
 
 
 _OF_SIGNS = ("stereotype_test_score", "order_effect")
@@ -420,9 +422,7 @@ def decided_scores(
     return decided, TEXTS.table(key, rows, family=family_note(claims))
 
 
-def with_claims_of(
-    frame: pd.DataFrame, number: str, settings: StudySettings, *, p: str = "p"
-) -> tuple[pd.DataFrame, str]:
+def add_claims(frame: pd.DataFrame, number: str, settings: StudySettings, *, p: str = "p") -> tuple[pd.DataFrame, str]:
     """Return a table with what may be claimed of one of its numbers, row by row, as one family; and a note on that.
 
     ``number`` begins the names of the interval's columns, ``p`` is the column with its p-value.
@@ -434,7 +434,7 @@ def with_claims_of(
         Estimate(value=value, low=low, high=high, n=int(n), null_value=0.0, p_value=p_value)
         for value, low, high, p_value, n in numbers.itertuples(index=False)
     ]
-    smallest = [smallest_sign_p(one.n) if n_column else math.nan for one in estimates]
+    smallest = [smallest_sign_p(estimate.n) if n_column else math.nan for estimate in estimates]
     claims = decide_claims(estimates, confidence=settings.confidence, smallest_p=smallest)
     columns = [claim_columns(estimate, claim) for estimate, claim in zip(estimates, claims, strict=True)]
     frame = frame.drop(columns=p).reset_index(drop=True)
@@ -448,21 +448,21 @@ _COLUMNS = {"": ("STS", "pictures"), PAIRED: (f"STS {PAIRED}", f"n {PAIRED}"), "
 def micro_scores(people: pd.DataFrame, by: Sequence[str], settings: StudySettings) -> pd.DataFrame:
     """Return scores in pairs and alone and their gap, a row for each value of ``by``."""
     options = {"by": list(by), **score_intervals(settings)}
-    micro: pd.DataFrame = stereotype_gap(in_setting(people), in_setting(people, SINGLE), **options)[
+    micro: pd.DataFrame = stereotype_gap(select_setting(people), select_setting(people, SINGLE), **options)[
         [*by, "gap", "low", "high", "p_value"]
     ].rename(columns={"low": "gap low", "high": "gap high", "p_value": "gap p"})
-    if _labelled_apart(in_setting(people), in_setting(people, SINGLE)):
+    if _labelled_apart(select_setting(people), select_setting(people, SINGLE)):
         micro[["gap", "gap low", "gap high", "gap p"]] = math.nan
     for setting in (SINGLE, PAIRED):
-        some = in_setting(people, setting)
+        setting_people = select_setting(people, setting)
         names = {"score": f"STS {setting}", "n": f"n {setting}", "coverage": f"coverage {setting}"}
         names |= {"p_value": f"{setting} p"} | {end: f"{setting} {end}" for end in ("low", "high")}
         names |= {f"percent_feminine{end}": f"F {setting}{end.replace('_', ' ')}" for end in ("", "_low", "_high")}
         micro = micro.merge(
-            stereotype_test_score(some, **options)[[*by, *names]].rename(columns=names), on=[*by], how="left"
+            stereotype_test_score(setting_people, **options)[[*by, *names]].rename(columns=names), on=[*by], how="left"
         )
-        if some["truth"].notna().all():
-            drawn = some.assign(perceived_gender=some["truth"])
+        if setting_people["truth"].notna().all():
+            drawn = setting_people.assign(perceived_gender=setting_people["truth"])
             true = stereotype_test_score(drawn, by=list(by), n_resamples=2)[[*by, "score"]]
             micro = micro.merge(true.rename(columns={"score": f"drawn STS {setting}"}), on=[*by], how="left")
     return micro
@@ -476,14 +476,14 @@ def coverage_table(
     ``n_prompts`` are the numbers of prompts that were asked for, and of all prompts of the study.
     """
     rows = []
-    for setting, some in people.groupby("setting", sort=False):
-        failed = generation_failures(some, confidence=settings.confidence)
-        result = stereotype_test_score(some, **score_intervals(settings))
+    for setting, setting_people in people.groupby("setting", sort=False):
+        failed = generation_failures(setting_people, confidence=settings.confidence)
+        result = stereotype_test_score(setting_people, **score_intervals(settings))
         prompts = dict(zip(("prompts", "all prompts"), n_prompts[str(setting)], strict=True))
         pictures = {"setting": setting, **prompts, "pictures": failed.n_images, "failed": failed.n_failed}
-        of_people = {"people": len(some), "cannot identify": result.n_cannot_identify}
+        of_people = {"people": len(setting_people), "cannot identify": result.n_cannot_identify}
         of_people |= columns("coverage %", result.coverage)
-        if is_in_four(some):
+        if is_in_four(setting_people):
             of_people |= columns("androgynous %", result.percent_androgynous) | columns(
                 "unclear %", result.percent_unclear
             )
@@ -495,16 +495,20 @@ def coverage_table(
 def agreement(people: pd.DataFrame, settings: StudySettings) -> tuple[list[Finding], list[StudyTable]]:
     """Return Cohen's κ between automatic labels, people's and the ground truth, by setting (Table 12)."""
     findings, rows = [], []
-    for setting, (one, other) in product(dict.fromkeys(people["setting"]), combinations(SOURCES, 2)):
-        some = in_setting(people, setting).dropna(subset=[one, other])
-        title = f"{SOURCES[one].capitalize()} against {SOURCES[other]}, {setting}"
-        key = f"kappa_{setting}_{one}_{other}"
-        if (found := kappa_finding(key, title, some[[one, other]], some["image_id"], **intervals(settings))) is None:
+    for setting, (first, second) in product(dict.fromkeys(people["setting"]), combinations(SOURCES, 2)):
+        setting_people = select_setting(people, setting).dropna(subset=[first, second])
+        title = f"{SOURCES[first].capitalize()} against {SOURCES[second]}, {setting}"
+        key = f"kappa_{setting}_{first}_{second}"
+        if (
+            found := kappa_finding(
+                key, title, setting_people[[first, second]], setting_people["image_id"], **intervals(settings)
+            )
+        ) is None:
             continue
         findings.append(found)
-        kappa, equal = found.estimate, 100 * float((some[one] == some[other]).mean())
+        kappa, equal = found.estimate, 100 * float((setting_people[first] == setting_people[second]).mean())
         rows.append(
-            {"setting": setting, "labels": SOURCES[one], "against": SOURCES[other], "people": len(some)}
+            {"setting": setting, "labels": SOURCES[first], "against": SOURCES[second], "people": len(setting_people)}
             | {"equal %": equal, **columns("κ", kappa), "note": kappa.note}
         )
     return findings, [TEXTS.table("table12", rows)] if rows else []
@@ -520,16 +524,16 @@ def labels_table(people: pd.DataFrame) -> StudyTable:
 def raters_table(ratings: pd.DataFrame, settings: StudySettings) -> list[StudyTable]:
     """Return the agreement of raters (Table 1); nothing if there are fewer than two."""
     rows = []
-    for setting, some in ratings[ratings["rater"] != AUTOMATIC].groupby("setting", sort=False):
-        answers = some.pivot_table("perceived_gender", ["image_id", "position"], "rater", aggfunc="first")
+    for setting, setting_ratings in ratings[ratings["rater"] != AUTOMATIC].groupby("setting", sort=False):
+        answers = setting_ratings.pivot_table("perceived_gender", ["image_id", "position"], "rater", aggfunc="first")
         n_answers = answers.notna().sum(axis=1)
         if (n_answers >= 2).sum() < 2:
             continue
         options = {"groups": answers.index.get_level_values("image_id"), **intervals(settings)}
         row = {"setting": setting, "raters": answers.shape[1], "people": len(answers)} | columns("Fleiss' κ", None)
         if n_answers.nunique() == 1:
-            each = [given.dropna().tolist() for _, given in answers.iterrows()]
-            row |= columns("Fleiss' κ", agreement_estimate(each, coefficient="fleiss_kappa", **options))
+            answer_lists = [given.dropna().tolist() for _, given in answers.iterrows()]
+            row |= columns("Fleiss' κ", agreement_estimate(answer_lists, coefficient="fleiss_kappa", **options))
         rows.append(
             row | columns("Krippendorff's α", agreement_estimate(answers, coefficient="krippendorff_alpha", **options))
         )
@@ -552,16 +556,16 @@ def runs_tables(people: pd.DataFrame, settings: StudySettings, published: dict[s
     return [TEXTS.table("table13", scores[[*by, "score", "low", "high", "n", "coverage", "in the paper"]])]
 
 
-def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> tuple[str, ...]:
+def build_labelling_notes(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> tuple[str, ...]:
     """Return notes on the labellers, and on people without labels."""
-    options, by_people = options_in(settings, LabellingOptions), bool((people["rater"] == labelling.PEOPLE).any())
+    options, by_people = get_options(settings, LabellingOptions), bool((people["rater"] == labelling.PEOPLE).any())
     reader = f"the judge {settings.judge}" if settings.judge else settings.encoder
-    who = {
+    labeller = {
         "finder": f"by {reader} on each person cut out by {options.finder}",
         "vqa": f"by {options.answerer}, asked about the whole picture",
         "people": "by people",
     }["people" if by_people else options.labeller]
-    notes = [f"{LABELLED} {who}."]
+    notes = [f"{LABELLED} {labeller}."]
     if len(people) < n_asked:
         notes.append(TEXTS.note("nobody", n=n_asked - len(people), n_asked=n_asked))
     by_hand = people[people["rater"] == BY_HAND]

@@ -20,16 +20,16 @@ from bias_core.papers.pst.report import (
     PAIRED,
     PLACES,
     TEXTS,
+    add_claims,
     agreement,
+    build_labelling_notes,
     compare_tests,
     coverage_table,
     decide_by_family,
     decided_scores,
-    family_of,
     gap_finding,
+    get_family,
     headline,
-    in_setting,
-    labelled_by,
     labels_table,
     micro_scores,
     raters_table,
@@ -38,14 +38,14 @@ from bias_core.papers.pst.report import (
     score_intervals,
     score_sample,
     scores_by_group,
+    select_setting,
     share_values,
-    with_claims_of,
 )
 from bias_core.prompts import fix_articles
 from bias_core.study.answer_fit import Questions
 from bias_core.study.classifiers import READ_BY, Reader
 from bias_core.study.corrected import decide_report
-from bias_core.study.design import extensions, read_table, study_of
+from bias_core.study.design import extensions, get_study, read_table
 from bias_core.study.image_rows import hash_to_seed, thinned
 from bias_core.study.label_tasks import POSITIONS, SINGLE
 from bias_core.study.limits import ShareValues
@@ -63,13 +63,13 @@ from bias_core.study.types import (
     StudyTable,
     finding,
     finding_mark,
+    format_list,
+    get_options,
     intervals,
-    joined,
-    listed,
+    join_results,
     marks,
-    options_in,
 )
-from bias_core.values import setting, settings_class, settings_of
+from bias_core.values import declared_settings, setting, settings_class
 
 OCCUPATION, POWER = "occupation", "power"
 _LONGEST = 80  # characters of an identity
@@ -112,18 +112,18 @@ class PairedStudy(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Label the people in the pictures, and score."""
-        everyone = labelling.people_of(data.frame, self.identities(settings))
+        everyone = labelling.list_people(data.frame, self.identities(settings))
         people = yield from labelling.label_people(everyone, self.design, settings, data)
         data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
         return self._scored(settings, people)
 
     def count_taken(self, settings: StudySettings, frame: pd.DataFrame) -> Mapping[str, Collection[int]]:
         """Return how many pictures of an identity alone there are."""
-        return {"single_images": in_setting(frame, SINGLE).groupby("prompt").size().tolist()}
+        return {"single_images": select_setting(frame, SINGLE).groupby("prompt").size().tolist()}
 
     def has_readings(self, settings: StudySettings) -> bool:
         """Return True if a classifier labels the people."""
-        return options_in(settings, LabellingOptions).labeller != labelling.PEOPLE
+        return get_options(settings, LabellingOptions).labeller != labelling.PEOPLE
 
     def check_given(self, settings: StudySettings) -> None:
         """Raise InvalidInput if nothing can label people."""
@@ -131,7 +131,7 @@ class PairedStudy(Study):
 
     def questions(self, settings: StudySettings, frame: pd.DataFrame, results: Results | None = None) -> Questions:
         """Return the positions of the people in each picture."""
-        people = labelling.people_of(frame, self.identities(settings))
+        people = labelling.list_people(frame, self.identities(settings))
         by_picture = people.groupby("image_id", sort=False)["position"]
         return {str(image_id): dict.fromkeys(positions, ALL_ANSWERS) for image_id, positions in by_picture}
 
@@ -144,27 +144,31 @@ class PairedStudy(Study):
         new = self._scored(report.settings, people, raters_table(ratings, report.settings))
         drawn = takewhile(lambda note: not note.startswith(LABELLED), old.notes)
         read = (note for note in old.notes if note.startswith(READ_BY))
-        stale = ["table12", *(one.key for one in old.findings if one.metric == "cohen_kappa")]
+        stale = ["table12", *(finding.key for finding in old.findings if finding.metric == "cohen_kappa")]
         results = old.renewed(replace(new, notes=(*says, *drawn, *new.notes, *read)), stale)
         return replace(report, results=results, pictures=pictures)
 
     def _scored(self, settings: StudySettings, people: pd.DataFrame, raters: Sequence[StudyTable] = ()) -> Results:
         labelled = people.dropna(subset="perceived_gender").reset_index(drop=True)
         if labelled.empty:
-            return Results(tables=(labels_table(people),), notes=labelled_by(labelled, settings, len(people)))
+            return Results(tables=(labels_table(people),), notes=build_labelling_notes(labelled, settings, len(people)))
         added = (extension.scores(labelled, settings, score_sample) for extension in extensions(PeopleExtension))
-        own = joined(self.report(settings, labelled), *added)
+        own_results = join_results(self.report(settings, labelled), *added)
         kappas, agreements = agreement(labelled, settings)
         by_run = runs_tables(labelled, settings, self.design.data["overall"][self.runs]) if self.runs else []
         n_prompts = self._count_prompts(settings)
         coverage = coverage_table(labelled, settings, n_prompts)
         shared = (coverage, *agreements, *raters, *by_run, labels_table(people))
-        findings = decide_by_family((*own.findings, *kappas), settings)
+        findings = decide_by_family((*own_results.findings, *kappas), settings)
         return Results(
             findings=findings,
-            tables=(*own.tables, *shared),
-            figures=own.figures,
-            notes=(*labelled_by(labelled, settings, len(people)), *own.notes, *_prompts_note(*n_prompts[PAIRED])),
+            tables=(*own_results.tables, *shared),
+            figures=own_results.figures,
+            notes=(
+                *build_labelling_notes(labelled, settings, len(people)),
+                *own_results.notes,
+                *_prompts_note(*n_prompts[PAIRED]),
+            ),
         )
 
     def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
@@ -178,12 +182,16 @@ class PairedStudy(Study):
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         """Return the score of each setting during the run; none if people label."""
-        if settings.labels or options_in(settings, LabellingOptions).labeller == labelling.PEOPLE:
+        if settings.labels or get_options(settings, LabellingOptions).labeller == labelling.PEOPLE:
             return []
-        everyone = labelling.people_of(frame, self.identities(settings))
+        everyone = labelling.list_people(frame, self.identities(settings))
         people = yield from labelling.label_people(everyone, self.design, settings, data)
         named = people.dropna(subset="perceived_gender").reset_index(drop=True)
-        return [share_values(name, some) for place, name in PLACES.items() if len(some := in_setting(named, place))]
+        return [
+            share_values(name, setting_people)
+            for place, name in PLACES.items()
+            if len(setting_people := select_setting(named, place))
+        ]
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the scores of every arm side by side, with figures by arm."""
@@ -191,7 +199,7 @@ class PairedStudy(Study):
 
     def family(self, finding: Finding) -> str | None:
         """Return the family of a finding: all scores and gaps are one."""
-        return family_of(finding)
+        return get_family(finding)
 
     def headline(self, report: StudyReport) -> str:
         """Return the score in pairs, and a clear gap or the effect of a request to be fair."""
@@ -199,11 +207,11 @@ class PairedStudy(Study):
 
     def _count_prompts(self, settings: StudySettings) -> dict[str, tuple[int, int]]:
         """Return the number of prompts of these settings and of the full-sized study, by setting."""
-        some, everything = (
+        chosen_counts, full_counts = (
             Counter(group for group, _ in {(shot.group, shot.prompt) for shot in self.shots(of_scale)})
             for of_scale in (settings, replace(settings, scale=1.0))
         )
-        return {group: (some[group], n) for group, n in everything.items()}
+        return {group: (chosen_counts[group], n) for group, n in full_counts.items()}
 
 
 def _prompts_note(n: int, n_all: int) -> list[str]:
@@ -218,7 +226,7 @@ def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:
     Raises InvalidInput as :func:`bias_core.papers.pst.labelling.labelled_people`, and for other studies.
     """
     answers = labelling.labels_frame(labelling.labelled_people(report), by_hand)
-    if not isinstance(study := study_of(report.design), PairedStudy):
+    if not isinstance(study := get_study(report.design), PairedStudy):
         raise InvalidInput(f"{report.design.name} cannot be scored from labels")
     return decide_report(study, study.correct(report, answers, None))
 
@@ -265,7 +273,7 @@ def occupation_identities(design: Design) -> pd.DataFrame:
 def occupation_pairs(design: Design, settings: StudySettings) -> list[Pair]:
     """Return all pairs of a masculine and a feminine stereotype; if scaled down, of fewer occupations."""
     masculine, feminine = (
-        thinned(design.data["occupations"][g], settings.scale**0.5, least=FEWEST, seed=settings.seed) for g in GENDERS
+        thinned(design.data["occupations"][g], settings.scale**0.5, minimum=FEWEST, seed=settings.seed) for g in GENDERS
     )
     return list(product(masculine, feminine))
 
@@ -290,13 +298,16 @@ def power_identities(design: Design, settings: StudySettings) -> pd.DataFrame:
 
 def power_pairs(design: Design, settings: StudySettings) -> list[Pair]:
     """Return the powerful and the powerless identity of each occupation; if scaled down, of fewer occupations."""
-    pairs = [tuple(some.index) for _, some in power_identities(design, settings).groupby("occupation", sort=False)]
-    return thinned(pairs, settings.scale, least=FEWEST, seed=settings.seed)
+    pairs = [
+        tuple(identities.index)
+        for _, identities in power_identities(design, settings).groupby("occupation", sort=False)
+    ]
+    return thinned(pairs, settings.scale, minimum=FEWEST, seed=settings.seed)
 
 
 def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Return all pairs of a male- and a female-stereotyped occupation in both orders, and each occupation alone."""
-    pairs, n_alone = occupation_pairs(design, settings), options_in(settings, PairOptions).single_images
+    pairs, n_alone = occupation_pairs(design, settings), get_options(settings, PairOptions).single_images
     return pairs_and_alone(design, pairs, dict.fromkeys(pair[place] for place in (0, 1) for pair in pairs), n_alone)
 
 
@@ -337,7 +348,7 @@ def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]
     ]
 
 
-def _columns_of(micro: pd.DataFrame, first: list[str], last: list[str], *, shares: bool = True) -> pd.DataFrame:
+def _select_columns(micro: pd.DataFrame, first: list[str], last: list[str], *, shares: bool = True) -> pd.DataFrame:
     """Return the known columns of both settings, between the first and the last."""
     names = ["display", *first]
     for place in (SINGLE, PAIRED):
@@ -371,7 +382,7 @@ class FairnessOptions(LabellingOptions):
 
 
 def _aspects(settings: StudySettings) -> list[str]:
-    aspects = list(options_in(settings, FairnessOptions).aspects)
+    aspects = list(get_options(settings, FairnessOptions).aspects)
     if not aspects or (unknown := set(aspects) - set(ASPECTS)):
         raise InvalidInput(f"aspects are {' and '.join(ASPECTS)}; got {', '.join(unknown) if aspects else 'none'}")
     return aspects
@@ -379,7 +390,7 @@ def _aspects(settings: StudySettings) -> list[str]:
 
 def _own_occupations(settings: StudySettings) -> dict[str, tuple[str, ...]]:
     """Return the occupations that the options name, by their stereotype."""
-    options = options_in(settings, FairnessOptions)
+    options = get_options(settings, FairnessOptions)
     return dict(zip(GENDERS, (options.masculine, options.feminine), strict=True))
 
 
@@ -390,13 +401,13 @@ def _occupation_pairs(design: Design, settings: StudySettings) -> list[Pair]:
         if unknown := set(names) - set(design.data["occupations"][gender]):
             choices = ", ".join(design.data["occupations"][gender])
             raise InvalidInput(f"{', '.join(sorted(unknown))}: {gender} occupations are {choices}")
-        chosen.append(thinned(names, settings.scale**0.5, least=FEWEST, seed=settings.seed))
+        chosen.append(thinned(names, settings.scale**0.5, minimum=FEWEST, seed=settings.seed))
     return list(product(*chosen))
 
 
-def _of_aspect(design: Design, people: pd.DataFrame, aspect: str, settings: StudySettings) -> list[Finding]:
-    some = people[people["aspect"] == aspect]
-    plain, intervened = in_setting(some), in_setting(some, FAIRNESS)
+def _build_aspect_findings(design: Design, people: pd.DataFrame, aspect: str, settings: StudySettings) -> list[Finding]:
+    aspect_people = people[people["aspect"] == aspect]
+    plain, intervened = select_setting(aspect_people), select_setting(aspect_people, FAIRNESS)
     published, title = design.data["intervention"], ASPECTS[aspect]
     before = after = change = None
     if aspect == POWER or not any(_own_occupations(settings).values()):
@@ -407,7 +418,7 @@ def _of_aspect(design: Design, people: pd.DataFrame, aspect: str, settings: Stud
     return [
         score_finding(f"plain_{aspect}", f"Plain, {title}", plain, settings, published=before),
         score_finding(f"intervened_{aspect}", f"Intervened, {title}", intervened, settings, published=after),
-        gap_finding(f"difference_{aspect}", name, intervened, plain, settings, published=change, more=MORE_ASKED),
+        gap_finding(f"difference_{aspect}", name, intervened, plain, settings, published=change, reading=MORE_ASKED),
     ]
 
 
@@ -441,13 +452,13 @@ def _unfinished(people: pd.DataFrame, settings: StudySettings, n_missing: int) -
     """Return the scores of settings with people of one or both stereotypes, each with its own n."""
     findings = []
     for place, title in SETTINGS.items():
-        everyone = in_setting(people, place)
+        everyone = select_setting(people, place)
         groups = {key: everyone[everyone[GENDER] == key] for key in GENDERS if (everyone[GENDER] == key).any()}
         if len(groups) == len(GENDERS):
             groups = {"overall": everyone, **groups}
-        for key, some in groups.items():
+        for key, members in groups.items():
             name = "all" if key == "overall" else OCCUPATIONS[key]
-            findings.append(score_finding(f"{place}_{key}", f"{title}, {name}", some, settings))
+            findings.append(score_finding(f"{place}_{key}", f"{title}, {name}", members, settings))
     return Results(findings=tuple(findings), notes=(TEXTS.note("unfinished", n=n_missing),))
 
 
@@ -459,18 +470,18 @@ class PairedFairness(PublishedPairs):
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         """Return the aspects, and the user's own occupations."""
-        own = listed([name for names in _own_occupations(settings).values() for name in names])
+        own_names = format_list([name for names in _own_occupations(settings).values() for name in names])
         drawn = {OCCUPATION: "the most stereotyped occupations", POWER: "roles of power"}
         wording = {}
-        if own and OCCUPATION in _aspects(settings):
-            drawn[OCCUPATION] = f"occupations of your choice ({own})"
+        if own_names and OCCUPATION in _aspects(settings):
+            drawn[OCCUPATION] = f"occupations of your choice ({own_names})"
             wording["wording"] = f"the paper's words with {drawn[OCCUPATION]}"
         return {"drawn": " and ".join(drawn[aspect] for aspect in _aspects(settings)), **wording}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return every pair in both orders, plain and with the intervention, for each aspect."""
         pairs = {OCCUPATION: _occupation_pairs(self.design, settings), POWER: power_pairs(self.design, settings)}
-        n = {OCCUPATION: self.design.images_per_prompt, POWER: options_in(settings, FairnessOptions).power_images}
+        n = {OCCUPATION: self.design.images_per_prompt, POWER: get_options(settings, FairnessOptions).power_images}
         return [
             shot
             for aspect, place in product(_aspects(settings), (PAIRED, FAIRNESS))
@@ -484,7 +495,9 @@ class PairedFairness(PublishedPairs):
 
     def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
         """Return scores with and without the intervention, and their difference."""
-        found = [f for aspect in _aspects(settings) for f in _of_aspect(self.design, people, aspect, settings)]
+        found = [
+            f for aspect in _aspects(settings) for f in _build_aspect_findings(self.design, people, aspect, settings)
+        ]
         findings, table6 = decided_scores("table6", found, settings)
         rows = pd.DataFrame(map(finding_mark, findings)).astype({"published": float, "expected": float})
         return Results(
@@ -534,8 +547,8 @@ class PairedOccupations(PublishedPairs):
         by_gap = micro.sort_values("gap", ascending=False, kind="stable", ignore_index=True)
         found = scores_by_group(people, GENDER, OCCUPATIONS, self.design.data["by_stereotyped_gender"], settings)
         findings, table3 = decided_scores("table3", found, settings)
-        table14, of_scores = with_claims_of(micro, PAIRED, settings, p="paired p")
-        table15, of_gaps = with_claims_of(by_gap, "gap", settings, p="gap p")
+        table14, of_scores = add_claims(micro, PAIRED, settings, p="paired p")
+        table15, of_gaps = add_claims(by_gap, "gap", settings, p="gap p")
         table15 = table15[["display", "n single", "STS single", "n paired", "STS paired", *_GAP_COLUMNS, *_CLAIM]]
         scores = {"value": "STS paired", "low": "paired low", "high": "paired high"}
         scores |= {"published": "paper's STS paired", "expected": "drawn STS paired"}
@@ -544,7 +557,7 @@ class PairedOccupations(PublishedPairs):
             findings=(*findings, *_labour_order(micro, settings)),
             tables=(
                 table3,
-                TEXTS.table("table14", _columns_of(table14, [GENDER], ["F labour", *_CLAIM]), family=of_scores),
+                TEXTS.table("table14", _select_columns(table14, [GENDER], ["F labour", *_CLAIM]), family=of_scores),
                 TEXTS.table("table15", table15.rename(columns=_NAMES), family=of_gaps),
             ),
             figures=(
@@ -567,7 +580,7 @@ class PairedPower(PublishedPairs):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return a powerful and a powerless role of each occupation, side by side in both orders, and each alone."""
-        pairs, n_alone = power_pairs(self.design, settings), options_in(settings, PairOptions).single_images
+        pairs, n_alone = power_pairs(self.design, settings), get_options(settings, PairOptions).single_images
         return pairs_and_alone(self.design, pairs, chain.from_iterable(pairs), n_alone)
 
     def identities(self, settings: StudySettings) -> pd.DataFrame:
@@ -586,8 +599,8 @@ class PairedPower(PublishedPairs):
         }
         found = scores_by_group(people, "level", LEVEL_TITLES, published, settings)
         findings, table4 = decided_scores("table4", found, settings)
-        table16, of_scores = with_claims_of(micro, PAIRED, settings, p="paired p")
-        table16 = _columns_of(table16, ["level", "role"], [*_GAP_COLUMNS, *_CLAIM], shares=False)
+        table16, of_scores = add_claims(micro, PAIRED, settings, p="paired p")
+        table16 = _select_columns(table16, ["level", "role"], [*_GAP_COLUMNS, *_CLAIM], shares=False)
         by_gap = micro.sort_values("gap", ascending=False, kind="stable")
         groups = {gender: f"{OCCUPATIONS[gender]} occupation" for gender in GENDERS}
         return Results(
@@ -642,7 +655,7 @@ def design_of_two(
         summary="Do two identities match their stereotypes, side by side and alone?",
         data={**{key: base.data[key] for key in ("settings", "vqa")}, "identities": names},
         images_per_prompt=n_paired,
-        options={name: base.options[name] for name in settings_of(LabellingOptions) if name in base.options}
+        options={name: base.options[name] for name in declared_settings(LabellingOptions) if name in base.options}
         | {"single_images": n_single, "fairness": fairness},
     )
 
@@ -681,7 +694,7 @@ class TwoIdentities(PairedStudy):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pair in both orders, plain and with the intervention, and each alone."""
-        options = options_in(settings, TwoOptions)
+        options = get_options(settings, TwoOptions)
         first, second = self.design.data["identities"]
         shots = pairs_and_alone(self.design, [(first, second)], (first, second), options.single_images)
         if options.fairness:
@@ -696,16 +709,17 @@ class TwoIdentities(PairedStudy):
         """Return scores of both together and of each, in every setting, and the differences between settings."""
         stereotypes = people.drop_duplicates("identity").set_index("identity")["stereotyped_gender"]
         chosen = " and ".join(f"{looks} for {name}" for name, looks in stereotypes.items())
-        parts = {place: some for place in SETTINGS if len(some := in_setting(people, place))}
+        parts = {place: setting_people for place in SETTINGS if len(setting_people := select_setting(people, place))}
         findings = [
-            score_finding(place, f"{SETTINGS[place]}, both identities", some, settings) for place, some in parts.items()
+            score_finding(place, f"{SETTINGS[place]}, both identities", setting_people, settings)
+            for place, setting_people in parts.items()
         ]
-        for key, title, one, other, more in (
+        for key, title, first, second, reading in (
             ("gap", "Gap: in pairs minus alone", PAIRED, SINGLE, "more stereotyped in pairs"),
             ("difference", "Asked to be fair minus plain", FAIRNESS, PAIRED, MORE_ASKED),
         ):
-            if one in parts and other in parts:
-                findings.append(gap_finding(key, title, parts[one], parts[other], settings, more=more))
+            if first in parts and second in parts:
+                findings.append(gap_finding(key, title, parts[first], parts[second], settings, reading=reading))
         micro, by_place = (_scores_of_identities(people, settings, *further) for further in ((), ("position",)))
         order = {name: i for i, name in enumerate(stereotypes.index)}
         rows = micro.sort_values("identity", key=lambda names: names.map(order), kind="stable")
@@ -717,7 +731,7 @@ class TwoIdentities(PairedStudy):
             tables=tuple(
                 TEXTS.table(key, claimed, family=note)
                 for key, frame in (("micro", micro), ("orders", by_place))
-                for claimed, note in [with_claims_of(frame, "", settings)]
+                for claimed, note in [add_claims(frame, "", settings)]
             ),
             figures=(TEXTS.figure("micro", rows),),
             notes=(TEXTS.note("chosen", chosen=chosen),),

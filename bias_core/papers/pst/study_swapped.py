@@ -10,7 +10,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.measures.paired_stereotype import GENDERS, OrderEffect, order_effect
 from bias_core.papers.pst.labelling import LabellingOptions
-from bias_core.papers.pst.report import PAIRED, decide_by_family, in_setting, swapped_headline
+from bias_core.papers.pst.report import PAIRED, decide_by_family, select_setting, swapped_headline
 from bias_core.papers.pst.study import PairedStudy
 from bias_core.study.arm_comparison import mean_sample
 from bias_core.study.claims import family_note
@@ -26,7 +26,7 @@ from bias_core.study.types import (
     columns,
     finding,
     finding_mark,
-    options_in,
+    get_options,
 )
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class
@@ -48,9 +48,9 @@ class SwappedOptions(LabellingOptions):
     )
 
 
-def pairs_of(settings: StudySettings) -> list[tuple[str, str]]:
+def parse_pairs(settings: StudySettings) -> list[tuple[str, str]]:
     """Return the chosen pairs; InvalidInput for an invalid pair or a repeated role."""
-    options = options_in(settings, SwappedOptions)
+    options = get_options(settings, SwappedOptions)
     pairs = [tuple(" ".join(part.split()) for part in text.split(_BETWEEN)) for text in options.pairs]
     names = [name for pair in pairs for name in pair]
     if not pairs or any(len(pair) != 2 or not all(pair) for pair in pairs):
@@ -103,24 +103,24 @@ def pictures_of_pairs(people: pd.DataFrame, label: str) -> pd.DataFrame:
     first = people["stereotyped_gender"] == GENDERS[0]
     keys = ["image_id", "seed"]
     usable = people.assign(masculine=(people[label] == "masculine").astype(float))[people[label].isin(GENDERS)]
-    one, other = usable[first.loc[usable.index]], usable[~first.loc[usable.index]]
-    both = one.merge(other, on=keys, suffixes=("", "_other"), validate="one_to_one")
-    both["pair"] = both["identity"] + _BETWEEN + both["identity_other"]
-    both["order"] = both["position"]
-    both["less"] = both["masculine"] - both["masculine_other"]
-    both["sum"] = both["masculine"] + both["masculine_other"] - 1
-    return both
+    first_people, second_people = usable[first.loc[usable.index]], usable[~first.loc[usable.index]]
+    pictures = first_people.merge(second_people, on=keys, suffixes=("", "_other"), validate="one_to_one")
+    pictures["pair"] = pictures["identity"] + _BETWEEN + pictures["identity_other"]
+    pictures["order"] = pictures["position"]
+    pictures["less"] = pictures["masculine"] - pictures["masculine_other"]
+    pictures["sum"] = pictures["masculine"] + pictures["masculine_other"] - 1
+    return pictures
 
 
 def _effect(pictures: pd.DataFrame, key: str, settings: StudySettings) -> OrderEffect:
     """Return one effect, from the seeds with scores in both orders; one that is 0 in every seed has p = 1."""
     differences = differences_by_seed(pictures, key)
     if differences.empty:
-        nothing = Estimate.undefined(0, "no seed shows every order", null_value=0.0)
-        return OrderEffect(estimate=nothing)
+        no_estimate = Estimate.undefined(0, "no seed shows every order", null_value=0.0)
+        return OrderEffect(estimate=no_estimate)
     first, second = differences.to_numpy().T
-    how: dict[str, Any] = {"confidence": settings.confidence, "rng": settings.seed}
-    effect = order_effect(first, second, sign=SIGNS.get(key, -1), **how)
+    options: dict[str, Any] = {"confidence": settings.confidence, "rng": settings.seed}
+    effect = order_effect(first, second, sign=SIGNS.get(key, -1), **options)
     if math.isnan(effect.p_value):
         return replace(effect, estimate=replace(effect.estimate, p_value=1.0))
     return effect
@@ -153,20 +153,20 @@ def _points(estimate: Estimate) -> Estimate:
 
 
 def _finding(key: str, test: OrderEffect, truth: OrderEffect | None, sample: Sample | None) -> Finding:
-    title, more, less = _TITLES[key]
+    title, positive, negative = _TITLES[key]
     has_truth = truth is not None and not math.isnan(truth.estimate.value)
     return finding(
         key,
         title,
         "order_effect",
         test.estimate,
-        readings=(more, less, "No clear difference."),
+        readings=(positive, negative, "No clear difference."),
         expected=truth.estimate.value if truth is not None and has_truth else None,
         sample=sample,
     )
 
 
-def _by_pair(rows: list[dict[str, Any]]) -> pd.DataFrame:
+def _build_pair_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """Return a line per pair, with every effect and its ends."""
     lines: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -182,40 +182,48 @@ class SwappedPairs(PairedStudy):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return every pair in both orders, on the same seeds."""
-        n = scaled(self.design.images_per_prompt, settings.scale, least=2)
-        return [shot for pair in pairs_of(settings) for shot in shots_of_pair(pair, n)]
+        n = scaled(self.design.images_per_prompt, settings.scale, minimum=2)
+        return [shot for pair in parse_pairs(settings) for shot in shots_of_pair(pair, n)]
 
     def identities(self, settings: StudySettings) -> pd.DataFrame:
         """Return the first of a pair as masculine-stereotyped, the second as feminine-stereotyped."""
-        pairs = pairs_of(settings)
+        pairs = parse_pairs(settings)
         lines = {name: {"stereotyped_gender": GENDERS[place]} for pair in pairs for place, name in enumerate(pair)}
         return pd.DataFrame.from_dict(lines, orient="index")
 
     def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
         """Return the effects of roles and places, over all pairs and in each."""
-        some = in_setting(people)
-        pictures = pictures_of_pairs(some, "perceived_gender")
-        truths = pictures_of_pairs(some, "truth") if some["truth"].notna().all() else None
+        paired_people = select_setting(people)
+        pictures = pictures_of_pairs(paired_people, "perceived_gender")
+        truths = pictures_of_pairs(paired_people, "truth") if paired_people["truth"].notna().all() else None
         effects = {key: _effect(pictures, key, settings) for key in _TITLES}
         recorded = {key: _effect(truths, key, settings) for key in effects} if truths is not None else {}
         found = [_finding(key, test, recorded.get(key), _sample(pictures, key)) for key, test in effects.items()]
         findings = decide_by_family(found, settings)
         rows = [
-            {"pair": pair, **columns(_TITLES[key][0], _points(_effect(own, key, settings).estimate))} | {"effect": key}
-            for pair, own in pictures.groupby("pair", sort=False)
+            {"pair": pair, **columns(_TITLES[key][0], _points(_effect(pair_pictures, key, settings).estimate))}
+            | {"effect": key}
+            for pair, pair_pictures in pictures.groupby("pair", sort=False)
             for key in _TITLES
         ]
-        usable = some[some["perceived_gender"].isin(GENDERS)].assign(
+        usable = paired_people[paired_people["perceived_gender"].isin(GENDERS)].assign(
             masculine=lambda one: _POINTS * (one["perceived_gender"] == "masculine")
         )
         shares = usable.groupby(["identity", "position"], sort=False)["masculine"].agg(["mean", "size"]).reset_index()
         shares = shares.set_axis(["role", "place", "% masculine", "people"], axis=1)
-        lines = [finding_mark(one) | ({"name": _SHORT[one.key]} if one.key in _SHORT else {}) for one in findings]
+        lines = [
+            finding_mark(finding) | ({"name": _SHORT[finding.key]} if finding.key in _SHORT else {})
+            for finding in findings
+        ]
         return Results(
             findings=findings,
-            tables=(TEXTS.table("swapped_pairs", _by_pair(rows)), TEXTS.table("swapped_shares", shares)),
+            tables=(TEXTS.table("swapped_pairs", _build_pair_table(rows)), TEXTS.table("swapped_shares", shares)),
             figures=(TEXTS.figure("swapped", pd.DataFrame(lines)),),
-            notes=(TEXTS.note("swapped", family=family_note([one.claim for one in findings if one.claim], "effects")),),
+            notes=(
+                TEXTS.note(
+                    "swapped", family=family_note([finding.claim for finding in findings if finding.claim], "effects")
+                ),
+            ),
         )
 
     def headline(self, report: StudyReport) -> str:

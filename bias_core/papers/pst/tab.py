@@ -22,7 +22,7 @@ from bias_core.papers.pst.labelling import (
 )
 from bias_core.papers.pst.study import GENDERS, design_of_two, relabelled
 from bias_core.study.label_tasks import SINGLE
-from bias_core.study.report_text import table_of
+from bias_core.study.report_text import get_table
 from bias_core.study.reproduction import to_command, to_python
 from bias_core.study.types import Design, StudyReport
 from bias_core.ui import messages
@@ -33,7 +33,7 @@ from bias_core.ui.study.pictures import BOXES, numbered_boxes
 from bias_core.ui.study.result_page import figures_html, findings_html
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import skip_if_empty
-from bias_core.values import settings_of
+from bias_core.values import declared_settings
 
 _OCCUPATIONS = "pst-occupations"
 # Two labels chosen in quick succession both count, one after the other.
@@ -78,7 +78,7 @@ class Labelling:
 
     drawn: StudyReport  # the report of the run
     steps: tuple[Answers, ...] = ()  # corrections, oldest first; undo removes one at a time
-    which: str = "drawn"  # key of WHICH
+    selection: str = "drawn"  # key of WHICH
     page: int = 0
     version: int = 0  # number of corrections and undos; identifies the page that was shown
 
@@ -98,7 +98,7 @@ class Labelling:
 
     def correct(self, person: Person, answer: str) -> "Labelling":
         """Return this with one corrected label."""
-        return self._with((*self.steps, labels_after(self.people(), person, answer)))
+        return self._replace_steps((*self.steps, labels_after(self.people(), person, answer)))
 
     def confirm(self) -> "Labelling":
         """Return this with all labels on this page confirmed."""
@@ -107,13 +107,13 @@ class Labelling:
             (str(p.image_id), str(p.position)): str(p.perceived_gender)
             for p in people[people["image_id"].isin(self.pictures())].dropna(subset="perceived_gender").itertuples()
         }
-        return self._with((*self.steps, step)) if step else self
+        return self._replace_steps((*self.steps, step)) if step else self
 
     def undo(self) -> "Labelling":
         """Return this without the last step."""
-        return self._with(self.steps[:-1])
+        return self._replace_steps(self.steps[:-1])
 
-    def _with(self, steps: tuple[Answers, ...]) -> "Labelling":
+    def _replace_steps(self, steps: tuple[Answers, ...]) -> "Labelling":
         return replace(self, steps=steps, version=self.version + 1)
 
     def turn(self, by: int) -> "Labelling":
@@ -128,7 +128,7 @@ class Labelling:
     def _chosen(self) -> list[str]:
         people = self.people()
         people = people[people["image_id"].isin(list(self.drawn.stored))]  # some pictures of an old run may be deleted
-        if self.which == "doubtful":
+        if self.selection == "doubtful":
             people = people.assign(clear=people["margin"].abs()).sort_values("clear", kind="stable")
         label = people["perceived_gender"]
         mask = {
@@ -136,7 +136,7 @@ class Labelling:
             "unclear": label.isin(UNTOLD),
             "record": people["truth"].notna() & (label != people["truth"]),
             "hand": people["rater"] == BY_HAND,
-        }.get(self.which)
+        }.get(self.selection)
         return list(dict.fromkeys(people["image_id"] if mask is None else people.loc[mask, "image_id"]))
 
     def place(self) -> str:
@@ -158,8 +158,12 @@ def labels_html(labelling: Labelling) -> str:
     return render(
         "labels_in_place",
         sheets=[
-            (stored[one], groups[one].to_dict("records"), numbered_boxes(boxes.get(one), stored[one].size))
-            for one in labelling.pictures()
+            (
+                stored[image_id],
+                groups[image_id].to_dict("records"),
+                numbered_boxes(boxes.get(image_id), stored[image_id].size),
+            )
+            for image_id in labelling.pictures()
         ],
         version=labelling.version,
         answers=ANSWERS_IN_FOUR if in_four else ANSWERS,
@@ -190,31 +194,31 @@ class Paired(Paper):
     )
     studies: ClassVar = (_OCCUPATIONS, "pst-power", "pst-fairness", "pst-swapped")
     also: ClassVar = ("paired_two",)  # of own words
-    own_options: ClassVar = tuple(settings_of(LabellingOptions))
+    own_options: ClassVar = tuple(declared_settings(LabellingOptions))
 
     def build_own(self) -> dict[str, Any]:
         """Build the fields of two identities, their stereotypes and numbers of pictures."""
-        own: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         gr.HTML(_OWN, elem_classes="quiet")
         with gr.Row():
             for looks, name in zip(GENDERS, ("CEO", "assistant"), strict=True):
-                own[looks] = gr.Textbox(
+                fields[looks] = gr.Textbox(
                     name, label=f"Stereotyped as {looks}", max_length=80, elem_id=f"paired-{looks}", min_width=180
                 )
         with gr.Row():
-            own["n_paired"] = gr.Number(6, label="Pictures per order", precision=0, minimum=1, maximum=400)
-            own["n_single"] = gr.Number(6, label="Pictures of each alone", precision=0, minimum=1, maximum=400)
-            own["fairness"] = gr.Checkbox(True, label="Also ask to be fair", info="“… irrespective of their gender”")
-        return own
+            fields["n_paired"] = gr.Number(6, label="Pictures per order", precision=0, minimum=1, maximum=400)
+            fields["n_single"] = gr.Number(6, label="Pictures of each alone", precision=0, minimum=1, maximum=400)
+            fields["fairness"] = gr.Checkbox(True, label="Also ask to be fair", info="“… irrespective of their gender”")
+        return fields
 
-    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
+    def own_design(self, design: Design, own_values: Mapping[str, Any]) -> Design:
         """Return the design for these two."""
         return design_of_two(
             design if "settings" in design.data else self.designs[_OCCUPATIONS],
-            {str(own[looks] or ""): looks for looks in GENDERS},
-            n_paired=int(own["n_paired"] or 0),
-            n_single=int(own["n_single"] or 0),
-            fairness=bool(own["fairness"]),
+            {str(own_values[looks] or ""): looks for looks in GENDERS},
+            n_paired=int(own_values["n_paired"] or 0),
+            n_single=int(own_values["n_single"] or 0),
+            fairness=bool(own_values["fairness"]),
         )
 
     def own_values(self, design: Design) -> Mapping[str, Any]:
@@ -291,9 +295,9 @@ class Paired(Paper):
         if labelling is not None:
             yield from self._rescored(step(labelling))
 
-    def on_which(self, labelling: Labelling | None, which: str) -> Updates:
+    def on_which(self, labelling: Labelling | None, selection: str) -> Updates:
         """Show other pictures."""
-        return self._page(replace(labelling, which=which, page=0)) if labelling is not None else gr.skip()
+        return self._page(replace(labelling, selection=selection, page=0)) if labelling is not None else gr.skip()
 
     def on_turn(self, by: int, labelling: Labelling | None) -> Updates:
         """Show the previous or the next page."""
@@ -333,7 +337,7 @@ class Paired(Paper):
 def summary_html(report: StudyReport) -> str:
     """Return the numbers of people who could be scored, and the agreement of labels, as tiles."""
     tiles = []  # title, number, small print, explanation
-    for row in table_of(report, "coverage").frame.to_dict("records"):
+    for row in get_table(report, "coverage").frame.to_dict("records"):
         setting = _NAMES.get(row["setting"], row["setting"])
         tiles += [
             (
@@ -356,6 +360,8 @@ def summary_html(report: StudyReport) -> str:
             f"{format_interval(kappa.low, kappa.high, value=kappa.value, n=kappa.n)}; {finding.says}",
             f"Cohen's κ: agreement of two sources of labels beyond chance. 1: full, 0: as by chance. {kappa.note}",
         )
-        for kappa, finding in ((one.estimate, one) for one in report.results.findings if one.metric == "cohen_kappa")
+        for kappa, finding in (
+            (finding.estimate, finding) for finding in report.results.findings if finding.metric == "cohen_kappa"
+        )
     ]
     return render("tiles", title="People who could be scored, and agreement of labels", tiles=tiles)

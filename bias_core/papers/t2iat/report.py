@@ -7,8 +7,8 @@ import pandas as pd
 
 from bias_core.number_text import format_change, format_estimate, format_number, state_p
 from bias_core.study.claims import largest, p_words
-from bias_core.study.report_text import table_of
-from bias_core.study.types import Claim, StudyReport, listed
+from bias_core.study.report_text import get_table
+from bias_core.study.types import Claim, StudyReport, format_list
 
 
 def order_headline(report: StudyReport) -> str:
@@ -29,15 +29,15 @@ def order_headline(report: StudyReport) -> str:
     )
 
 
-def test_of(report: StudyReport, key: str) -> dict[str, Any]:
+def find_test(report: StudyReport, key: str) -> dict[str, Any]:
     """Return a test of the design by its key; empty if there is none."""
     return next((test for test in report.design.data.get("tests", ()) if test["key"] == key), {})
 
 
 def tests_table(report: StudyReport) -> pd.DataFrame:
     """Return Table 1 with the names of the attributes for sentences."""
-    table = table_of(report, "table1").frame
-    tests = [test_of(report, key) for key in table["test"]]
+    table = get_table(report, "table1").frame
+    tests = [find_test(report, key) for key in table["test"]]
     return table.assign(A=[test["a"] for test in tests], B=[test["b"] for test in tests])
 
 
@@ -53,8 +53,8 @@ def tests_headline(report: StudyReport) -> str:
     clear = [finding for finding in findings if finding.key in table.index and finding.is_clear]
     if not clear:
         return _none_shown(row, lead.claim, n, (table["clear"] == "too few").sum(), stopped=report.stopped)
-    more, less = (row["X"], row["Y"]) if row["S"] > 0 else (row["Y"], row["X"])
-    closer = f"ictures of {more} are closer to “{row['A']}” than pictures of {less}"
+    nearer, farther = (row["X"], row["Y"]) if row["S"] > 0 else (row["Y"], row["X"])
+    closer = f"ictures of {nearer} are closer to “{row['A']}” than pictures of {farther}"
     says = f"{closer}: {_score_words(row, lead.claim)} (0: no difference)."
     if n == 1:
         return f"P{says}"
@@ -113,10 +113,10 @@ def occupations_headline(report: StudyReport) -> str:
         return _none_clear(report, table)
     sides = ((1, "male"), (-1, "female"))
     named = [(clear.loc[sign * clear["beyond it"] > 0, "occupation"].tolist(), side) for sign, side in sides]
-    parts = [f"{listed(names)} with {side}" for names, side in named if names]
+    parts = [f"{format_list(names)} with {side}" for names, side in named if names]
     n_rest = len(table) - len(clear)
-    rest = f"; the other {n_rest} of {len(table)} do not differ clearly from an even mix of both" if n_rest else ""
-    return f"Pictures clearly associate {', and '.join(parts)}{rest}. {_largest_words(clear)}"
+    ending = f"; the other {n_rest} of {len(table)} do not differ clearly from an even mix of both" if n_rest else ""
+    return f"Pictures clearly associate {', and '.join(parts)}{ending}. {_largest_words(clear)}"
 
 
 def _none_clear(report: StudyReport, table: pd.DataFrame) -> str:

@@ -44,11 +44,11 @@ from bias_core.study.types import (
     StudySettings,
     columns,
     finding,
+    format_list,
+    get_options,
+    get_scored_pictures,
     intervals,
-    listed,
     marks,
-    options_in,
-    pictures_of,
 )
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class
@@ -132,14 +132,14 @@ def _leaning_columns(leaning: Leaning, mean: str) -> dict[str, Any]:
     }
 
 
-def _leaning_finding(name: str, leaning: Leaning, says: str = "", **more: Any) -> Finding:
+def _leaning_finding(name: str, leaning: Leaning, says: str = "", **kwargs: Any) -> Finding:
     difference = format_estimate(leaning.beyond.value, leaning.beyond.low, leaning.beyond.high, n=leaning.beyond.n)
     unclear = f"No clear association: it differs from the even mix ({format_given(leaning.mean.null_value)}) by"
     unclear = "Too few pictures to tell." if leaning.claim.verdict == "too few" else f"{unclear} {difference}."
     return finding(
         name, name, "association", leaning.mean, says, claim=leaning.claim, sample=leaning.sample,
         readings=("Its pictures are closer to male.", "Its pictures are closer to female.", unclear),
-        **more,
+        **kwargs,
     )  # fmt: skip
 
 
@@ -183,12 +183,12 @@ def _judged(design: Design, line: Line, pictures: pd.DataFrame, embedded: np.nda
     shown = [comparison["shown"][line[side]].items() for side in ("a", "b")]
     record: list[Any] = []
     for truth in data.truths(pictures):
-        of_a, of_b = (truth is not None and one <= truth.items() for one in shown)
+        of_a, of_b = (truth is not None and side_items <= truth.items() for side_items in shown)
         record.append(of_a if of_a or of_b else None)
     return pictures.assign(concept=line["concept"], classifier=embedded @ (a - b) > 0, record=record)
 
 
-def _by_people(
+def _read_majority(
     lines: Mapping[str, Line], judged: pd.DataFrame, answers: pd.DataFrame
 ) -> tuple[list[bool | None], list[str]]:
     """Return True for each picture if most raters chose A, None for a tie or no answer; and notes."""
@@ -274,8 +274,8 @@ def _share_finding(design: Design, line: Line, share: Estimate, claim: Claim, ex
 
 
 def _reader_against_people(judged: pd.DataFrame, settings: StudySettings) -> list[Finding]:
-    both, title = judged[["classifier", "people"]], "Classifier against people"
-    kappa = kappa_finding("kappa", title, both, judged["image_id"], **intervals(settings))
+    labels, title = judged[["classifier", "people"]], "Classifier against people"
+    kappa = kappa_finding("kappa", title, labels, judged["image_id"], **intervals(settings))
     return [] if kappa is None else [kappa]
 
 
@@ -292,12 +292,12 @@ def _judged_frame(lines: Mapping[str, Line], judged: pd.DataFrame) -> pd.DataFra
 
 
 def _figures(table2: pd.DataFrame) -> tuple[StudyFigure, ...]:
-    each = {"name": "concept", "group": "attributes"}
+    names = {"name": "concept", "group": "attributes"}
     shares = {"value": "share", "low": "share low", "high": "share high", "published": "paper's share"}
     places = {"x": "association", "xlow": "association low", "xhigh": "association high"}
     places |= {"y": "share", "ylow": "share low", "yhigh": "share high"}
-    points = marks(table2, each | places).dropna(subset=["x", "y"])
-    return TEXTS.figure("choices", marks(table2, each | shares)), TEXTS.figure("order", points)
+    points = marks(table2, names | places).dropna(subset=["x", "y"])
+    return TEXTS.figure("choices", marks(table2, names | shares)), TEXTS.figure("order", points)
 
 
 _TESTED = ("even mix", "beyond it", "beyond low", "beyond high", "p", "p adjusted", "clear", "n")
@@ -401,7 +401,7 @@ class AssociationAndPeople(Study):
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         """Return the first attribute of each test."""
-        return {"attributes": listed(names_of_tests(self.design, settings, "a", ""), " or ")}
+        return {"attributes": format_list(names_of_tests(self.design, settings, "a", ""), " or ")}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of association tests with judged concepts."""
@@ -409,8 +409,8 @@ class AssociationAndPeople(Study):
 
     def count_taken(self, settings: StudySettings, frame: pd.DataFrame) -> Mapping[str, Collection[int]]:
         """Return how many neutral pictures of a concept are judged: those asked for, or fewer if there are fewer."""
-        there = frame[frame["set"] == SETS[0]].groupby(["test", "side"]).size()
-        return {"n_images": there.clip(upper=options_in(settings, JudgedOptions).n_images).tolist()}
+        group_sizes = frame[frame["set"] == SETS[0]].groupby(["test", "side"]).size()
+        return {"n_images": group_sizes.clip(upper=get_options(settings, JudgedOptions).n_images).tolist()}
 
     def questions(self, settings: StudySettings, frame: pd.DataFrame, results: Results | None = None) -> Questions:
         """Return the attributes that a picture of a judged concept may be closer to."""
@@ -435,14 +435,14 @@ class AssociationAndPeople(Study):
         for concept, line in lines.items():
             mine = data.frame[(data.frame["test"] == line["test"]) & (data.frame["side"] == line["side"])]
             sets = [mine[mine["set"] == kind] for kind in SETS]
-            embedded = [rows[some.index] for some in sets]
+            embedded = [rows[pictures.index] for pictures in sets]
             data.keep(sets[0], association=association(*embedded))
-            prompts, *of_edits = (some["stimulus"].to_numpy(dtype=str) for some in sets)
+            prompts, *of_edits = (pictures["stimulus"].to_numpy(dtype=str) for pictures in sets)
             means[concept] = replace(
                 mean_association(*embedded, groups=prompts, attribute_groups=of_edits, confidence=settings.confidence),
                 null_value=even_mix_association(*embedded[1:]),
             )
-            chosen = np.sort(rng.permutation(len(sets[0]))[: options_in(settings, JudgedOptions).n_images])
+            chosen = np.sort(rng.permutation(len(sets[0]))[: get_options(settings, JudgedOptions).n_images])
             parts.append(_judged(self.design, line, sets[0].iloc[chosen], embedded[0][chosen], data))
         judged = pd.concat(parts).assign(people=None)
         records = judged.groupby("concept")["record"]
@@ -451,7 +451,7 @@ class AssociationAndPeople(Study):
 
     def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
         """Return the report with people's choices in place of the encoder's."""
-        settings, results, lines = report.settings, report.results, _lines(self.design, pictures_of(report))
+        settings, results, lines = report.settings, report.results, _lines(self.design, get_scored_pictures(report))
         table2 = results.frame("table2").set_index("concept")
         means = {}
         for concept in lines:
@@ -462,8 +462,8 @@ class AssociationAndPeople(Study):
         judged = results.frame("judged").copy()
         first = [lines[concept]["a"] for concept in judged["concept"]]
         judged["classifier"] = judged["classifier"] == first
-        judged["people"], notes = _by_people(lines, judged, answers)
-        expected = {one.key.removeprefix("share_"): one.expected for one in results.findings}
+        judged["people"], notes = _read_majority(lines, judged, answers)
+        expected = {finding.key.removeprefix("share_"): finding.expected for finding in results.findings}
         new = self._results(settings, lines, means, judged, expected, by_people=True, fixed_n=not report.stopped)
         stay = [note for note in results.notes if note not in (self._judges(settings), *new.notes)]
         stale = ("order", "order_signed", "kappa")
@@ -471,8 +471,8 @@ class AssociationAndPeople(Study):
         return replace(report, results=new)
 
     def _judges(self, settings: StudySettings, *, by_people: bool = False) -> str:
-        who = "people, most votes win" if by_people else f"{settings.encoder}, by the closer sentence"
-        return TEXTS.note("judges", who=who)
+        judges = "people, most votes win" if by_people else f"{settings.encoder}, by the closer sentence"
+        return TEXTS.note("judges", who=judges)
 
     def _results(
         self,

@@ -33,9 +33,9 @@ from bias_core.study.types import (
     StudySettings,
     columns,
     finding,
-    listed,
+    format_list,
+    get_options,
     marks,
-    options_in,
 )
 from bias_core.values import Options, setting, settings_class
 
@@ -86,15 +86,15 @@ def association_shots(design: Design, settings: StudySettings) -> list[Shot]:
         for test in chosen_tests(design, settings)
         for side in SIDES
         for stimulus in thinned(
-            words_of(design, test[side]), settings.scale**0.5, least=FEWEST_STIMULI, seed=settings.seed
+            get_words(design, test[side]), settings.scale**0.5, minimum=FEWEST_STIMULI, seed=settings.seed
         )
-        for kind, prompt, n in edits_of(design, settings, test, side, stimulus)
-        for words in [_in_words(design, test, side, kind)]
+        for kind, prompt, n in list_edits(design, settings, test, side, stimulus)
+        for words in [_describe_picture(design, test, side, kind)]
         for facts in [{"test": test["key"], "side": side, "set": kind, "stimulus": stimulus, **words}]
     ]
 
 
-def _in_words(design: Design, test: Mapping[str, Any], side: str, kind: str) -> dict[str, str]:
+def _describe_picture(design: Design, test: Mapping[str, Any], side: str, kind: str) -> dict[str, str]:
     """Return the titles of a picture's concept, and of the attribute in its edited prompt."""
     titles = design.data["titles"]
     return {"about": titles[test[side]], "edited with": "nothing" if kind == "neutral" else titles[test[kind]]}
@@ -102,7 +102,7 @@ def _in_words(design: Design, test: Mapping[str, Any], side: str, kind: str) -> 
 
 def chosen_tests(design: Design, settings: StudySettings) -> list[dict[str, Any]]:
     """Return the tests that the option names, or all; InvalidInput for one that does not exist."""
-    chosen_keys, keys = options_in(settings, CrossingOptions).tests, [test["key"] for test in design.data["tests"]]
+    chosen_keys, keys = get_options(settings, CrossingOptions).tests, [test["key"] for test in design.data["tests"]]
     if unknown := set(chosen_keys) - set(keys):
         raise InvalidInput(f"{design.name} has no test {', '.join(sorted(unknown))}; it has {', '.join(keys)}")
     return [test for test in design.data["tests"] if not chosen_keys or test["key"] in chosen_keys]
@@ -112,21 +112,21 @@ def names_of_tests(design: Design, settings: StudySettings, sides: str, between:
     """Return the titles of two sides of each chosen test, such as "science and arts", each once."""
     titles = design.data["titles"]
     return distinct_texts(
-        between.join(_in_sentence(titles[test[side]]) for side in sides) for test in chosen_tests(design, settings)
+        between.join(_lowercase_title(titles[test[side]]) for side in sides) for test in chosen_tests(design, settings)
     )
 
 
-def _in_sentence(title: str) -> str:
+def _lowercase_title(title: str) -> str:
     """Return a title as within a sentence: without a capital, unless it is a name."""
     return title if title.split()[0] in _PROPER else title[:1].lower() + title[1:]
 
 
-def words_of(design: Design, concept: str) -> list[str]:
+def get_words(design: Design, concept: str) -> list[str]:
     """Return the words of a concept or an attribute."""
     return [str(word) for word in design.data["concepts"][concept]]
 
 
-def edits_of(
+def list_edits(
     design: Design, settings: StudySettings, test: Mapping[str, Any], side: str, stimulus: str
 ) -> Iterator[tuple[str, str, int]]:
     """Return set, prompt and number of pictures for one neutral prompt and its edits.
@@ -137,10 +137,10 @@ def edits_of(
     n = scaled(design.images_per_prompt, settings.scale**0.5)
     prompt = fill_template(test["template"], stimulus)
     yield "neutral", prompt, n
-    place = words_of(design, test[side]).index(stimulus)
+    place = get_words(design, test[side]).index(stimulus)
     for attribute in ("a", "b"):
-        words = words_of(design, test[attribute])
-        if options_in(settings, CrossingOptions).crossing == "full":
+        words = get_words(design, test[attribute])
+        if get_options(settings, CrossingOptions).crossing == "full":
             yield from ((attribute, edited(prompt, word, test["kind"]), max(1, n // len(words))) for word in words)
         else:
             yield attribute, edited(prompt, words[place % len(words)], test["kind"]), n
@@ -155,32 +155,32 @@ def edited(prompt: str, word: str, kind: str) -> str:
     return append_word(prompt, word) if kind == "valence" else replace_word(prompt, "person", word)
 
 
-def sets_of(frame: pd.DataFrame, rows: np.ndarray) -> tuple[list[np.ndarray], dict[str, Any]]:
+def build_sets(frame: pd.DataFrame, rows: np.ndarray) -> tuple[list[np.ndarray], dict[str, Any]]:
     """Return the pictures of one test as inputs of its measures; the index of ``frame`` points into ``rows``.
 
     The sets are X, Y, X edited with A and with B, Y edited with A and with B; then the prompts of each.
     """
     places = [(side, "neutral") for side in SIDES] + [(side, kind) for side in SIDES for kind in ("a", "b")]
     sets = [frame[(frame["side"] == side) & (frame["set"] == kind)] for side, kind in places]
-    x, y, *of_edits = (some["stimulus"].to_numpy(dtype=str) for some in sets)
-    return [rows[some.index] for some in sets], {"groups_x": x, "groups_y": y, "attribute_groups": of_edits}
+    x, y, *of_edits = (pictures["stimulus"].to_numpy(dtype=str) for pictures in sets)
+    return [rows[pictures.index] for pictures in sets], {"groups_x": x, "groups_y": y, "attribute_groups": of_edits}
 
 
 def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> AssociationTest:
     """Run one test on the pictures of ``frame``, by permuting prompts; its index points into ``rows``."""
-    (sets, prompts), options = sets_of(frame, rows), options_in(settings, TestOptions)
-    how: dict[str, Any] = {"n_permutations": options.n_permutations, "effect_size_sd": options.effect_size_sd}
-    return association_test(*sets, **prompts | how, confidence=settings.confidence, rng=settings.seed)
+    (sets, prompts), options = build_sets(frame, rows), get_options(settings, TestOptions)
+    test_options: dict[str, Any] = {"n_permutations": options.n_permutations, "effect_size_sd": options.effect_size_sd}
+    return association_test(*sets, **prompts | test_options, confidence=settings.confidence, rng=settings.seed)
 
 
 def _other_p(test: AssociationTest, frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> dict[str, Any]:
     """Return the columns of the p that the option asks for next to that of permuted prompts."""
-    options = options_in(settings, TestOptions)
+    options = get_options(settings, TestOptions)
     splits: dict[str, Any] = {"n_permutations": options.n_permutations, "rng": settings.seed}
     if options.p_value == "pictures":
         return {OTHER_P["pictures"]: permutation_test(test.associations_x, test.associations_y, **splits).p_value}
     if options.p_value == "eq3":
-        sets, prompts = sets_of(frame, rows)
+        sets, prompts = build_sets(frame, rows)
         printed = repooled_permutation_test(*sets, **prompts | splits)
         n = printed.n_permutations
         larger = f"{round(printed.p_value * n):,} of {n:,} {'' if printed.exact else 'random '}halves have a larger |S|"
@@ -240,10 +240,10 @@ def _decide(results: Sequence[AssociationTest], settings: StudySettings, *, fixe
 
 def _few_words(test: AssociationTest, claim: Claim, settings: StudySettings) -> str:
     """Say the smallest p of a test with too few prompts, and how many are enough."""
-    n = options_in(settings, TestOptions).n_permutations
+    n = get_options(settings, TestOptions).n_permutations
     says = f"{smallest_p_words(test)}{f', which is not clear among {claim.n_tests} tests' * (claim.n_tests > 1)}"
-    enough = (size for size in range(2, MOST_WORDS) if smallest_p_value(size, size, n) * claim.n_tests <= claim.level)
-    needed = next(enough, None)
+    sizes = (size for size in range(2, MOST_WORDS) if smallest_p_value(size, size, n) * claim.n_tests <= claim.level)
+    needed = next(sizes, None)
     if needed is None:
         return f"{says}; {math.ceil(claim.n_tests / claim.level):,} permutations are enough"
     return f"{says}; {needed} against {needed} are enough"
@@ -275,11 +275,11 @@ def prompts_sample(frame: pd.DataFrame, result: AssociationTest) -> Sample:
     values = np.concatenate([result.units_x, result.units_y])
     signs = np.repeat([1.0, -1.0], [result.n_units_x, result.n_units_y])
 
-    def of_counts(times: np.ndarray) -> np.ndarray:
+    def compute_score(times: np.ndarray) -> np.ndarray:
         x, y = (times * (signs == sign) for sign in (1.0, -1.0))
         return np.asarray(x @ values / x.sum(axis=1) - y @ values / y.sum(axis=1))
 
-    return replace(counted_sample(units, of_counts), of="prompts", data=(values, signs), test=_test_of_prompts)
+    return replace(counted_sample(units, compute_score), of="prompts", data=(values, signs), test=_test_of_prompts)
 
 
 def _test_of_prompts(
@@ -298,7 +298,7 @@ def _test_of_prompts(
 
 
 def _figures(table1: pd.DataFrame, results: Mapping[str, AssociationTest]) -> list[StudyFigure]:
-    others = " Diamonds are the paper's scores of another model and encoder: compare signs, not sizes."
+    caption = " Diamonds are the paper's scores of another model and encoder: compare signs, not sizes."
     rows = marks(
         table1.assign(name=table1["X"] + " / " + table1["Y"] + ", " + table1["A"] + " / " + table1["B"]),
         {"name": "name", "value": "S", "low": "low", "high": "high", "published": "paper's S"},
@@ -306,7 +306,7 @@ def _figures(table1: pd.DataFrame, results: Mapping[str, AssociationTest]) -> li
     words = {f"{a} rather than {b}" for a, b in zip(table1["A"], table1["B"], strict=True)}
     axis = words.pop() if len(words) == 1 else "the first attribute rather than the second"
     return [
-        TEXTS.figure("scores", rows, published=others if "paper's S" in table1 else ""),
+        TEXTS.figure("scores", rows, published=caption if "paper's S" in table1 else ""),
         TEXTS.figure(
             "associations",
             [
@@ -322,7 +322,7 @@ def _figures(table1: pd.DataFrame, results: Mapping[str, AssociationTest]) -> li
 
 def _influences(design: Design, test: Mapping[str, Any], frame: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:
     """Return S of one test without each of its prompts, the most influential first."""
-    sets, prompts = sets_of(frame, rows)
+    sets, prompts = build_sets(frame, rows)
     without_each = leave_one_out(*sets, **prompts)
     return pd.DataFrame(
         {
@@ -339,9 +339,9 @@ def _influences(design: Design, test: Mapping[str, Any], frame: pd.DataFrame, ro
 
 
 def _influence_figure(key: str, title: str, influences: pd.DataFrame) -> StudyFigure:
-    most = influences.head(MOST_SHOWN)
+    top_influences = influences.head(MOST_SHOWN)
     rows = marks(
-        most.assign(name=most["left out"] + " (" + most["concept"] + ")"),
+        top_influences.assign(name=top_influences["left out"] + " (" + top_influences["concept"] + ")"),
         {"name": "name", "start": "S", "end": "S without it"},
     )
     return TEXTS.figure("influence", rows, test=key, title=title)
@@ -394,23 +394,23 @@ def parse_words(text: str) -> tuple[str, list[str]]:
     >>> parse_words("Fruit: apple, pear, apple"), parse_words("he, man")
     (('Fruit', ['apple', 'pear']), ('he, man', ['he', 'man']))
     """
-    name, colon, rest = text.rpartition(":")
-    words = distinct_texts((rest if colon else text).replace("\n", ",").replace(";", ",").split(","))
+    name, colon, word_list = text.rpartition(":")
+    words = distinct_texts((word_list if colon else text).replace("\n", ",").replace(";", ",").split(","))
     return " ".join(name.split()) or ", ".join(words[:3]) + (" …" if len(words) > 3 else ""), words
 
 
 def _check_words(given: Mapping[str, tuple[str, list[str]]]) -> None:
     for role, (_, words) in given.items():
-        what, least = ("concept", 2) if role in "xy" else ("attribute", 1)
-        if not least <= len(words) <= MOST_WORDS:
-            needs = f"needs {least} to {MOST_WORDS} words, separated by commas"
-            raise InvalidInput(f"{what} {role.upper()} {needs}; got {len(words)}")
-    for one, other in ("xy", "ab"):
-        if both := set(given[one][1]) & set(given[other][1]):
-            raise InvalidInput(f"{', '.join(sorted(both))}: a word is on both sides; remove it from one")
-    for one, other in combinations(given, 2):
-        if given[one][0] == given[other][0]:
-            raise InvalidInput(f"{one.upper()} and {other.upper()} have the same name, {given[one][0]!r}")
+        kind, minimum = ("concept", 2) if role in "xy" else ("attribute", 1)
+        if not minimum <= len(words) <= MOST_WORDS:
+            needs = f"needs {minimum} to {MOST_WORDS} words, separated by commas"
+            raise InvalidInput(f"{kind} {role.upper()} {needs}; got {len(words)}")
+    for first, second in ("xy", "ab"):
+        if shared_words := set(given[first][1]) & set(given[second][1]):
+            raise InvalidInput(f"{', '.join(sorted(shared_words))}: a word is on both sides; remove it from one")
+    for first, second in combinations(given, 2):
+        if given[first][0] == given[second][0]:
+            raise InvalidInput(f"{first.upper()} and {second.upper()} have the same name, {given[first][0]!r}")
 
 
 class AssociationTests(Study):
@@ -422,7 +422,7 @@ class AssociationTests(Study):
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         """Return the pairs of concepts that are tested."""
-        return {"pairs": listed(names_of_tests(self.design, settings, "xy", " and "), "; ")}
+        return {"pairs": format_list(names_of_tests(self.design, settings, "xy", " and "), "; ")}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of all chosen tests."""
@@ -430,7 +430,7 @@ class AssociationTests(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Measure S, p and d of every test, and the associations behind them."""
-        options = options_in(settings, TestOptions)
+        options = get_options(settings, TestOptions)
         rows = yield from data.embed(data.frame)
         tests = {test["key"]: test for test in chosen_tests(self.design, settings)}
         parts, missing = _finished_tests(data, tests)
@@ -509,11 +509,11 @@ class AssociationTests(Study):
 
     def run_size(self, settings: StudySettings) -> RunSize:
         """Return a note on the smallest p of the test with fewest prompts."""
-        options = options_in(settings, TestOptions)
+        options = get_options(settings, TestOptions)
 
         def n_prompts(concept: str) -> int:
-            words = words_of(self.design, concept)
-            return len(thinned(words, settings.scale**0.5, least=FEWEST_STIMULI, seed=settings.seed))
+            words = get_words(self.design, concept)
+            return len(thinned(words, settings.scale**0.5, minimum=FEWEST_STIMULI, seed=settings.seed))
 
         sizes = [(n_prompts(test["x"]), n_prompts(test["y"])) for test in chosen_tests(self.design, settings)]
         n = options.n_permutations

@@ -8,13 +8,13 @@ import gradio as gr
 import pandas as pd
 
 from bias_core.number_text import format_p
-from bias_core.papers.t2iat.report import test_of, tests_table
+from bias_core.papers.t2iat.report import find_test, tests_table
 from bias_core.papers.t2iat.study_tests import OTHER_P, TestOptions, own_association
-from bias_core.study.report_text import table_of
-from bias_core.study.types import Design, StudyFigure, StudyReport, options_in
+from bias_core.study.report_text import get_table
+from bias_core.study.types import Design, StudyFigure, StudyReport, get_options
 from bias_core.ui.study.paper import Paper, extremes_html
 from bias_core.ui.templates import render
-from bias_core.values import settings_of
+from bias_core.values import declared_settings
 
 _EDITS = [
     ("Add the word at the end: “a photo of a rose, peace”", "valence"),
@@ -43,11 +43,11 @@ class Association(Paper):
     )
     studies: ClassVar = ("t2iat-tests", "t2iat-occupations", "t2iat-amplification", "t2iat-human")
     closer: ClassVar = True
-    own_options: ClassVar = settings_of(TestOptions).keys() - {"tests"}
+    own_options: ClassVar = declared_settings(TestOptions).keys() - {"tests"}
 
     def build_own(self) -> dict[str, Any]:
         """Build the fields of two concepts, two attributes, and the way of editing prompts."""
-        own: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         words = {
             "x": ("Concept X", "Sweet: cake, honey, candy, jam", "Words, optionally after a name and a colon"),
             "y": ("Concept Y", "Sour: lemon, vinegar, pickle, lime", "At least two words; a clear answer needs four"),
@@ -56,21 +56,22 @@ class Association(Paper):
         }
         with gr.Row():
             for role, (label, value, info) in words.items():
-                own[role] = gr.Textbox(
+                fields[role] = gr.Textbox(
                     value, label=label, info=info, lines=2, min_width=220, elem_id=f"{self.key}-own-{role}"
                 )
         with gr.Row():
-            own["template"] = gr.Textbox(
+            fields["template"] = gr.Textbox(
                 "a photo of a {}", label="Prompt", info="{} stands for a word of X or Y", min_width=220
             )
-            own["kind"] = gr.Radio(_EDITS, value="valence", label="Place of the attribute word", min_width=300)
-            own["n"] = gr.Slider(2, 20, 4, step=1, label="Pictures per prompt", min_width=180)
-        return own
+            fields["kind"] = gr.Radio(_EDITS, value="valence", label="Place of the attribute word", min_width=300)
+            fields["n"] = gr.Slider(2, 20, 4, step=1, label="Pictures per prompt", min_width=180)
+        return fields
 
-    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
+    def own_design(self, design: Design, own_values: Mapping[str, Any]) -> Design:
         """Return one test of these words, independent of the chosen study."""
         return own_association(
-            **{name: str(own[name] or "") for name in ("x", "y", "a", "b", "kind", "template")}, n=int(own["n"] or 0)
+            **{name: str(own_values[name] or "") for name in ("x", "y", "a", "b", "kind", "template")},
+            n=int(own_values["n"] or 0),
         )
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
@@ -94,17 +95,17 @@ class Association(Paper):
         """Return one test in words with its most influential prompts; "" without a test."""
         if not _is_test(report):
             return ""
-        table, influence = tests_table(report), table_of(report, "influence").frame
+        table, influence = tests_table(report), get_table(report, "influence").frame
         row = table[table["test"] == key].iloc[0].to_dict()
         influence = influence[influence["test"] == key]
         without = influence["S without it"]
-        other = OTHER_P.get(options_in(report.settings, TestOptions).p_value, "")
+        other_p = OTHER_P.get(get_options(report.settings, TestOptions).p_value, "")
         return render(
             "association_words",
             row=row,
             finding=next(finding for finding in report.results.findings if finding.key == key),
-            other_p=f"{other[:1].upper()}{other[1:]}, by which nothing is claimed: {_as_text(row[other])}."
-            if other in row
+            other_p=f"{other_p[:1].upper()}{other_p[1:]}, by which nothing is claimed: {_format_p_value(row[other_p])}."
+            if other_p in row
             else "",
             n_tests=len(table),
             means={title: float(frame["association"].mean()) for title, frame in _ends(report, key).items()},
@@ -117,12 +118,12 @@ class Association(Paper):
 
     def behind_html(self, report: StudyReport, key: str) -> str:
         """Return the neutral pictures that are closest to either attribute."""
-        test = test_of(report, key) or {"a": "male", "b": "female"}
+        test = find_test(report, key) or {"a": "male", "b": "female"}
         high, low = (f"nearest to “{test[side]}”" for side in ("a", "b"))
         return extremes_html(report, "association", _ends(report, key), low=low, high=high, note=_BEHIND)
 
 
-def _as_text(p_value: float | str) -> str:
+def _format_p_value(p_value: float | str) -> str:
     return p_value if isinstance(p_value, str) else format_p(p_value)
 
 
@@ -139,6 +140,6 @@ def _ends(report: StudyReport, key: str) -> dict[str, pd.DataFrame]:
     frame = frame[frame["association"].notna()]
     if "occupation" in frame:
         return {key: frame[frame["occupation"] == key]}
-    test, titles = test_of(report, key), report.design.data["titles"]
-    some = frame[frame["test"] == key]
-    return {titles[test[side]]: some[some["side"] == side] for side in "xy" if test}
+    test, titles = find_test(report, key), report.design.data["titles"]
+    test_pictures = frame[frame["test"] == key]
+    return {titles[test[side]]: test_pictures[test_pictures["side"] == side] for side in "xy" if test}

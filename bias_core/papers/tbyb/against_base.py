@@ -38,7 +38,7 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     finding,
-    listed,
+    format_list,
 )
 from bias_core.types import Estimate
 
@@ -60,9 +60,9 @@ def base_scenes(shots: Sequence[Shot], bases: Sequence[Shot]) -> list[Shot]:
     """Return each shot and its base, with facts that link them."""
     sides = enumerate((shots, bases))
     return [
-        replace(shot, facts={**shot.facts, "scene": own.prompt, "base": side, "first": shot.first_seed})
+        replace(shot, facts={**shot.facts, "scene": own_shot.prompt, "base": side, "first": shot.first_seed})
         for side, of_side in sides
-        for shot, own in zip(of_side, shots, strict=True)
+        for shot, own_shot in zip(of_side, shots, strict=True)
     ]
 
 
@@ -104,7 +104,7 @@ class AgainstBase:
     # entropy, base_entropy: Chao–Shen, in nats; nan if undefined
     entropy: float
     base_entropy: float
-    why: str  # something is undefined, or ""
+    reason: str  # something is undefined, or ""
 
 
 def against_base(
@@ -128,30 +128,31 @@ def against_base(
     # A word in only one of the two prompts is no side effect.
     own_words = [set(x) ^ set(y) for x, y in zip(ours["asked"], theirs["asked"], strict=True)]
     shown, of_base = (
-        [set(words) - own for words, own in zip(side["counted"], own_words, strict=True)] for side in (ours, theirs)
+        [set(words) - prompt_words for words, prompt_words in zip(side["counted"], own_words, strict=True)]
+        for side in (ours, theirs)
     )
     sets = ours["asked"].tolist(), ours["seen"].tolist(), theirs["seen"].tolist()
-    how: dict[str, Any] = {
+    options: dict[str, Any] = {
         "base_prompt_objects": theirs["asked"].tolist(), "strata": strata, "confidence": settings.confidence,
     }  # fmt: skip
-    objects, shift, variety, why = tuple[ObjectChange, ...](), None, None, ""
+    objects, shift, variety, reason = tuple[ObjectChange, ...](), None, None, ""
     try:
         objects = object_changes(shown, of_base, own_words, settings.confidence)
         shift = object_shift(shown, of_base, rng=settings.seed)
         variety = variety_change(shown, of_base, groups=seeds, confidence=settings.confidence)
     except InvalidInput as error:  # captions without objects
-        why = str(error)
+        reason = str(error)
     return AgainstBase(
         base=name,
         n=len(shared),
         objects=objects,
         shift=shift,
         variety=variety,
-        added=added_objects(*sets, **how),
-        missing=missing_objects(*sets, **how),
+        added=added_objects(*sets, **options),
+        missing=missing_objects(*sets, **options),
         entropy=_entropy(shown),
         base_entropy=_entropy(of_base),
-        why=why,
+        reason=reason,
     )
 
 
@@ -197,12 +198,12 @@ def compare_objects_of_arms(arms: Sequence[ArmReport], settings: StudySettings) 
     frames = [arm.results.scored for arm in arms]
     if stop_rule(settings) is not None or not all(isinstance(frame, pd.DataFrame) for frame in frames):
         return {}
-    first, *others = [
+    first, *other_frames = [
         frame.assign(**frame["unit"].str.split(":", n=1, expand=True).set_axis([*_UNIT], axis=1)) for frame in frames
     ]
     compared = {
         arm.name: against_base(frame, first, settings, name=f"“{arms[0].name}”", on=_UNIT)
-        for arm, frame in zip(arms[1:], others, strict=True)
+        for arm, frame in zip(arms[1:], other_frames, strict=True)
         if not set(first["unit"]).isdisjoint(frame["unit"])
     }
     return decide_objects(compared, settings.confidence)
@@ -214,8 +215,10 @@ _UNIT = ("place", "number")
 
 def decide_objects(sets: Mapping[str, AgainstBase], confidence: float) -> dict[str, AgainstBase]:
     """Return the sets with claims on their objects: all objects of all sets are one family, of which one is named."""
-    decided = iter(decide_changes([change for one in sets.values() for change in one.objects], confidence))
-    return {name: replace(one, objects=tuple(next(decided) for _ in one.objects)) for name, one in sets.items()}
+    decided = iter(decide_changes([change for result in sets.values() for change in result.objects], confidence))
+    return {
+        name: replace(result, objects=tuple(next(decided) for _ in result.objects)) for name, result in sets.items()
+    }
 
 
 def decide_changes(changes: Sequence[ObjectChange], confidence: float) -> list[ObjectChange]:
@@ -224,12 +227,12 @@ def decide_changes(changes: Sequence[ObjectChange], confidence: float) -> list[O
     Objects of which so few pairs change that no p of theirs could be clear are no tests: this does not depend on which
     picture of a pair shows them.
     """
-    fewest = fewest_units(replace(NO_CLAIM, level=1 - confidence))
+    min_units = fewest_units(replace(NO_CLAIM, level=1 - confidence))
     estimates = [
         change.odds.log_odds
-        if change.n_changed >= fewest
+        if change.n_changed >= min_units
         else replace(
-            change.odds.log_odds, p_value=math.nan, note=f"fewer than {fewest} pairs change: too few for a test"
+            change.odds.log_odds, p_value=math.nan, note=f"fewer than {min_units} pairs change: too few for a test"
         )
         for change in changes
     ]
@@ -245,64 +248,66 @@ FAMILIES = dict.fromkeys(("object_shift", "variety_change", "added_objects", "mi
 """Families of the numbers that compare all objects of pictures with those of their base, by their measure."""
 
 
-def findings(name: str, one: AgainstBase) -> tuple[Finding, ...]:
+def findings(name: str, result: AgainstBase) -> tuple[Finding, ...]:
     """Return the findings against the base, first the object that changes most."""
-    listed_findings = [_named(name, one)]
-    if one.shift:
-        divergence, chance = one.shift.divergence, one.shift.chance
+    listed_findings = [_named(name, result)]
+    if result.shift:
+        divergence, chance = result.shift.divergence, result.shift.chance
         shift = Estimate(
-            value=divergence, low=math.nan, high=math.nan, n=one.n, null_value=chance, p_value=one.shift.p_value,
+            value=divergence, low=math.nan, high=math.nan, n=result.n, null_value=chance, p_value=result.shift.p_value,
             method="permutation within pairs",
         )  # fmt: skip
         differ, alike = (f"The objects {words}." for words in ("differ", "do not clearly differ"))
         says = f"Divergence {divergence:.3f}; chance alone gives {chance:.3f}."
-        title = f"{name}: all objects against {one.base}"
+        title = f"{name}: all objects against {result.base}"
         listed_findings.append(
             finding(f"{name} shift", title, "object_shift", shift, says, readings=(differ, differ, alike))
         )
-    if one.variety:
-        says = f"An effective number of {one.variety.number:.1f} objects against {one.variety.base_number:.1f}."
-        title = f"{name}: variety of the objects against {one.base}, log ratio"
+    if result.variety:
+        says = f"An effective number of {result.variety.number:.1f} objects against {result.variety.base_number:.1f}."
+        title = f"{name}: variety of the objects against {result.base}, log ratio"
         readings = ("More varied.", "Less varied.", "Not clearly more or less varied.")
         listed_findings.append(
-            finding(f"{name} variety", title, "variety_change", one.variety.log_ratio, says, readings=readings)
+            finding(f"{name} variety", title, "variety_change", result.variety.log_ratio, says, readings=readings)
         )
-    for key, metric, estimate, what in (
-        ("added", "added_objects", one.added, "that the prompt does not name"),
-        ("missing", "missing_objects", one.missing, "that the prompt names but the picture lacks"),
+    for key, metric, estimate, description in (
+        ("added", "added_objects", result.added, "that the prompt does not name"),
+        ("missing", "missing_objects", result.missing, "that the prompt names but the picture lacks"),
     ):
-        title = f"{name}: {key} objects per picture, minus {one.base}"
-        more_or_fewer = tuple(f"{words} objects {what}." for words in ("More", "Fewer", "Not clearly more or fewer"))
+        title = f"{name}: {key} objects per picture, minus {result.base}"
+        more_or_fewer = tuple(
+            f"{words} objects {description}." for words in ("More", "Fewer", "Not clearly more or fewer")
+        )
         listed_findings.append(finding(f"{name} {key}", title, metric, estimate, readings=more_or_fewer))
     return tuple(listed_findings)
 
 
-def surest_gain(one: AgainstBase) -> ObjectChange | None:
+def surest_gain(result: AgainstBase) -> ObjectChange | None:
     """Return the object with the surest gain, clear or not; None if none gains."""
-    return next((change for change in one.objects if change.is_gain), None)
+    return next((change for change in result.objects if change.is_gain), None)
 
 
-def _named(name: str, one: AgainstBase) -> Finding:
+def _named(name: str, result: AgainstBase) -> Finding:
     """Return the object with the surest gain, clear or not."""
-    key, title = f"{name} named object", f"{name}: the object with the clearest gain over {one.base}, log-odds"
-    most, clear = surest_gain(one), [change for change in one.objects if change.claim.is_clear]
+    key, title = f"{name} named object", f"{name}: the object with the clearest gain over {result.base}, log-odds"
+    lead_change, clear = surest_gain(result), [change for change in result.objects if change.claim.is_clear]
     lost = _points_in_words("less", [change for change in clear if not change.is_gain])
-    if most is None:
-        note = one.why or "no object is more frequent than in the base"
-        nothing = Estimate.undefined(one.n, note, null_value=0.0)
-        return finding(key, title, "object_odds", nothing, f"{note}.{lost}", claim=NO_CLAIM)
-    if most.claim.is_clear:
-        others = [change for change in clear if change.is_gain and change is not most]
-        says = f"{_counts_in_words(most)}.{_points_in_words('more', others)}"
+    if lead_change is None:
+        note = result.reason or "no object is more frequent than in the base"
+        no_estimate = Estimate.undefined(result.n, note, null_value=0.0)
+        return finding(key, title, "object_odds", no_estimate, f"{note}.{lost}", claim=NO_CLAIM)
+    if lead_change.claim.is_clear:
+        other_gains = [change for change in clear if change.is_gain and change is not lead_change]
+        says = f"{_counts_in_words(lead_change)}.{_points_in_words('more', other_gains)}"
     else:
-        says = f"no object is clearly more frequent: {_counts_in_words(most, ', the nearest,')}."
-    return finding(key, title, "object_odds", most.odds.log_odds, f"{says}{lost}", claim=most.claim)
+        says = f"no object is clearly more frequent: {_counts_in_words(lead_change, ', the nearest,')}."
+    return finding(key, title, "object_odds", lead_change.odds.log_odds, f"{says}{lost}", claim=lead_change.claim)
 
 
-def _points_in_words(how: str, changes: Sequence[ObjectChange]) -> str:
+def _points_in_words(direction: str, changes: Sequence[ObjectChange]) -> str:
     """Return a sentence on further objects that change clearly, with their points; "" without objects."""
     named = [f"“{change.odds.word}” ({_change_in_points(change)})" for change in changes]
-    return f" Clearly {how} frequent: {listed(named)}." if named else ""
+    return f" Clearly {direction} frequent: {format_list(named)}." if named else ""
 
 
 def _change_in_points(change: ObjectChange) -> str:
@@ -310,13 +315,15 @@ def _change_in_points(change: ObjectChange) -> str:
     return format_change(difference.value, difference.low, difference.high, n=change.n) + " points"
 
 
-def _counts_in_words(change: ObjectChange, which: str = "") -> str:
+def _counts_in_words(change: ObjectChange, suffix: str = "") -> str:
     claim, odds, numbers = change.claim, change.odds, _change_in_points(change)
     if claim.is_clear:
         numbers += f", {p_words(claim)}"
     elif claim.reason:
         numbers += f"; {claim.reason}"
-    says = f"“{odds.word}”{which} is in {odds.n_images:,} of {change.n:,} pictures and in {odds.n_base:,} of the base’s"
+    says = (
+        f"“{odds.word}”{suffix} is in {odds.n_images:,} of {change.n:,} pictures and in {odds.n_base:,} of the base’s"
+    )
     return f"{says} ({numbers})"
 
 
@@ -324,15 +331,15 @@ def tables(sets: Mapping[str, AgainstBase], *, first: str) -> tuple[StudyTable, 
     """Return each object's log-odds, and the comparison of all objects together; empty without a base."""
     if not sets:
         return ()
-    note = family_note([change.claim for one in sets.values() for change in one.objects], "objects")
-    rows = [row for name, one in sets.items() for row in _odds_rows(first, name, one)]
+    note = family_note([change.claim for result in sets.values() for change in result.objects], "objects")
+    rows = [row for name, result in sets.items() for row in _odds_rows(first, name, result)]
     return (
         TEXTS.table("log_odds", rows, family=note),
-        TEXTS.table("against_base", [{first: name, **_row(one)} for name, one in sets.items()]),
+        TEXTS.table("against_base", [{first: name, **_row(result)} for name, result in sets.items()]),
     )
 
 
-def _odds_rows(first: str, name: str, one: AgainstBase) -> list[dict[str, Any]]:
+def _odds_rows(first: str, name: str, result: AgainstBase) -> list[dict[str, Any]]:
     return [
         {
             first: name,
@@ -344,27 +351,27 @@ def _odds_rows(first: str, name: str, one: AgainstBase) -> list[dict[str, Any]]:
             **columns("log-odds", change.odds.log_odds, ends=""),
             **claim_columns(change.odds.log_odds, change.claim),
         }
-        for place, change in enumerate(one.objects)
-        if place < MOST_LINES or change is surest_gain(one)
+        for place, change in enumerate(result.objects)
+        if place < MOST_LINES or change is surest_gain(result)
     ]
 
 
-def _row(one: AgainstBase) -> dict[str, Any]:
-    shift, variety = one.shift, one.variety
+def _row(result: AgainstBase) -> dict[str, Any]:
+    shift, variety = result.shift, result.variety
     numbers = (variety.number, variety.base_number, variety.coverage) if variety else (math.nan,) * 3
     return {
-        "base": one.base,
-        "pairs": one.n,
-        **columns("added", one.added),
-        **columns("missing", one.missing),
+        "base": result.base,
+        "pairs": result.n,
+        **columns("added", result.added),
+        **columns("missing", result.missing),
         "divergence": shift.divergence if shift else math.nan,
         "by chance": shift.chance if shift else math.nan,
         "p": shift.p_value if shift else math.nan,
         **dict(zip(("Hill number", "Hill number of the base", "at coverage"), numbers, strict=True)),
         **columns("log ratio", variety.log_ratio if variety else None),
-        "entropy": one.entropy,
-        "entropy of the base": one.base_entropy,
-        "note": one.why,
+        "entropy": result.entropy,
+        "entropy of the base": result.base_entropy,
+        "note": result.reason,
     }
 
 
@@ -372,7 +379,7 @@ def figures(sets: Mapping[str, AgainstBase], settings: StudySettings) -> tuple[S
     """Return the log-odds of the objects with the clearest change, with intervals; empty without a base."""
     if not sets:
         return ()
-    lines = [(name, change.odds) for name, one in sets.items() for change in one.objects]
+    lines = [(name, change.odds) for name, result in sets.items() for change in result.objects]
     words = list(
         dict.fromkeys(odds.word for _, odds in sorted(lines, key=lambda line: (line[1].p_value, line[1].word)))
     )

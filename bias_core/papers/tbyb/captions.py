@@ -21,10 +21,10 @@ from bias_core.measures.object_bias import (
 )
 from bias_core.measures.object_distribution import (
     FORMULAS,
+    build_presence_matrix,
     distribution_bias_estimate,
     object_counts,
     object_distribution,
-    presence_of,
 )
 from bias_core.measures.objects import (
     GenderCounts,
@@ -38,7 +38,7 @@ from bias_core.prompts import fill_template
 from bias_core.protocols import Captioner
 from bias_core.store.readings import open_picture
 from bias_core.study.arm_comparison import counted_sample, mean_sample
-from bias_core.study.attribute_scores import ask_judge, errors_of, question_about
+from bias_core.study.attribute_scores import ask_judge, measure_judge_errors, question_about
 from bias_core.study.classifiers import Reader
 from bias_core.study.design import ReportTexts
 from bias_core.study.limits import ShareValues, stop_rule
@@ -54,7 +54,7 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     finding,
-    options_in,
+    get_options,
 )
 from bias_core.types import Estimate, ReaderErrors
 from bias_core.values import Options, setting, settings_class
@@ -117,7 +117,7 @@ class Scores:
     n_images: int
     estimates: Mapping[str, Estimate]  # without B_D and its companions where they are undefined
     samples: Mapping[str, Sample]
-    why: str  # they are undefined, or ""
+    reason: str  # they are undefined, or ""
     genders: GenderCounts  # Table IV
     counts: Mapping[str, int]  # in how many pictures each object is
 
@@ -147,13 +147,13 @@ class CaptioningOptions(Options):
 
 def captioning_readers(settings: StudySettings) -> tuple[Reader, ...]:
     """Return the captioner of the options, and the encoder."""
-    captioner = options_in(settings, CaptioningOptions).captioner
+    captioner = get_options(settings, CaptioningOptions).captioner
     return (*encoders_and_judge(settings), Reader(role="captioner", name=captioner))
 
 
 def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
     """Load the captioner; ModelUnavailable if it cannot run."""
-    captioner = services.captioner(options_in(settings, CaptioningOptions).captioner)
+    captioner = services.captioner(get_options(settings, CaptioningOptions).captioner)
     with services.reading(captioner):
         captioner.caption([Image.new("RGB", (64, 64))])
 
@@ -165,17 +165,17 @@ def watch_captions(
     frame = frame[frame["base"] == 0] if "base" in frame else frame
     if frame.empty:
         return []
-    captioner = data.services.captioner(options_in(settings, CaptioningOptions).captioner)
+    captioner = data.services.captioner(get_options(settings, CaptioningOptions).captioner)
     texts = yield from data.say("captioning", frame, captioner)
     rows = yield from data.embed(frame)
     masculine, feminine = (words.astype(float) for words in gender_words(texts))
-    both = masculine * feminine / 2  # half of a caption with words of both kinds goes to either
+    shared_half = masculine * feminine / 2  # half of a caption with words of both kinds goes to either
     places, prompts = pd.factorize(frame["prompt"].astype(str))
-    own = (rows * data.texts(list(map(str, prompts)))[places]).sum(axis=1)
-    missed = miss_probability(own, rows @ data.texts([""])[0]) > MISSED
+    prompt_cosines = (rows * data.texts(list(map(str, prompts)))[places]).sum(axis=1)
+    missed = miss_probability(prompt_cosines, rows @ data.texts([""])[0]) > MISSED
     shares = {
-        "captions that mention men": masculine - both,
-        "captions that mention women": feminine - both,
+        "captions that mention men": masculine - shared_half,
+        "captions that mention women": feminine - shared_half,
         "captions that name no gender": 1 - np.maximum(masculine, feminine),
         MEASURES[f"miss {BLANK}"].title: missed.astype(float),
     }
@@ -194,7 +194,7 @@ def read_pictures(
         caption name; ``counted``, those in distributions, with colours if chosen; ``H_J``, nan if neither names one;
         and for each negative the probability that the picture fits it better than its prompt.
     """
-    options = options_in(settings, CaptioningOptions)
+    options = get_options(settings, CaptioningOptions)
     captioner = captioner or data.services.captioner(options.captioner)
     prompts = [str(prompt) for prompt in data.frame["prompt"]]
     captions = yield from data.say("captioning", data.frame, captioner)
@@ -230,7 +230,7 @@ def read_and_keep(settings: StudySettings, data: StudyData) -> Generator[Progres
 def _misses(
     prompts: Sequence[str], settings: StudySettings, data: StudyData, rows: np.ndarray
 ) -> dict[str, np.ndarray]:
-    stronger = options_in(settings, CaptioningOptions).negative
+    stronger = get_options(settings, CaptioningOptions).negative
     negatives = {BLANK: [""] * len(prompts), STRONGER: [stronger] * len(prompts)}
     if stronger == ANOTHER:
         negatives[STRONGER] = other_prompts(prompts, list(data.frame["seed"]))
@@ -239,22 +239,22 @@ def _misses(
         places, distinct = pd.factorize(np.array(texts, dtype=object))
         return np.asarray((rows * data.texts(list(distinct))[places]).sum(axis=1))
 
-    own = cosines(prompts)
-    return {name: miss_probability(own, cosines(texts)) for name, texts in negatives.items()}
+    prompt_cosines = cosines(prompts)
+    return {name: miss_probability(prompt_cosines, cosines(texts)) for name, texts in negatives.items()}
 
 
 def other_prompts(prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
     """Return for each picture, in turn, a prompt with other objects; InvalidInput if all name the same."""
     named = {prompt: frozenset(to_person(extract_objects(prompt))) for prompt in prompts}
-    others = {prompt: [p for p in named if named[p] != named[prompt]] for prompt in named}
-    if not all(others.values()):
+    alternatives = {prompt: [p for p in named if named[p] != named[prompt]] for prompt in named}
+    if not all(alternatives.values()):
         raise InvalidInput(
             "all prompts name the same objects, so no other prompt can be the negative of M_G: "
             "give a sentence as the option negative"
         )
     start = {prompt: i for i, prompt in enumerate(named)}
     return [
-        others[prompt][(start[prompt] + int(seed)) % len(others[prompt])]
+        alternatives[prompt][(start[prompt] + int(seed)) % len(alternatives[prompt])]
         for prompt, seed in zip(prompts, seeds, strict=True)
     ]
 
@@ -264,17 +264,17 @@ def score(reading: pd.DataFrame, settings: StudySettings, *, by_released_rules: 
     confidence, seed, units = settings.confidence, settings.seed, tuple(reading["unit"])
     share: dict[str, Any] = {"fixed_n": stop_rule(settings) is None, "confidence": confidence}
     of_prompt, of_caption, counted = (reading[name].tolist() for name in ("asked", "seen", "counted"))
-    exclude: Any = of_prompt if options_in(settings, CaptioningOptions).exclude_prompt else None
+    exclude: Any = of_prompt if get_options(settings, CaptioningOptions).exclude_prompt else None
     estimates: dict[str, Estimate] = {}
     samples: dict[str, Sample] = {}
-    why, counts = "", {}
+    reason, counts = "", {}
     try:
         counts = object_counts(counted, exclude_prompt=exclude)
         even = object_distribution(counted, exclude_prompt=exclude, confidence=confidence, rng=seed)
         estimates = {key: getattr(even, key) for key in FORMULAS}
         samples = _evenness_samples(units, counted, exclude)
     except InvalidInput as error:  # few pictures, all alike: no distribution
-        why = str(error)
+        reason = str(error)
     estimates["hallucination"] = jaccard_hallucination_estimate(of_prompt, of_caption, confidence=confidence)
     samples["hallucination"] = mean_sample(units, reading["H_J"])
     for negative in (BLANK, STRONGER):
@@ -283,14 +283,16 @@ def score(reading: pd.DataFrame, settings: StudySettings, *, by_released_rules: 
     if by_released_rules:
         _add_released(reading, settings, estimates, samples)
     genders = count_gender_words(reading["caption"].tolist(), **share)
-    return Scores(n_images=len(reading), estimates=estimates, samples=samples, why=why, genders=genders, counts=counts)
+    return Scores(
+        n_images=len(reading), estimates=estimates, samples=samples, reason=reason, genders=genders, counts=counts
+    )
 
 
 def _add_released(
     reading: pd.DataFrame, settings: StudySettings, estimates: dict[str, Estimate], samples: dict[str, Sample]
 ) -> None:
     """Add B_D and H_J by the released rules, to compare with the released numbers."""
-    more: dict[str, Any] = {"confidence": settings.confidence, "rng": settings.seed}
+    options: dict[str, Any] = {"confidence": settings.confidence, "rng": settings.seed}
     pairs = map(released_words, reading["prompt"], reading["caption"])
     asked, shown, counted = map(list, zip(*pairs, strict=True))
     units = tuple(reading["unit"])
@@ -300,13 +302,13 @@ def _add_released(
     )
     samples["released_hallucination"] = mean_sample(units, distances)
     with suppress(InvalidInput):  # few pictures, all alike
-        estimates["released_distribution_bias"] = distribution_bias_estimate(counted, **more)
+        estimates["released_distribution_bias"] = distribution_bias_estimate(counted, **options)
         samples["released_distribution_bias"] = _evenness_samples(units, counted, None)["distribution_bias"]
 
 
 def _evenness_samples(units: Sequence[str], objects: Sequence[Sequence[str]], exclude: Any) -> dict[str, Sample]:
     """Return the samples of B_D and its companions, so that arms can be compared."""
-    by_object = presence_of(objects, exclude)[1].T.tocsr()
+    by_object = build_presence_matrix(objects, exclude)[1].T.tocsr()
 
     def sample(formula: Any) -> Sample:
         return counted_sample(units, lambda times: formula((by_object @ times.T).T))
@@ -360,7 +362,9 @@ def _errors(data: StudyData, questions: Mapping[str, str]) -> Steps[tuple[Reader
     model, judge = data.settings.model, data.settings.judge
     sentences = {thing: (fill_template(_WITH, thing), fill_template(_WITHOUT, thing)) for thing in sorted(questions)}
     of_thing = {thing: data.services.known_pictures(model, *pair) for thing, pair in sentences.items()}
-    known_pictures = [(one, questions[thing]) for thing, some in of_thing.items() for one in some]
+    known_pictures = [
+        (picture, questions[thing]) for thing, thing_pictures in of_thing.items() for picture in thing_pictures
+    ]
     if not known_pictures:
         return None, 0
     pictures = {(picture.key, question): picture.draw for picture, question in known_pictures}
@@ -368,7 +372,7 @@ def _errors(data: StudyData, questions: Mapping[str, str]) -> Steps[tuple[Reader
         data.services, judge, "checking the judge on pictures with known ground truth", pictures, data.check
     )
     says = np.array([answers[picture.key, question] for picture, question in known_pictures])
-    errors = errors_of([picture for picture, _ in known_pictures], says)
+    errors = measure_judge_errors([picture for picture, _ in known_pictures], says)
     tells = errors.sensitivity + errors.specificity > 1
     return errors if tells else None, sum(map(bool, of_thing.values()))
 
@@ -378,22 +382,25 @@ def _report(
 ) -> ThingsReport:
     findings, rows = [], []
     for name, index in sets.items():
-        here = things[things["row"].isin(index)]
-        if here.empty:
+        set_things = things[things["row"].isin(index)]
+        if set_things.empty:
             continue
-        share = missing_things(here["p_yes"], errors=errors, confidence=settings.confidence).with_note(note)
+        share = missing_things(set_things["p_yes"], errors=errors, confidence=settings.confidence).with_note(note)
         says = f"{settings.judge} does not see {100 * share.value:.0f} % of the things that the prompts name."
         findings.append(
             finding(f"{name} missing things", f"{name}: named things that are missing", "missing_things", share, says)
         )
-        rows += list(_lines(name, here, settings))
+        rows += list(_lines(name, set_things, settings))
     tables = (TEXTS.table("missing_things", rows, judge=settings.judge),) if rows else ()
     return ThingsReport(findings=tuple(findings), tables=tables)
 
 
-def _lines(name: str, here: pd.DataFrame, settings: StudySettings) -> Sequence[dict[str, object]]:
+def _lines(name: str, set_things: pd.DataFrame, settings: StudySettings) -> Sequence[dict[str, object]]:
     """Return a line for each thing of a set, as the judge sees it, most often missing first."""
-    groups = [(str(thing), some["p_yes"].to_numpy(float)) for thing, some in here.groupby("thing", sort=True)]
+    groups = [
+        (str(thing), thing_answers["p_yes"].to_numpy(float))
+        for thing, thing_answers in set_things.groupby("thing", sort=True)
+    ]
     shares = [missing_things(p_yes, confidence=settings.confidence) for _, p_yes in groups]
     order = np.argsort([-share.value for share in shares], kind="stable")
     return [

@@ -17,12 +17,12 @@ from bias_core.papers.tbyb.captions import BLANK, MEASURES, STRONGER, Scores
 from bias_core.study.arm_comparison import (
     ARM,
     Numbers,
-    finding_of,
+    collect_numbers,
+    find_finding,
     marks_over_arms,
-    numbers_of,
     numbers_together,
+    rank_arms,
     rank_columns,
-    ranks_of,
 )
 from bias_core.study.claims import NO_CLAIM, largest, p_words
 from bias_core.study.design import ReportTexts
@@ -38,7 +38,7 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     drawable,
-    listed,
+    format_list,
     mark,
 )
 
@@ -88,17 +88,17 @@ def measures_table(sets: Sets, *, first: str = "pictures") -> pd.DataFrame:
                 continue
             named = columns(measure.column, scores.estimates.get(key))
             row |= {measure.column: named[measure.column]} if key in _WITHOUT_ENDS else named
-        rows.append(row | {"note": scores.why})
+        rows.append(row | {"note": scores.reason})
     return pd.DataFrame(rows)
 
 
 def published_table(sets: Sets, rows: Sequence[Mapping[str, str]]) -> StudyTable:
     """Return the run next to the released evaluations (Table II)."""
-    own = measures_table(sets, first="prompts").assign(model=RUN)
+    run_table = measures_table(sets, first="prompts").assign(model=RUN)
     names = ["model", "prompts", "n", *_TABLE2]
-    lines: list[Any] = own[names].to_dict("records")
-    if set(_BY_RELEASED_RULES.values()) & set(own):
-        like = own.drop(columns=list(_BY_RELEASED_RULES)).rename(
+    lines: list[Any] = run_table[names].to_dict("records")
+    if set(_BY_RELEASED_RULES.values()) & set(run_table):
+        like = run_table.drop(columns=list(_BY_RELEASED_RULES)).rename(
             columns={to: of for of, to in _BY_RELEASED_RULES.items()}
         )
         lines += like.assign(model=BY_RELEASED_RULES).reindex(columns=names).to_dict("records")
@@ -152,8 +152,8 @@ def ranked_sets(measures: pd.DataFrame, sets: Sets, settings: StudySettings) -> 
     """Return :func:`normalise_lines` for the sets of pictures of one run, with the interval of each rank."""
     samples = {of: [scores.samples[_KEYS[of]] for scores in sets.values()] for of in _usable(measures)}
     numbers = {
-        of: numbers_together(some, depends_on_n=of == "distribution_bias", seed=settings.seed)
-        for of, some in samples.items()
+        of: numbers_together(measure_samples, depends_on_n=of == "distribution_bias", seed=settings.seed)
+        for of, measure_samples in samples.items()
     }
     return _with_ranks(measures, numbers, settings)
 
@@ -166,11 +166,11 @@ def _with_ranks(measures: pd.DataFrame, numbers: Mapping[str, Numbers], settings
 
 def _fixed_beside(column: "pd.Series[float]", sample: Sample, settings: StudySettings) -> Numbers:
     """Return a measure of this run with its resamples, next to the released values without."""
-    own = numbers_together([sample], depends_on_n=column.name == "distribution_bias", seed=settings.seed)
+    run_numbers = numbers_together([sample], depends_on_n=column.name == "distribution_bias", seed=settings.seed)
     values = np.asarray(column, dtype=np.float64)
-    drawn: np.ndarray = np.tile(values, (len(own.drawn), 1))
-    drawn[:, 0] = own.drawn[:, 0]
-    return Numbers(values=values, n=own.n * len(values), drawn=drawn)
+    drawn: np.ndarray = np.tile(values, (len(run_numbers.drawn), 1))
+    drawn[:, 0] = run_numbers.drawn[:, 0]
+    return Numbers(values=values, n=run_numbers.n * len(values), drawn=drawn)
 
 
 def _target(name: str) -> str:
@@ -236,7 +236,7 @@ def top_table(sets: Sets, settings: StudySettings, base: str = "") -> StudyTable
     return TEXTS.table("top_objects", frame, change=f" Δn: against {base}." if base else "")
 
 
-def figures_of(sets: Sets, table4: StudyTable) -> tuple[StudyFigure, ...]:
+def build_figures(sets: Sets, table4: StudyTable) -> tuple[StudyFigure, ...]:
     """Return Fig. 2, the most frequent objects, H_J and M_G, and genders, without empty figures."""
     name, scores = next(iter(sets.items()))
     rows = top_objects(scores.counts, n=TOP) if scores.counts else pd.DataFrame(columns=["object", "n"])
@@ -272,8 +272,12 @@ def change_figure(sets: Sets, base: str) -> StudyFigure:
     rows: list[dict[str, Any]] = []
     if base in counts and counts.shape[1] > 1:
         moved = counts.drop(columns=base).sub(counts[base], axis=0).abs().max(axis=1)
-        most = counts.loc[moved.sort_values(ascending=False, kind="stable").index[:MOST_CHANGED]]
-        rows = [{"name": word, "group": name, "value": n} for word, line in most.iterrows() for name, n in line.items()]
+        top_counts = counts.loc[moved.sort_values(ascending=False, kind="stable").index[:MOST_CHANGED]]
+        rows = [
+            {"name": word, "group": name, "value": n}
+            for word, line in top_counts.iterrows()
+            for name, n in line.items()
+        ]
     n_images = sorted({scores.n_images for scores in sets.values()})
     return TEXTS.figure("changed_objects", rows, base=base, n=" or ".join(f"{n:,}" for n in n_images))
 
@@ -312,7 +316,7 @@ def compare_objects(
     """Return Table II: every model and condition by prompts, or all sets in one comparison (``sets_together``)."""
     ending = f" {_KEYS['hallucination']}"
     keys = [f.key for f in arms[0].results.findings if f.key.endswith(ending)]
-    names = [key.removesuffix(ending) for key in keys if all(finding_of(arm, key) for arm in arms)]
+    names = [key.removesuffix(ending) for key in keys if all(find_finding(arm, key) for arm in arms)]
     entries = {name: [(arm.name, arm, name) for arm in arms] for name in names}
     if sets_together:
         entries = {"all conditions": [(f"{arm.name}, {name}", arm, name) for arm in arms for name in names]}
@@ -323,7 +327,7 @@ def compare_objects(
             frame = frame.sort_values("rank", kind="stable")
         figures.append(space_figure(frame, f"{name.capitalize()}: the arms", key=f"figure4-{i}"))
         notes[normalised_note(measures)] = None
-        frames += [frame.rename_axis(ARM).reset_index(), *_by_released_rules(arms, name)]
+        frames += [frame.rename_axis(ARM).reset_index(), *_list_released_lines(arms, name)]
     marks = marks_over_arms(arms, "figure2")
     for i, name in enumerate(entries, start=1):
         if len(mine := marks[marks["group"] == name] if len(marks) else marks):
@@ -342,14 +346,16 @@ compare_conditions = partial(compare_objects, sets_together=True)
 def _compared(entries: Sequence[Entry], settings: StudySettings) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return a line per entry with distance and rank, and the measures behind them."""
     arms = [arm for _, arm, _ in entries]
-    numbers = {name: numbers_of(arms, [f"{of} {key}" for _, _, of in entries], settings) for name, key in _KEYS.items()}
+    numbers = {
+        name: collect_numbers(arms, [f"{of} {key}" for _, _, of in entries], settings) for name, key in _KEYS.items()
+    }
     measures = pd.DataFrame(
         {name: np.full(len(arms), np.nan) if n is None else n.values for name, n in numbers.items()},
         index=[name for name, _, _ in entries],
     )
     usable = {name: n for name, n in numbers.items() if n is not None and name in _usable(measures)}
     frame = _with_ranks(measures, usable, settings).rename(columns={"stronger": "M_G, stronger"})
-    missed = [finding_of(arm, f"{of} {_KEYS['miss_rate']}") for _, arm, of in entries]
+    missed = [find_finding(arm, f"{of} {_KEYS['miss_rate']}") for _, arm, of in entries]
     first: dict[str, Any] = {
         "prompts": [of for _, _, of in entries],
         "model": [arm.settings.model for arm in arms],
@@ -370,7 +376,7 @@ def _ranks(distance: "pd.Series[float]", differing: Mapping[str, Numbers], setti
     drawn = np.asarray(np.sqrt(np.nansum(squares, axis=0)), dtype=np.float64)
     numbers = Numbers(values=np.asarray(distance, dtype=np.float64), n=next(iter(differing.values())).n, drawn=drawn)
     return pd.DataFrame(
-        [rank_columns(rank) for rank in ranks_of(numbers, confidence=settings.confidence)], index=distance.index
+        [rank_columns(rank) for rank in rank_arms(numbers, confidence=settings.confidence)], index=distance.index
     )
 
 
@@ -401,7 +407,7 @@ def space_figure(compared: pd.DataFrame, of: str, *, key: str = "figure4") -> St
     return TEXTS.figure("figure4", names if len(names) > 1 else pd.DataFrame(), of=of, key=key)
 
 
-def _by_released_rules(arms: Sequence[ArmReport], name: str) -> Iterator[pd.DataFrame]:
+def _list_released_lines(arms: Sequence[ArmReport], name: str) -> Iterator[pd.DataFrame]:
     """Yield lines for the arms by the released rules, and for the released evaluations of these prompts."""
     for arm in arms:
         frame = arm.results.frame("table2")
@@ -460,21 +466,23 @@ def _changes_in_words(report: StudyReport, against: pd.DataFrame) -> str:
     """Return the clearest gain of an object over the base, the other sets with one, and clear changes in the number."""
     by_set = against.columns[0]
     findings = {finding.key: finding for finding in report.results.findings}
-    word, how = _WORDS.get(by_set, ("for", ""))
+    word, ending = _WORDS.get(by_set, ("for", ""))
     where = {
         name: "" if name == ALL else f"{word} “{name}”" if by_set == ARM else f"{word} {name}"
         for name in map(str, against[by_set])
     }
     gains = {name: findings[f"{name} named object"] for name in where}
     added = {name: findings[f"{name} added"] for name in where}
-    lead, most = (next(name for name, one in of.items() if one is largest([*of.values()])) for of in (gains, added))
+    lead, most_added = (
+        next(name for name, finding in of.items() if finding is largest([*of.values()])) for of in (gains, added)
+    )
     first = ", ".join(filter(None, [where[lead], gains[lead].says.partition(". ")[0].rstrip(".")]))
-    others = [where[name] for name, gain in gains.items() if gain.is_clear and name != lead]
-    says = [f"Against {against['base'].iloc[0]}{how}: {first}."]
-    if others:
-        says.append(f"An object gains clearly {listed(others, last=' and ')} too.")
-    if added[most].is_clear:
-        change = " ".join(filter(None, [where[most], _added_in_words(added[most])]))
+    other_sets = [where[name] for name, gain in gains.items() if gain.is_clear and name != lead]
+    says = [f"Against {against['base'].iloc[0]}{ending}: {first}."]
+    if other_sets:
+        says.append(f"An object gains clearly {format_list(other_sets, last=' and ')} too.")
+    if added[most_added].is_clear:
+        change = " ".join(filter(None, [where[most_added], _added_in_words(added[most_added])]))
         says.append(f"Objects per picture that no prompt names: {change}.")
     return " ".join(says)
 

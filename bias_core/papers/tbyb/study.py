@@ -15,7 +15,7 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.measures.intervals import mean_interval
-from bias_core.measures.object_distribution import distribution_bias_at
+from bias_core.measures.object_distribution import subset_distribution_bias
 from bias_core.measures.sequential import share_interval
 from bias_core.number_text import typeset
 from bias_core.papers.tbyb import against_base, captions, captions as things, report
@@ -24,7 +24,7 @@ from bias_core.prompts import fix_articles
 from bias_core.store.images import pixel_digest
 from bias_core.study.claims import decide_findings
 from bias_core.study.classifiers import Reader, language_model_name
-from bias_core.study.design import distinct_texts, read_table, settings_with
+from bias_core.study.design import distinct_texts, keep_only_options, read_table
 from bias_core.study.image_rows import scaled, thinned
 from bias_core.study.limits import ShareValues
 from bias_core.study.study import Measuring, Study
@@ -43,12 +43,12 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
-    joined,
-    listed,
-    options_in,
+    format_list,
+    get_options,
+    join_results,
 )
 from bias_core.types import Estimate
-from bias_core.values import setting, settings_class, settings_of
+from bias_core.values import declared_settings, setting, settings_class
 
 Parts = Mapping[str, pd.DataFrame]  # readings of each condition's pictures, with `condition` and `words`
 
@@ -81,7 +81,7 @@ class PromptedOptions(captions.CaptioningOptions):
     )
 
 
-_READING = tuple(settings_of(PromptedOptions))
+_READING = tuple(declared_settings(PromptedOptions))
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ def general_shots(
         forms = source.get(f"templates{ending}", {})  # of professions, by descriptor
         columns = source["columns"]["actions"] if with_person else [""]
         for row, column in product(
-            thinned(read_table(source["file"]), share, least=FEWEST, seed=settings.seed), columns
+            thinned(read_table(source["file"]), share, minimum=FEWEST, seed=settings.seed), columns
         ):
             action, name = row.get(column, ""), row["object"]
             form = forms.get(action) or objects[f"template{ending}" if with_person else "template_alone"]
@@ -155,39 +155,41 @@ def general_words(shots: Sequence[Shot], *, with_person: bool = True) -> dict[st
     }
 
 
-def _scene_words(shots: Sequence[Shot], own: Sequence[str]) -> dict[str, str]:
+def _scene_words(shots: Sequence[Shot], own_scenes: Sequence[str]) -> dict[str, str]:
     """Return the trigger words and how their scenes differ from the paper's, in words."""
     words = list(dict.fromkeys(shot.group for shot in shots))
     usual = list(map(fix_articles, (f"a {word}" for word in words)))
-    scenes = "scenes of your own" if own else "everyday scenes"
-    wording = "prompts of your own" if own else "prompts of ours like the paper's, which it does not print"
+    scenes = "scenes of your own" if own_scenes else "everyday scenes"
+    wording = "prompts of your own" if own_scenes else "prompts of ours like the paper's, which it does not print"
     return {
-        "scenes_with": f"{scenes} with {listed(usual, last=' or ')}",
+        "scenes_with": f"{scenes} with {format_list(usual, last=' or ')}",
         "wording": f"{len({shot.prompt for shot in shots})} {wording}",
     }
 
 
 def _check_negatives(prompts: Iterable[str], settings: StudySettings) -> None:
     """Raise InvalidInput before drawing if the negative of M_G is missing."""
-    if options_in(settings, captions.CaptioningOptions).negative == captions.ANOTHER and not settings.images:
+    if get_options(settings, captions.CaptioningOptions).negative == captions.ANOTHER and not settings.images:
         texts = list(prompts)
         captions.other_prompts(texts, range(len(texts)))
 
 
-def scene_shots(design: Design, settings: StudySettings, asked: Sequence[str], own: Sequence[str] = ()) -> list[Shot]:
-    """Return scenes with one of the trigger words ``asked`` for, or the user's ``own`` scenes."""
+def scene_shots(
+    design: Design, settings: StudySettings, asked: Sequence[str], own_scenes: Sequence[str] = ()
+) -> list[Shot]:
+    """Return scenes with one of the trigger words ``asked`` for, or the user's ``own_scenes``."""
     share = settings.scale**0.5
     n = scaled(design.images_per_prompt, share)
     triggers = design.data["task_oriented"]["triggers"]
     words = asked or list(triggers)
-    if own:
-        scenes = _own_scenes(own, asked)
+    if own_scenes:
+        scenes = _own_scenes(own_scenes, asked)
     elif unknown := sorted(set(words) - set(triggers)):
         raise InvalidInput(
             f"no trigger {', '.join(unknown)}; there are {', '.join(triggers)}, or any word with your own scenes"
         )
     else:
-        scenes = {word: thinned(triggers[word], share, least=FEWEST, seed=settings.seed) for word in words}
+        scenes = {word: thinned(triggers[word], share, minimum=FEWEST, seed=settings.seed) for word in words}
     return [
         Shot(prompt=prompt, n=n, group=trigger, facts={"set": trigger})
         for trigger, prompts in scenes.items()
@@ -197,12 +199,12 @@ def scene_shots(design: Design, settings: StudySettings, asked: Sequence[str], o
 
 def _with_base_scenes(design: Design, shots: list[Shot], in_place_of: str) -> list[Shot]:
     """Return all scenes, then each without its trigger word; no base scenes if one has no replacement."""
-    other, words = dict(design.data["task_oriented"]["in_place_of"]), {shot.group for shot in shots}
+    replacements, words = dict(design.data["task_oriented"]["in_place_of"]), {shot.group for shot in shots}
     if in_place_of:
-        other |= dict.fromkeys(words - other.keys(), in_place_of)
-    if not words <= other.keys():
+        replacements |= dict.fromkeys(words - replacements.keys(), in_place_of)
+    if not words <= replacements.keys():
         return shots
-    plain = [fix_articles(_named(shot.group).sub(other[shot.group], shot.prompt)) for shot in shots]
+    plain = [fix_articles(_named(shot.group).sub(replacements[shot.group], shot.prompt)) for shot in shots]
     return against_base.base_scenes(
         shots, [replace(shot, prompt=prompt) for shot, prompt in zip(shots, plain, strict=True)]
     )
@@ -218,7 +220,7 @@ def _own_scenes(scenes: Sequence[str], triggers: Sequence[str]) -> dict[str, lis
         if word is None:
             raise InvalidInput(f"the scene {scene!r:.80} names no trigger word ({', '.join(triggers)})")
         by_word[word].append(scene)
-    if without := [word for word, own in by_word.items() if not own]:
+    if without := [word for word, word_scenes in by_word.items() if not word_scenes]:
         raise InvalidInput(f"no scene names the trigger word {', '.join(without)}")
     return by_word
 
@@ -252,7 +254,7 @@ _FEW = 6  # the user's own prompts that are also measured separately
 def _men_drawn(frame: pd.DataFrame, data: StudyData) -> float | None:
     """Return the true percentage of men among pictures of one person; None if unknown."""
     truths = [truth for truth in data.truths(frame) if truth is not None and truth.get("n_people") == 1]
-    men = data.services.shown("a photo of a man", truths) if truths else None
+    men = data.services.share_shown("a photo of a man", truths) if truths else None
     return None if men is None else 100 * men
 
 
@@ -286,7 +288,7 @@ def _checked_prompts(prompts: Sequence[str]) -> list[str]:
 
 def settings_for_prompts(settings: StudySettings) -> StudySettings:
     """Return the settings for that design: all of its pictures, and no options of other studies."""
-    return settings_with(settings, _READING)
+    return keep_only_options(settings, _READING)
 
 
 WITH_TRIGGER, WITHOUT_TRIGGER = "with a trigger word", "without one"
@@ -325,7 +327,7 @@ def controlled_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
     A trigger-dependent and an extreme condition draw alike for scenes, but not for general prompts.
     """
-    options = options_in(settings, ControlledOptions)
+    options = get_options(settings, ControlledOptions)
 
     def general() -> list[Shot]:
         return general_shots(design, settings, options.sets, paper_wording=options.paper_wording)
@@ -337,14 +339,14 @@ def controlled_shots(design: Design, settings: StudySettings) -> list[Shot]:
     if options.prompts == "task_oriented":
         return triggered
     plain = [shot for shot in general() if not _has_trigger(design, shot)]
-    return [*triggered, *thinned(plain, len(triggered) / len(plain), least=FEWEST, seed=settings.seed)]
+    return [*triggered, *thinned(plain, len(triggered) / len(plain), minimum=FEWEST, seed=settings.seed)]
 
 
 def _has_trigger(design: Design, shot: Shot) -> bool:
     return not set(re.findall(r"\w+", shot.prompt.lower())).isdisjoint(design.data["task_oriented"]["triggers"])
 
 
-def changes_of(part: pd.DataFrame, base: pd.DataFrame, settings: StudySettings) -> dict[str, Estimate]:
+def measure_changes(part: pd.DataFrame, base: pd.DataFrame, settings: StudySettings) -> dict[str, Estimate]:
     """Return the mean change of H_J and M_G from the base, with the interval of Student's t over prompts.
 
     Both are parts of the result of ``captions.read_pictures``; pictures with an undefined value are left out.
@@ -388,9 +390,9 @@ def _measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: Study
         if estimate is None or n == len(part):
             return math.nan if estimate is None else estimate.value
         exclude: Any = (
-            part["asked"].tolist() if options_in(settings, captions.CaptioningOptions).exclude_prompt else None
+            part["asked"].tolist() if get_options(settings, captions.CaptioningOptions).exclude_prompt else None
         )
-        return distribution_bias_at(part["counted"].tolist(), n, exclude_prompt=exclude, rng=settings.seed).value
+        return subset_distribution_bias(part["counted"].tolist(), n, exclude_prompt=exclude, rng=settings.seed).value
 
     return pd.DataFrame(
         [
@@ -408,18 +410,20 @@ def _measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: Study
 
 def _gained_table(parts: Parts) -> list[StudyTable]:
     """Return the number of pictures with the object that increases most, with and without trigger words."""
-    base, *others = parts
+    base, *other_names = parts
     counts = {name: Counter(chain.from_iterable(map(set, part["counted"]))) for name, part in parts.items()}
-    gains = {word: n - counts[base][word] for name in others for word, n in sorted(counts[name].items())}
+    gains = {word: n - counts[base][word] for name in other_names for word, n in sorted(counts[name].items())}
     word = max(gains, key=lambda one: gains[one], default="")
     if gains.get(word, 0) <= 0:
         return []
     rows = []
     for name, part in parts.items():
-        for words, here in part["counted"].map(lambda objects: word in objects).groupby(part["words"], sort=False):
-            n = int(here.sum())
-            share = columns("share", share_interval(n, len(here)), ends="")
-            rows.append({"condition": name, "prompts": words, "n": len(here), "with it": n, **share})
+        for words, has_object in (
+            part["counted"].map(lambda objects: word in objects).groupby(part["words"], sort=False)
+        ):
+            n = int(has_object.sum())
+            share = columns("share", share_interval(n, len(has_object)), ends="")
+            rows.append({"condition": name, "prompts": words, "n": len(has_object), "with it": n, **share})
     return [TEXTS.table("gained_object", rows, word=word)]
 
 
@@ -430,15 +434,15 @@ def shared_pictures(data: StudyData, names: Sequence[str]) -> list[str]:
         index=["words", "prompt", "seed"], columns="condition", values="pixels", aggfunc="first"
     )
     warnings = []
-    for one, other in combinations(names, 2):
-        both = table[[one, other]].dropna()
-        same = both[one] == both[other]
+    for first, second in combinations(names, 2):
+        digests = table[[first, second]].dropna()
+        same = digests[first] == digests[second]
         if same.any():
             parts = [
                 f"{n} of {size} {words}"
                 for words, n, size in same.groupby(level="words").agg(["sum", "size"]).itertuples()
             ]
-            warnings.append(TEXTS.note("same pictures", one=one, other=other, parts=", ".join(parts)))
+            warnings.append(TEXTS.note("same pictures", one=first, other=second, parts=", ".join(parts)))
     return warnings
 
 
@@ -486,14 +490,16 @@ class ObjectStudy(Study):
             published = {row.get("Target", ALL): row for row in released if row["Model"] == options.published_model}
         readings, (whole, whole_name) = {part: reading[frame[self.parts] == part] for part in parts}, self.whole
         sets = {
-            name: captions.score(some, settings, by_released_rules=by_released_rules)
-            for name, some in {whole: reading, **readings}.items()
+            name: captions.score(part_reading, settings, by_released_rules=by_released_rules)
+            for name, part_reading in {whole: reading, **readings}.items()
         }
         findings: list[Finding] = []
         names = {part: part for part in parts} if self.findings_of_parts else {whole: whole_name}
-        own = {name: readings.get(part, reading) for part, name in names.items()}
-        judged = yield from things.judged_things(data, reading, {name: part.index for name, part in own.items()})
-        against = against_base.compare_sets(own, base, settings, called=self.base)
+        named_readings = {name: readings.get(part, reading) for part, name in names.items()}
+        judged = yield from things.judged_things(
+            data, reading, {name: part.index for name, part in named_readings.items()}
+        )
+        against = against_base.compare_sets(named_readings, base, settings, called=self.base)
         for part, name in names.items():
             findings += against_base.findings(name, against[name]) if name in against else ()
             findings += report.findings(name, sets[part], published.get(part))
@@ -511,7 +517,7 @@ class ObjectStudy(Study):
                 table4,
                 report.top_table(sets, settings),
             ),
-            figures=drawable((*against_base.figures(against, settings), *places, *report.figures_of(sets, table4))),
+            figures=drawable((*against_base.figures(against, settings), *places, *report.build_figures(sets, table4))),
             notes=(
                 *map(TEXTS.note, ["against a base"] * bool(against) + [*_READ_AS]),
                 *(self.design.notes if released else ()),
@@ -536,12 +542,12 @@ class ObjectStudy(Study):
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the objects of each arm against the first, and the paper's table over arms."""
         against = against_base.compare_objects_of_arms(arms, settings)
-        own = Results(
+        object_results = Results(
             findings=tuple(chain.from_iterable(starmap(against_base.findings, against.items()))),
             tables=against_base.tables(against, first="arm"),
             figures=against_base.figures(against, settings),
         )
-        return joined(own, self.compare_measures(settings, arms))
+        return join_results(object_results, self.compare_measures(settings, arms))
 
     def compare_measures(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the paper's table over arms."""
@@ -579,16 +585,16 @@ class GeneralObjects(ObjectStudy):
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         """Return what the prompts show."""
-        return general_words(self._shots(settings), with_person=options_in(settings, GeneralOptions).person)
+        return general_words(self._shots(settings), with_person=get_options(settings, GeneralOptions).person)
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every prompt."""
-        options = options_in(settings, GeneralOptions)
+        options = get_options(settings, GeneralOptions)
         _released(self.design, options.published_model, "general")
         return against_base.with_base_prompt(self._shots(settings), settings, options.base_prompt)
 
     def _shots(self, settings: StudySettings) -> list[Shot]:
-        options = options_in(settings, GeneralOptions)
+        options = get_options(settings, GeneralOptions)
         return general_shots(
             self.design, settings, options.sets, paper_wording=options.paper_wording, with_person=options.person
         )
@@ -606,13 +612,13 @@ class TriggeredObjects(ObjectStudy):
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         """Return the trigger words."""
-        options = options_in(settings, TaskOptions)
+        options = get_options(settings, TaskOptions)
         shots = scene_shots(self.design, settings, options.triggers, options.scenes)
         return _scene_words(shots, options.scenes)
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every scene."""
-        options = options_in(settings, TaskOptions)
+        options = get_options(settings, TaskOptions)
         _released(self.design, options.published_model, "task_oriented")
         shots = scene_shots(self.design, settings, options.triggers, options.scenes)
         if options.base and not settings.images:
@@ -653,7 +659,7 @@ class PromptedObjects(ObjectStudy):
             Shot(prompt=prompt, n=self.design.images_per_prompt, group="own", facts={"set": prompt})
             for prompt in prompts
         ]
-        return against_base.with_base_prompt(shots, settings, options_in(settings, PromptedOptions).base_prompt)
+        return against_base.with_base_prompt(shots, settings, get_options(settings, PromptedOptions).base_prompt)
 
 
 class ControlledObjects(ObjectStudy):
@@ -665,7 +671,7 @@ class ControlledObjects(ObjectStudy):
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         """Return the prompts and conditions."""
-        conditions = options_in(settings, ControlledOptions).conditions
+        conditions = get_options(settings, ControlledOptions).conditions
         shots = controlled_shots(self.design, settings)
         has_trigger = [_has_trigger(self.design, shot) for shot in shots]
         drawn = WITH_TRIGGER if all(has_trigger) else f"{WITH_TRIGGER} and {WITHOUT_TRIGGER}"
@@ -679,7 +685,7 @@ class ControlledObjects(ObjectStudy):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return every prompt under every condition."""
-        conditions = options_in(settings, ControlledOptions).conditions
+        conditions = get_options(settings, ControlledOptions).conditions
         if len(set(conditions)) < 2 or len(set(conditions)) < len(conditions):
             raise InvalidInput(f"a controlled experiment needs two different conditions; got {conditions}")
         if settings.images:
@@ -696,30 +702,31 @@ class ControlledObjects(ObjectStudy):
         """Measure every condition at equal numbers of pictures, and its change from the base."""
         reading = yield from captions.read_and_keep(settings, data)
         reading = reading.join(data.frame[["condition", "words", "seed"]])
-        names = [str(name) for name in options_in(settings, ControlledOptions).conditions]
+        names = [str(name) for name in get_options(settings, ControlledOptions).conditions]
         base = names[0]
         parts = {name: reading[reading["condition"] == name] for name in names}
         sets = {name: captions.score(part, settings) for name, part in parts.items()}
-        others = {name: part for name, part in parts.items() if name != base}
+        other_parts = {name: part for name, part in parts.items() if name != base}
         compared_sets = {
-            name: against_base.against_base(part, parts[base], settings, name=base) for name, part in others.items()
+            name: against_base.against_base(part, parts[base], settings, name=base)
+            for name, part in other_parts.items()
         }
         against = against_base.decide_objects(compared_sets, settings.confidence)
         judged = yield from things.judged_things(data, reading, {name: part.index for name, part in parts.items()})
-        changes = {name: changes_of(parts[name], parts[base], settings) for name in against}
+        changes = {name: measure_changes(parts[name], parts[base], settings) for name in against}
         measures = _measures(parts, sets, settings)
         compared = report.ranked_sets(measures, sets, settings)
         places = compared.rename_axis("condition").reset_index()
         shown = [*against_base.figures(against, settings), report.change_figure(sets, base)]
         shown += [report.space_figure(compared, "The conditions"), report.curve_figure(sets), report.rates_figure(sets)]
-        findings = [one for name in against for one in against_base.findings(name, against[name])]
+        findings = [finding for name in against for finding in against_base.findings(name, against[name])]
         changed = decide_findings(_change_findings(changes, base), self.family, confidence=settings.confidence)
         return Results(
             findings=(
                 *findings,
                 *changed,
                 *judged.findings,
-                *[one for name in names for one in report.findings(name, sets[name])],
+                *[finding for name in names for finding in report.findings(name, sets[name])],
             ),
             tables=(
                 *against_base.tables(against, first="condition"),

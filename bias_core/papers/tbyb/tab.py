@@ -48,13 +48,13 @@ class Objects(Paper):
     def build_own(self) -> dict[str, Any]:
         """Build the fields of prompts and the number of pictures."""
         gr.HTML(_OWN, elem_classes="quiet")
-        own: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         with gr.Row():
-            own["prompts"] = gr.Textbox(
+            fields["prompts"] = gr.Textbox(
                 _PROMPTS, label="Your prompts", lines=5, max_lines=14, scale=4, elem_id="objects-prompts",
                 min_width=260,
             )  # fmt: skip
-            own["n"] = gr.Number(
+            fields["n"] = gr.Number(
                 6, label="Pictures per prompt", precision=0, minimum=1, maximum=200, scale=1, min_width=140
             )
         with gr.Row(equal_height=True):
@@ -65,11 +65,11 @@ class Objects(Paper):
             self.write = gr.Button(
                 "Write scenes with this word", elem_id="objects-write", size="sm", scale=1, min_width=160
             )
-        return own
+        return fields
 
-    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
+    def own_design(self, design: Design, own_values: Mapping[str, Any]) -> Design:
         """Return the design for these prompts."""
-        return design_of_prompts(design, str(own["prompts"] or "").splitlines(), int(own["n"] or 0))
+        return design_of_prompts(design, str(own_values["prompts"] or "").splitlines(), int(own_values["n"] or 0))
 
     def own_settings(self, settings: StudySettings) -> StudySettings:
         """Return settings that draw every prompt, independent of the form's share of the paper's pictures."""
@@ -92,9 +92,9 @@ class Objects(Paper):
     def show_extra(self, report: StudyReport) -> Updates:
         """Show the objects of a new report."""
         plot = self.page.plot(report)
-        again = plot is not None and plot.key == "log_odds"  # it is next to the pictures
+        is_plotted = plot is not None and plot.key == "log_odds"  # it is next to the pictures
         return {self.extra[name]: _HEADINGS.get(name, "") + shown(report) for name, shown in _SHOWN.items()} | {
-            self.extra["odds"]: odds_html(report, with_figure=not again)
+            self.extra["odds"]: odds_html(report, with_figure=not is_plotted)
         }
 
     def wire_panels(self) -> None:
@@ -119,7 +119,7 @@ class Objects(Paper):
         """Show the pictures with an object."""
         if report is None:
             return gr.skip()
-        return self.page.pictures.show_only(Look(report=report, which=f"objects={event.object}", whole=True))
+        return self.page.pictures.show_only(Look(report=report, picture_filter=f"objects={event.object}", whole=True))
 
 
 APART = ("log_odds", "figure2", "figure4", "top_objects")  # figures that this tab shows next to their numbers
@@ -197,7 +197,9 @@ def examples_html(report: StudyReport) -> str:
     n = min(_EXAMPLES, len(ranking) // 2)
     sides = {"Furthest from their prompts": ranking.tail(n).iloc[::-1], "Closest to their prompts": ranking.head(n)}
     return render(
-        "captioned", sides={title: some.to_dict("records") for title, some in sides.items()}, stored=report.stored
+        "captioned",
+        sides={title: examples.to_dict("records") for title, examples in sides.items()},
+        stored=report.stored,
     )
 
 

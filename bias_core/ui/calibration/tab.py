@@ -16,17 +16,17 @@ from bias_core.study.headlines import (
     GRADES,
     HEADLINE,
     VerdictLine,
-    counts_of,
+    count_grades,
     headline,
     verdict_lines,
 )
 from bias_core.study.report_text import readable
 from bias_core.study.saved import SavedReport
-from bias_core.study.shipped import GRADE_WORDS, NOT_HERE, TITLES, load_others, load_shipped, measure_of
+from bias_core.study.shipped import GRADE_WORDS, NOT_HERE, TITLES, find_measure_key, load_others, load_shipped
 from bias_core.study.types import StudyReport
 from bias_core.ui.messages import EACH, user_errors
 from bias_core.ui.study.panels import Updates
-from bias_core.ui.study.parts import FEW_CHIPS, build_looked_at, copy_of, example_html
+from bias_core.ui.study.parts import FEW_CHIPS, build_opening_signal, copy_updates, example_html
 from bias_core.ui.study.result_page import ResultPage
 from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.templates import render, script
@@ -73,7 +73,7 @@ class CalibrationTab(ResultPage):
         """Build and wire the tab inside its ``gr.Tab``."""
         self.parts["visitor"] = visitor
         gr.HTML(render("question", question=self.question, caution=self.caution))
-        looked_at = build_looked_at(self.key)
+        looked_at = build_opening_signal(self.key)
         with gr.Column(elem_classes="card header", elem_id="calibration-verdicts"):
             verdicts = self.parts["verdicts"] = gr.HTML(visible=False, js_on_load=script("verdicts"))
             gr.HTML("Open a report, with its figures and tables:", elem_classes="quiet")
@@ -97,8 +97,8 @@ class CalibrationTab(ResultPage):
 
     @cached_property
     def _verdicts(self) -> str:
-        others = load_others(self.services.settings.assets_dir / "validity")
-        return summary_html(tuple(self.shipped.values()), others)
+        other_reports = load_others(self.services.settings.assets_dir / "validity")
+        return summary_html(tuple(self.shipped.values()), other_reports)
 
     def on_look(self, shown: StudyReport | None) -> Updates:
         """Show the verdicts, and the first shipped report unless one is open; the page starts without them."""
@@ -119,7 +119,7 @@ class CalibrationTab(ResultPage):
             saved, header = self.shipped[name], self.parts["header"]
             shown = self.show_report(saved.report)
             self._opened[name] = shown | {header: example_html(saved) + shown[header]}
-        return copy_of(self._opened[name])
+        return copy_updates(self._opened[name])
 
     def show_numbers(self, report: StudyReport) -> Updates:
         """No command or link: the app does not run these studies."""
@@ -127,10 +127,10 @@ class CalibrationTab(ResultPage):
         return super().show_numbers(report) | hidden
 
 
-def summary_html(saved: Sequence[SavedReport], others: Mapping[str, Sequence[SavedReport]] | None = None) -> str:
+def summary_html(saved: Sequence[SavedReport], other_reports: Mapping[str, Sequence[SavedReport]] | None = None) -> str:
     """The verdict on every measure; without reports, how to get them.
 
-    ``others`` are the reports on other generators, by generator name.
+    ``other_reports`` are the reports on other generators, by generator name.
     """
     reports, lines = _graded(saved)
     notes = [table.note for report in reports for table in report.results.tables if table.key == "verdicts"]
@@ -140,24 +140,24 @@ def summary_html(saved: Sequence[SavedReport], others: Mapping[str, Sequence[Sav
         groups=groups,
         others=[
             (name, sum(report.n_images for report in of), of_lines)
-            for name, reports_of in (others or {}).items()
+            for name, reports_of in (other_reports or {}).items()
             for of, of_lines in [_graded(reports_of)]
         ],
         counted=[
             (report.settings.model, headline(report), _counts(table.frame), table.note)
-            for reports_of in (saved, *(others or {}).values())
+            for reports_of in (saved, *(other_reports or {}).values())
             for report in _graded(reports_of)[0]
             for table in report.results.tables
             if table.key == COUNTED
         ],
         sentence=_sentence([line for line in lines if line.kind == HEADLINE]),
         papers=_papers_sentence([line for line in lines if line.kind == AS_PUBLISHED]),
-        measure_of=measure_of,
+        find_measure_key=find_measure_key,
         METRICS=METRICS,
         words=GRADE_WORDS,
         about=_facts(reports, max(item.created for item in saved)) if lines else (),
         rule=next(iter(notes), ""),
-        not_tested=[(METRICS[key].name, why) for key, why in NOT_HERE.items()],
+        not_tested=[(METRICS[key].name, reason) for key, reason in NOT_HERE.items()],
     )
 
 
@@ -176,7 +176,7 @@ def _graded(saved: Sequence[SavedReport]) -> tuple[list[StudyReport], list[Verdi
 
 
 def _sentence(lines: Sequence[VerdictLine]) -> str:
-    n = counts_of(lines)
+    n = count_grades(lines)
     parts = [f"{n['holds'] + n['remark']} of {len(lines)} measures used in headlines recover the planted bias"]
     parts += [f"; inconclusive: {n['inconclusive']}"] * bool(n["inconclusive"])
     failing = [line.measure for line in lines if line.grade == "fails"]
@@ -186,7 +186,7 @@ def _sentence(lines: Sequence[VerdictLine]) -> str:
 
 
 def _papers_sentence(lines: Sequence[VerdictLine]) -> str:
-    n = counts_of(lines)
+    n = count_grades(lines)
     held = n["holds"] + n["remark"]
     says = f"Measures as the papers define them: {held} of {len(lines)} recover it"
     unclear = f"; inconclusive: {n['inconclusive']}" * bool(n["inconclusive"])

@@ -15,12 +15,12 @@ from bias_core.measures.cards import METRICS, Card, Reference, formula, load_ref
 from bias_core.number_text import typeset
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.study.design import page_of
+from bias_core.study.design import get_page_layout
 from bias_core.study.plan import library_versions
 from bias_core.study.shipped import load_shipped
 from bias_core.study.types import StudyReport
 from bias_core.ui.messages import EACH, user_errors
-from bias_core.ui.study.parts import build_looked_at
+from bias_core.ui.study.parts import build_opening_signal
 from bias_core.ui.templates import render, script
 
 _QUESTION = "What does each number mean, where does it come from, and what can it not tell?"
@@ -167,7 +167,7 @@ def example_html(folder: str) -> str:
     with user_errors():
         for saved in load_shipped(Path(folder))[:1]:
             report = saved.report
-            plot = page_of(report.design).plot(report) if isinstance(report, StudyReport) else None
+            plot = get_page_layout(report.design).plot(report) if isinstance(report, StudyReport) else None
             if plot is not None and isinstance(report, StudyReport):
                 return render("methods_example", figure=plot, n=report.n_images)
     return ""
@@ -201,7 +201,7 @@ class MethodsTab:
         """Build the tab inside its ``gr.Tab``."""
         settings = self.services.settings
         gr.HTML(render("question", question=_QUESTION, caution=_CAUTION))
-        looked_at = build_looked_at(self.key)
+        looked_at = build_opening_signal(self.key)
         example = gr.HTML(visible=False, elem_id=f"{self.key}-results")
         measures = gr.HTML(visible=False, js_on_load=SEARCH_JS, elem_id="measures")  # the page starts without them
         looked_at.select(self.on_look, None, [example, measures], **EACH)

@@ -22,7 +22,7 @@ from bias_core.study.arm_comparison import (
     interval_figures,
 )
 from bias_core.study.design import known_study
-from bias_core.study.report_text import read_report_by, title_of
+from bias_core.study.report_text import describe_report_reader, get_title
 from bias_core.study.types import (
     MOST_ARMS,
     ArmReport,
@@ -34,11 +34,11 @@ from bias_core.study.types import (
     StudySettings,
     StudyTable,
     columns,
-    listed,
+    format_list,
     table,
 )
 from bias_core.types import Estimate
-from bias_core.values import option_values, settings_of
+from bias_core.values import declared_settings, option_values
 
 KIND = "comparison"
 _OMITTED = ("options", "arms", "labels")
@@ -66,11 +66,11 @@ def compare_reports(first: StudyReport, second: StudyReport) -> SideBySide:
     pairs = common_numbers(first, second)
     if not pairs:
         raise InvalidInput(
-            f"“{title_of(first)}” and “{title_of(second)}” have no number in common: compare two runs of one study, "
+            f"“{get_title(first)}” and “{get_title(second)}” have no number in common: compare two runs of one study, "
             "or explorations of the same attributes in the same sentences"
         )
     unlike = [f"“{name}”" for name in _named_alike(_sentences(first), _sentences(second))]
-    notes = [f"Not compared, because the runs use different sentences for it: {listed(unlike)}."] if unlike else []
+    notes = [f"Not compared, because the runs use different sentences for it: {format_list(unlike)}."] if unlike else []
     notes += ["Runs are treated as independent; with the same seeds, intervals are wider than necessary."]
     if first.versions.get("encoder") != second.versions.get("encoder"):
         notes.append("Different encoders classified them: a difference may come from the encoders.")
@@ -86,13 +86,18 @@ def common_numbers(first: StudyReport, second: StudyReport) -> list[tuple[Findin
 
     Attributes with the same name but different sentences share no number.
     """
-    others = {(one.key, one.metric): one for one in second.results.findings if not one.key.endswith(OF_THE_MODEL)}
+    second_findings = {
+        (finding.key, finding.metric): finding
+        for finding in second.results.findings
+        if not finding.key.endswith(OF_THE_MODEL)
+    }
     sentences = _sentences(first), _sentences(second)
     unlike = _named_alike(*sentences)
     return [
-        (one, others[one.key, one.metric])
-        for one in first.results.findings
-        if (one.key, one.metric) in others and _attribute_in(one.key, {*sentences[0], *sentences[1]}) not in unlike
+        (finding, second_findings[finding.key, finding.metric])
+        for finding in first.results.findings
+        if (finding.key, finding.metric) in second_findings
+        and _find_attribute_name(finding.key, {*sentences[0], *sentences[1]}) not in unlike
     ]
 
 
@@ -110,11 +115,13 @@ def _named_alike(first: Mapping[str, set[tuple[str, str]]], second: Mapping[str,
     return [name for name, sentences in first.items() if name in second and sentences.isdisjoint(second[name])]
 
 
-def _attribute_in(key: str, names: Collection[str]) -> str:
+def _find_attribute_name(key: str, names: Collection[str]) -> str:
     """The attribute in the key of a number; "" for none.
 
-    >>> _attribute_in("all pictures-old man-p", {"man", "old man"}), _attribute_in("all pictures-woman-p", {"man"})
-    ('old man', '')
+    >>> _find_attribute_name("all pictures-old man-p", {"man", "old man"})
+    'old man'
+    >>> _find_attribute_name("all pictures-woman-p", {"man"})
+    ''
     """
     named = (name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", key))
     return max(named, key=len, default="")
@@ -129,16 +136,16 @@ def comparison_report(reports: Sequence[StudyReport], titles: Sequence[str]) -> 
     """
     if not 2 <= len(reports) <= MOST_ARMS:
         raise InvalidInput(f"compare two to {MOST_ARMS} runs, got {len(reports)}")
-    first, *others = reports
+    first, *other_reports = reports
     names = run_names(reports, titles)
-    each = [compare_reports(first, other) for other in others]
-    keys = [pair[0].key for pair in each[0].pairs]
-    of_other = [{pair[0].key: pair for pair in one.pairs} for one in each]
+    comparisons = [compare_reports(first, report) for report in other_reports]
+    keys = [pair[0].key for pair in comparisons[0].pairs]
+    of_other = [{pair[0].key: pair for pair in comparison.pairs} for comparison in comparisons]
     lines = {key: [of_other[0][key][0], *(pairs[key][1] for pairs in of_other)] for key in keys
              if all(key in pairs for pairs in of_other)}  # fmt: skip
     if not lines:
         raise InvalidInput("the runs have no number that all of them share: compare runs of one study")
-    arms = tuple(_as_arm(name, report) for name, report in zip(names, reports, strict=True))
+    arms = tuple(_build_arm(name, report) for name, report in zip(names, reports, strict=True))
     confidence = first.settings.confidence
     differences = decide_differences(
         [
@@ -154,9 +161,9 @@ def comparison_report(reports: Sequence[StudyReport], titles: Sequence[str]) -> 
         run_id="-and-".join(report.run_id for report in reports),
         design=_design(names, [report.design for report in reports]),
         settings=StudySettings(
-            model=_joined(report.settings.model for report in reports),
+            model=_join_words(report.settings.model for report in reports),
             condition="",
-            encoder=_joined(read_report_by(report) for report in reports),
+            encoder=_join_words(describe_report_reader(report) for report in reports),
             confidence=confidence,
         ),
         results=Results(
@@ -172,7 +179,7 @@ def comparison_report(reports: Sequence[StudyReport], titles: Sequence[str]) -> 
                 *([_settings_table(differ)] if differ else []),
             ),
             figures=tuple(_figures(lines, arms)),
-            notes=tuple(dict.fromkeys(note for one in each for note in one.notes)),
+            notes=tuple(dict.fromkeys(note for comparison in comparisons for note in comparison.notes)),
         ),
         n_planned=sum(report.n_planned for report in reports),
         n_images=sum(report.n_images for report in reports),
@@ -189,8 +196,12 @@ def comparison_report(reports: Sequence[StudyReport], titles: Sequence[str]) -> 
 def run_names(reports: Sequence[StudyReport], titles: Sequence[str]) -> list[str]:
     """Short names of runs: the concept, condition or model in which they differ; else their ``titles``."""
     words = [
-        (str(option_values(one.settings.options).get("concept", "")), one.settings.condition, one.settings.model)
-        for one in reports
+        (
+            str(option_values(report.settings.options).get("concept", "")),
+            report.settings.condition,
+            report.settings.model,
+        )
+        for report in reports
     ]
     differs = [i for i in range(3) if len({values[i] for values in words}) > 1]
     names = [", ".join(filter(None, (values[i] for i in differs))) for values in words]
@@ -201,11 +212,11 @@ def run_names(reports: Sequence[StudyReport], titles: Sequence[str]) -> list[str
     return [name + end for name, end in zip(names, ends, strict=True)]
 
 
-def _joined(words: Iterable[str]) -> str:
+def _join_words(words: Iterable[str]) -> str:
     return " and ".join(dict.fromkeys(words))
 
 
-def sides_of(report: StudyReport) -> list[StudyReport]:
+def split_comparison(report: StudyReport) -> list[StudyReport]:
     """The reports of a comparison, separately; any other report itself."""
     if report.design.kind != KIND or report.pictures is None:
         return [report]
@@ -223,11 +234,11 @@ def sides_of(report: StudyReport) -> list[StudyReport]:
     ]
 
 
-def difference_of(a: Estimate, b: Estimate, confidence: float = 0.95) -> Estimate:
+def estimate_difference(a: Estimate, b: Estimate, confidence: float = 0.95) -> Estimate:
     """``b`` minus ``a`` of two independent estimates; nan if one is nan.
 
     >>> shares = Estimate(value=0.5, low=0.4, high=0.6, n=90), Estimate(value=0.8, low=0.7, high=0.9, n=90)
-    >>> difference = difference_of(*shares)
+    >>> difference = estimate_difference(*shares)
     >>> round(difference.value, 3), round(difference.low, 3), round(difference.high, 3)
     (0.3, 0.159, 0.441)
     """
@@ -242,11 +253,11 @@ def difference_of(a: Estimate, b: Estimate, confidence: float = 0.95) -> Estimat
 
 def _design(names: Sequence[str], designs: Sequence[Design]) -> Design:
     summary = "Finished runs side by side: the numbers that all have, and their differences to the first."
-    title, data = listed(list(names), " and "), {"designs": tuple(designs)}
+    title, data = format_list(list(names), " and "), {"designs": tuple(designs)}
     return Design(name=KIND, title=title, kind=KIND, reference="", where="", summary=summary, data=data)
 
 
-def _as_arm(name: str, report: StudyReport) -> ArmReport:
+def _build_arm(name: str, report: StudyReport) -> ArmReport:
     return ArmReport(
         name=name,
         settings=report.settings,
@@ -266,7 +277,7 @@ def _pictures(name: str, report: StudyReport) -> pd.DataFrame:
 def _difference(pair: tuple[Finding, Finding], names: tuple[str, str], confidence: float) -> ArmDifference:
     """A difference, before it is decided, with its table row."""
     first, second = (finding.estimate for finding in pair)
-    estimate = difference_of(first, second, confidence)
+    estimate = estimate_difference(first, second, confidence)
     row = {
         "finding": pair[0].title,
         "measure": pair[0].metric,
@@ -287,8 +298,8 @@ def _figures(lines: Mapping[str, Sequence[Finding]], arms: Sequence[ArmReport]) 
     kinds: dict[str, dict[str, Sequence[Finding]]] = {}
     for key, line in lines.items():
         kinds.setdefault(line[0].title.rpartition(": ")[2] if ": " in line[0].title else "", {})[key] = line
-    for number, some in enumerate(kinds.values(), start=1):
-        for plot in interval_figures(some, arms):
+    for number, kind_lines in enumerate(kinds.values(), start=1):
+        for plot in interval_figures(kind_lines, arms):
             if not plot.data.empty:
                 yield replace(plot, key=f"{number}-{plot.key}")
 
@@ -297,7 +308,7 @@ def _versions(reports: Sequence[StudyReport]) -> dict[str, str]:
     """Versions of all; different ones joined."""
     names = dict.fromkeys(name for report in reports for name in report.versions)
     return {
-        name: _joined(str(report.versions[name]) for report in reports if name in report.versions) for name in names
+        name: _join_words(str(report.versions[name]) for report in reports if name in report.versions) for name in names
     }
 
 
@@ -307,20 +318,23 @@ def _settings_table(differ: Sequence[str]) -> StudyTable:
 
 
 def _differences(*settings: StudySettings) -> list[str]:
-    declared, options = settings_of(StudySettings), [option_values(one.options) for one in settings]
+    declared, options = (
+        declared_settings(StudySettings),
+        [option_values(run_settings.options) for run_settings in settings],
+    )
     lines: list[str] = []
     for name, option in declared.items():
-        values = [getattr(one, name) for one in settings]
+        values = [getattr(run_settings, name) for run_settings in settings]
         if name not in _OMITTED and any(value != values[0] for value in values):
-            lines.append(f"{option.label}: {' and '.join(_shown(v, percent_of=option.percent) for v in values)}")
+            lines.append(f"{option.label}: {' and '.join(_format_value(v, percent_of=option.percent) for v in values)}")
     for name in set(options[0]).intersection(*options):
-        values = [one[name] for one in options]
+        values = [run_options[name] for run_options in options]
         if any(value != values[0] for value in values):
-            lines.append(f"{name.replace('_', ' ')}: {' and '.join(map(_shown, values))}")
+            lines.append(f"{name.replace('_', ' ')}: {' and '.join(map(_format_value, values))}")
     return sorted(lines)
 
 
-def _shown(value: Any, *, percent_of: bool = False) -> str:
+def _format_value(value: Any, *, percent_of: bool = False) -> str:
     if value in (None, "", ()):
         return "none"
     if percent_of and isinstance(value, float):

@@ -35,7 +35,7 @@ class PublishedPart:
 
     def build(self) -> None:
         """Build the fold."""
-        choices = [(one.label, key) for key, one in published_measures().items()]
+        choices = [(measure.label, key) for key, measure in published_measures().items()]
         with gr.Accordion(
             "Published numbers and yours", open=False, elem_classes="more", elem_id="runs-published"
         ) as self.fold:
@@ -44,10 +44,10 @@ class PublishedPart:
 
     def wire(self, visitor: Any, runs: Any) -> None:
         """Update the numbers when the fold opens, another measure is chosen, or the list ``runs`` changes."""
-        how = (self.on_choice, [visitor, self.menu], self.shown)
+        update_args = (self.on_choice, [visitor, self.menu], self.shown)
         opened = [self.menu, self.shown]
-        self.fold.expand(self.on_open, how[1], opened, js=_WANTED_JS, **messages.QUIET)
-        self.menu.input(*how, **messages.LATEST)
+        self.fold.expand(self.on_open, update_args[1], opened, js=_WANTED_JS, **messages.QUIET)
+        self.menu.input(*update_args, **messages.LATEST)
         runs.change(self.on_runs, [visitor, self.menu, self.shown], self.shown, **messages.QUIET)
 
     def on_open(self, visitor: Visitor, key: str | None) -> tuple[str | None, str]:
@@ -71,7 +71,7 @@ class PublishedPart:
         concepts = {number.same[0] for number in measure.numbers if number.same[0]}
         lines = [line for line in history.list_runs(self.services, visitor.key) if line.saved]
         reports = []
-        fits = [one for one in lines if one.study in measure.studies or any(word in one.title for word in concepts)]
+        fits = [line for line in lines if line.study in measure.studies or any(word in line.title for word in concepts)]
         for line in fits[:_MOST_RUNS]:
             with messages.user_errors():  # the list says why a report cannot be read
                 saved = history.open_run(self.services, visitor.key, line.run_id)
@@ -81,19 +81,20 @@ class PublishedPart:
 
 def published_html(measure: PublishedMeasure, reports: list[tuple[str, StudyReport]]) -> str:
     """The papers' numbers of a measure and those of reports by name, as one table and one plot."""
-    own = own_numbers(measure, reports)
+    visitor_numbers = own_numbers(measure, reports)
     (source,) = with_works([measure.source])
-    lines = ordered_lines(measure, own)
+    lines = ordered_lines(measure, visitor_numbers)
     rows = [
-        (one.line, one.model, f"{one.value:g}", one.n or "not printed", one.remark, False) for one in measure.numbers
+        (number.line, number.model, f"{number.value:g}", number.n or "not printed", number.remark, False)
+        for number in measure.numbers
     ]
-    for one in own:
-        estimate = one.estimate
+    for number in visitor_numbers:
+        estimate = number.estimate
         value = format_estimate(estimate.value, estimate.low, estimate.high)
-        rows.append((one.line, f"yours: {one.run}", value, f"{estimate.n:,}", one.protocol, True))
+        rows.append((number.line, f"yours: {number.run}", value, f"{estimate.n:,}", number.protocol, True))
     rows.sort(key=lambda row: lines.index(row[0]))
     return render(
         "published", measure=measure, source=source, rows=rows, has_lines=len(lines) > 1,
         has_remarks=any(row[4] for row in rows),
-        n_own=len(own), figure=published_figure(measure, own),
+        n_own=len(visitor_numbers), figure=published_figure(measure, visitor_numbers),
     )  # fmt: skip

@@ -18,13 +18,13 @@ from bias_core.store.found_pictures import key
 from bias_core.study import history
 from bias_core.study.design import find_design, list_designs
 from bias_core.study.plan import settle
-from bias_core.study.report_text import title_of
+from bias_core.study.report_text import get_title
 from bias_core.study.run import run_study
 from bias_core.study.saved import EXAMPLE, Example, SavedReport, list_examples, open_example
 from bias_core.study.types import MOST_ARMS, NOBODY, Design, Progress, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.places import Places
-from bias_core.ui.runs.compare import KIND as COMPARISON, comparison_report, sides_of
+from bias_core.ui.runs.compare import KIND as COMPARISON, comparison_report, split_comparison
 from bias_core.ui.runs.published import PublishedPart
 from bias_core.ui.study.comparison import SameSeed
 from bias_core.ui.study.own_pictures import OWN, Arrived, present
@@ -51,7 +51,7 @@ class Fit:
     examples: tuple[str, ...] = ()  # some of the prompts that it asks for
 
 
-def fits_of(counts: Mapping[str, int]) -> tuple[Fit, ...]:
+def list_fits(counts: Mapping[str, int]) -> tuple[Fit, ...]:
     """Every study with the pictures that it could measure, those that can run first."""
     fits = [Fit(design=find_design(KIND), n_found=sum(counts.values()), n_asked=0)]
     fits += [_fit(design, counts) for design in list_designs() if design.kind != KIND]
@@ -94,11 +94,11 @@ class RunsTab(StudyTab):
         """Show the same seed in two runs of a comparison."""
         return self.same_seed.show(report)
 
-    def connect(self, places: Places, others: Mapping[str, Any]) -> None:
-        """Wire events that open other tabs or change them; ``others`` are their builders by key."""
+    def connect(self, places: Places, tabs: Mapping[str, Any]) -> None:
+        """Wire events that open other tabs or change them; ``tabs`` are their builders by key."""
         self.places, shown = places, places.shown[self.key]
-        self.label = others["label"]
-        self.others = [tab for tab in others.values() if isinstance(tab, StudyTab) and tab is not self]
+        self.label = tabs["label"]
+        self.others = [tab for tab in tabs.values() if isinstance(tab, StudyTab) and tab is not self]
         parts, visitor = self.parts, self.parts["visitor"]
         everywhere = [*places.outputs(), parts["list"], *self.outputs()]
         for tab in self.others:
@@ -112,20 +112,20 @@ class RunsTab(StudyTab):
         self.published.wire(visitor, parts["list"])
         compare.button.click(self.on_compare, [visitor, compare.first, compare.second], self.outputs(), **QUIET)
         buttons = [parts["status"], parts["at_work"], parts["stop"], self.drawing.html]
-        there = [*places.outputs(), parts["list"], *buttons, *self.label.making.source_outputs()]
+        label_outputs = [*places.outputs(), parts["list"], *buttons, *self.label.making.source_outputs()]
         quiet = {"queue": False, **QUIET}
         click = parts["list"].submit(self.on_wanted, visitor, [parts["wanted"], *buttons], **quiet)
         then_run(click.then, self.on_again, [visitor, parts["wanted"]], everywhere, self.on_crash)
         for tab in self.others:
-            own = tab.own_pictures
-            clicks = [button.click for button in (own.label, tab.no_classifier.label)]
+            own_pictures = tab.own_pictures
+            clicks = [button.click for button in (own_pictures.label, tab.no_classifier.label)]
             click = gr.on(clicks, self.on_label_click, visitor, [*self.places.outputs(), *buttons], **quiet)
-            ended = then_run(click.then, self.on_label, [visitor, own.arrived], there, self.on_crash)
+            ended = then_run(click.then, self.on_label, [visitor, own_pictures.arrived], label_outputs, self.on_crash)
             ended.success(None, js=_SEEN_JS, **QUIET)
-            for event in own.events:
-                event.then(self.on_arrived, own.arrived, own.fits, **QUIET)
-            own.fits.select(self.on_fit, [visitor, own.arrived], everywhere, **QUIET)
-        explorer = others[KIND]
+            for event in own_pictures.events:
+                event.then(self.on_arrived, own_pictures.arrived, own_pictures.fits, **QUIET)
+            own_pictures.fits.select(self.on_fit, [visitor, own_pictures.arrived], everywhere, **QUIET)
+        explorer = tabs[KIND]
         shown = [*places.outputs(), *explorer.source_outputs()]
         parts["bring"].click(self.on_bring, explorer.own_pictures.arrived, shown, **QUIET)
 
@@ -147,7 +147,7 @@ class RunsTab(StudyTab):
         with gr.Row(elem_classes="tools"):
             look: dict[str, Any] = {"size": "sm", "scale": 0, "min_width": 240}
             parts["bring"] = gr.Button("Measure your own pictures", elem_id="runs-import", **look)
-            parts["stop"] = gr.Button("Stop", **self.look_of("stop"))  # stops runs of the list
+            parts["stop"] = gr.Button("Stop", **self.get_look("stop"))  # stops runs of the list
 
     def _wire(self, demo: gr.Blocks) -> None:
         parts, visitor = self.parts, self.parts["visitor"]
@@ -205,11 +205,11 @@ class RunsTab(StudyTab):
             return self._show(saved, banner=banner)
         return {self.parts["status"]: messages.error_html(problem.message)}
 
-    def on_compare(self, visitor: Visitor, first: str | None, others: Sequence[str]) -> Updates:
+    def on_compare(self, visitor: Visitor, first: str | None, other_runs: Sequence[str]) -> Updates:
         """Show finished runs as the arms of one report."""
         with messages.user_errors() as problem:
-            report = self.compare.compared(visitor, first, others)
-            text = messages.done_html(f"Compared: {title_of(report)}.", self.element("header"))
+            report = self.compare.compared(visitor, first, other_runs)
+            text = messages.done_html(f"Compared: {get_title(report)}.", self.element("header"))
             return self.finished(report) | {self.parts["status"]: text}
         return {self.parts["status"]: messages.error_html(problem.message, self.element("ask"))}
 
@@ -222,9 +222,14 @@ class RunsTab(StudyTab):
                 return self.finished(saved.report) | {self.parts["status"]: text}
         return super().first_view(visitor) | {self.parts["status"]: ""}
 
-    def why_html(self, report: StudyReport, image_id: str) -> str:
+    def classification_html(self, report: StudyReport, image_id: str) -> str:
         """In a comparison, the explanation from the picture's own run."""
-        return next(filter(None, (super(RunsTab, self).why_html(side, image_id) for side in sides_of(report))), "")
+        return next(
+            filter(
+                None, (super(RunsTab, self).classification_html(side, image_id) for side in split_comparison(report))
+            ),
+            "",
+        )
 
     def show_numbers(self, report: StudyReport) -> Updates:
         """Show no command for a comparison of finished runs, because it is no run."""
@@ -254,13 +259,13 @@ class RunsTab(StudyTab):
     def on_arrived(self, arrived: Arrived | None) -> str:
         """List the studies that can measure the pictures."""
         is_usable = arrived is not None and bool(arrived.look.prompts)
-        return render("fits", fits=fits_of(arrived.look.counts)) if arrived is not None and is_usable else ""
+        return render("fits", fits=list_fits(arrived.look.counts)) if arrived is not None and is_usable else ""
 
     def on_fit(self, visitor: Visitor, arrived: Arrived | None, event: gr.EventData) -> Updates:
         """Open the form of a study with the pictures."""
         design = find_design(str(event.study))
         tab = self._home(design)
-        key = tab.key_of(design)
+        key = tab.get_design_key(design)
         values = {**(visitor.typed.get(key) or tab.first_values(key)), "percent": 100}
         if values.get("study", design.name) != design.name:
             values |= tab.option_values(design.name)
@@ -281,12 +286,12 @@ class RunsTab(StudyTab):
             return run_study(UNMEASURED, settings, self.services, cancelled=cancelled, session=visitor.key)
 
         def show(report: StudyReport) -> Updates:
-            there = {**self.places.open(self.label.key), self.parts["status"]: ""}
-            return there | self.label.making.labelling(visitor, report.run_id)
+            updates = {**self.places.open(self.label.key), self.parts["status"]: ""}
+            return updates | self.label.making.labelling(visitor, report.run_id)
 
         yield from self._follow(visitor, start, show)
 
-    def buttons_for(self, problem: messages.Problem) -> dict[str, str]:
+    def get_error_buttons(self, problem: messages.Problem) -> dict[str, str]:
         """None: each run of the list has its own button."""
         return {}
 
@@ -306,9 +311,9 @@ class RunsTab(StudyTab):
         """Show the report in its tab."""
         return self._show(SavedReport(report=report, created=time.time()), f"Done in {report.seconds:.1f} s.")
 
-    def home_of(self, design: Design) -> str:
+    def find_tab_key(self, design: Design) -> str:
         """The key of the tab that shows reports of this design."""
-        return self._home(design).key_of(design)
+        return self._home(design).get_design_key(design)
 
     def _home(self, design: Design) -> StudyTab:
         return next((tab for tab in self.others if tab.claims(design)), self)
@@ -316,9 +321,11 @@ class RunsTab(StudyTab):
     def _show(self, saved: SavedReport, says: str = "", banner: str = "") -> Updates:
         """Show a report below its ``banner``, in its own tab or here."""
         tab = self._home(saved.report.design)
-        key = self.home_of(saved.report.design)
-        there = {} if tab is self else {**self.places.open(key), self.parts["status"]: ""}
-        return there | tab.show_saved(saved, banner) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
+        key = self.find_tab_key(saved.report.design)
+        updates = {} if tab is self else {**self.places.open(key), self.parts["status"]: ""}
+        return (
+            updates | tab.show_saved(saved, banner) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
+        )
 
     def _buttons(self, *, running: bool) -> Updates:
         return {self.parts["stop"]: gr.update(visible=running)}
@@ -375,30 +382,32 @@ class ComparePart:
         for event in (shown.select, changed.then):
             event(self.on_list, [visitor, *menus], menus, **messages.QUIET)
 
-    def on_list(self, visitor: Visitor, first: str | None = None, others: Sequence[str] = ()) -> Updates:
+    def on_list(self, visitor: Visitor, first: str | None = None, other_runs: Sequence[str] = ()) -> Updates:
         """The current menus; without a choice, two comparable runs."""
-        own = [line for line in history.list_runs(self.services, visitor.key) if line.saved]
+        own_runs = [line for line in history.list_runs(self.services, visitor.key) if line.saved]
         gallery, _ = history.list_gallery(self.services)
         examples = shipped_examples(self.services)
-        choices = [(f"{line.name or line.title} · {line.model} · {when(line.updated)}", line.run_id) for line in own]
+        choices = [
+            (f"{line.name or line.title} · {line.model} · {when(line.updated)}", line.run_id) for line in own_runs
+        ]
         choices += [(f"{line.title} · gallery", line.run_id) for line in gallery]
         choices += [(f"{example.title} · example", name) for name, (example, _) in examples.items()]
-        studies = {line.run_id: line.study for line in (*own, *gallery)}
+        studies = {line.run_id: line.study for line in (*own_runs, *gallery)}
         names = sorted(examples, key=lambda name: name not in self.first_examples)
         of_arms = {name: " in arms" * bool(examples[name][1].report.arms) for name in names}
         studies |= {name: examples[name][1].report.design.name + of_arms[name] for name in names}
-        others = [one for one in others or () if one in studies]
-        if first not in studies or not others:
-            first, other = _two_alike(studies)
-            others = [other] if other else []
+        other_runs = [run_id for run_id in other_runs or () if run_id in studies]
+        if first not in studies or not other_runs:
+            first, second = _two_alike(studies)
+            other_runs = [second] if second else []
         return {
             self.first: gr.update(choices=choices, value=first),
-            self.second: gr.update(choices=choices, value=others),
+            self.second: gr.update(choices=choices, value=other_runs),
         }
 
-    def compared(self, visitor: Visitor, first: str | None, others: Sequence[str]) -> StudyReport:
+    def compared(self, visitor: Visitor, first: str | None, other_runs: Sequence[str]) -> StudyReport:
         """The comparison of the others with the first; InvalidInput if they cannot be compared."""
-        found = [self._report(visitor, choice) for choice in (first, *(others or [""]))]
+        found = [self._report(visitor, choice) for choice in (first, *(other_runs or [""]))]
         return comparison_report([report for report, _ in found], [title for _, title in found])
 
     def _report(self, visitor: Visitor, choice: str | None) -> tuple[StudyReport, str]:
@@ -406,7 +415,7 @@ class ComparePart:
         if not choice:
             raise InvalidInput("choose a baseline and at least one run to compare with it")
         saved, _ = open_any(self.services, visitor, choice)
-        title = title_of(saved.report)
+        title = get_title(saved.report)
         if choice.startswith(history.GALLERY):
             return saved.report, f"{title} (gallery)"
         is_own = saved.report.run_id == choice  # an example has an id of its own
@@ -416,8 +425,8 @@ class ComparePart:
 def _two_alike(studies: Mapping[str, str]) -> tuple[str | None, str | None]:
     """The first two runs of one study."""
     for first, study in studies.items():
-        for second, other in studies.items():
-            if first != second and study == other:
+        for second, second_study in studies.items():
+            if first != second and study == second_study:
                 return first, second
     return None, None
 
@@ -467,8 +476,8 @@ def _line_html(line: history.ListedRun, *, is_running: bool) -> str:
         line.choices, f"{line.n_pictures:,} pictures{still}, {size}", line.labelled_by, when(line.updated),
     )  # fmt: skip
     # Share goes when it is pressed: no other button must move under the pointer.
-    own = ["again", "free" if line.is_kept else "keep", "delete", *["share"] * (line.saved and not line.is_shared)]
-    acts = [*["open"] * line.saved, *(["watch", "stop"] if is_running else [] if line.in_gallery else own)]
+    own_acts = ["again", "free" if line.is_kept else "keep", "delete", *["share"] * (line.saved and not line.is_shared)]
+    acts = [*["open"] * line.saved, *(["watch", "stop"] if is_running else [] if line.in_gallery else own_acts)]
     return render(
         "run_line", line=line, name=line.name or line.title, state=state, is_running=is_running,
         facts=filter(None, facts), pictures=[f"gradio_api/file={path}" for path in line.pictures],

@@ -9,13 +9,13 @@ import gradio as gr
 import pandas as pd
 
 from bias_core.number_text import format_number, format_rate, format_share, typeset
-from bias_core.study.attributes import attribute_of
+from bias_core.study.attributes import find_attribute_name
 from bias_core.study.claims import WHY_NOT
 from bias_core.study.documents import data_uri
 from bias_core.study.figures import N_COLOURS
 from bias_core.study.types import ArmReport, Finding, StudyFigure, StudyReport
 from bias_core.ui.messages import EACH, LATEST, done_html
-from bias_core.ui.study.pictures import which_of
+from bias_core.ui.study.pictures import find_filter
 from bias_core.ui.templates import render, script
 
 Updates = dict[Any, Any]
@@ -46,24 +46,24 @@ def _rows(report: StudyReport) -> Iterator[dict[str, Any]]:
     baseline, by_arm = report.arms[0].name, [_shares(arm) for arm in report.arms]
     for title, first in by_arm[0].items():
         found = [shares.get(title) for shares in by_arm]
-        if any(one is None or math.isnan(one.estimate.value) for one in found):
+        if any(share is None or math.isnan(share.estimate.value) for share in found):
             continue
-        name = attribute_of(first) or title.removesuffix(": P")
+        name = find_attribute_name(first) or title.removesuffix(": P")
         lanes = []
-        for i, (arm, one) in enumerate(zip(report.arms, found, strict=True)):
-            if one is not None:
+        for i, (arm, share) in enumerate(zip(report.arms, found, strict=True)):
+            if share is not None:
                 gap = gaps.get((title, baseline, arm.name)) if i else None
-                lanes.append(_lane(arm, one, name, i) | {"gap": gap and _gap(gap, name)})
+                lanes.append(_lane(arm, share, name, i) | {"gap": gap and _gap(gap, name)})
         sizes = [abs(lane["gap"]["value"]) for lane in lanes if lane["gap"]]
         is_clear = any(lane["gap"]["is_clear"] for lane in lanes if lane["gap"])
-        yield {"name": name, "which": which_of(report, name), "lanes": lanes, "is_clear": is_clear,
+        yield {"name": name, "which": find_filter(report, name), "lanes": lanes, "is_clear": is_clear,
                "largest": max(sizes, default=0.0)}  # fmt: skip
 
 
 def _shares(arm: ArmReport) -> dict[str, Finding]:
     """Return the shares of an arm's attributes by title; those of single prompts only if there are no others."""
-    shares = [one for one in arm.results.findings if one.metric == _SHARE]
-    return {one.title: one for one in [one for one in shares if attribute_of(one)] or shares}
+    shares = [finding for finding in arm.results.findings if finding.metric == _SHARE]
+    return {share.title: share for share in [share for share in shares if find_attribute_name(share)] or shares}
 
 
 def _lane(arm: ArmReport, finding: Finding, name: str, place: int) -> dict[str, Any]:
@@ -82,7 +82,7 @@ _SOURCED, _ASSUMED = "real-world rate", "assumed rate"
 
 def _known_rate(arm: ArmReport, name: str) -> tuple[float, str] | None:
     """Return P* of an attribute in an arm and its kind; None without one."""
-    frame = next((one.data for one in arm.results.figures if one.key == SHARES), pd.DataFrame())
+    frame = next((figure.data for figure in arm.results.figures if figure.key == SHARES), pd.DataFrame())
     rows = frame[frame["name"] == name] if "name" in frame else frame
     for column, kind in (("reference", _SOURCED), ("assumed", _ASSUMED)):
         if column in rows and len(known := rows[column].dropna()):
@@ -131,21 +131,21 @@ class SeedInTwo:
         return f"seed {self.seed}{change}{''.join(flips)}"
 
 
-def seeds_in_two(report: StudyReport, other: int = 1) -> list[SeedInTwo]:
+def seeds_in_two(report: StudyReport, other_arm: int = 1) -> list[SeedInTwo]:
     """Return the stored seeds that the first arm and another share, the largest change first; [] if there are none."""
     frame = report.pictures
-    if frame is None or not 0 < other < len(report.arms) or not {"arm", "unit"} <= set(frame):
+    if frame is None or not 0 < other_arm < len(report.arms) or not {"arm", "unit"} <= set(frame):
         return []
     names = [name for name in frame if str(name).endswith(_PERCEIVED)]
     frame = frame[frame["image_id"].isin(list(report.stored))]
     frame = frame[frame[names].notna().any(axis=1)] if names else frame
-    sides = [frame[frame["arm"] == report.arms[i].name] for i in (0, other)]
-    both = sides[0].merge(sides[1], on=["unit", "seed"], suffixes=(" a", " b"))
+    sides = [frame[frame["arm"] == report.arms[i].name] for i in (0, other_arm)]
+    shared_seeds = sides[0].merge(sides[1], on=["unit", "seed"], suffixes=(" a", " b"))
     table = report.results.frame(_SEEDS)
     ids = ["first picture", "second picture"]
     changes = {tuple(row[:2]): row[2] for row in table[[*ids, "change"]].to_numpy()} if len(table) else {}
     found = []
-    for row in both.to_dict("records"):
+    for row in shared_seeds.to_dict("records"):
         pictures = row["image_id a"], row["image_id b"]
         answers = {str(name).removesuffix(_PERCEIVED): (str(row[f"{name} a"]), str(row[f"{name} b"])) for name in names}
         change = float(changes.get(pictures, math.nan))
@@ -173,54 +173,58 @@ class SameSeed:
         self.seed.input(self.on_seed, [report, self.other, self.seed], self.slide, **LATEST)
         grid.select(self.on_picture, [report, self.other], self.outputs(), **EACH)
 
-    def on_other(self, shown: StudyReport | None, other: str | None) -> Updates:
+    def on_other(self, shown: StudyReport | None, other_arm: str | None) -> Updates:
         """Show another arm next to the first."""
-        return gr.skip() if shown is None else self.show(shown, int(other or 1))
+        return gr.skip() if shown is None else self.show(shown, int(other_arm or 1))
 
-    def on_seed(self, shown: StudyReport | None, other: str | None, seed: str | None) -> str:
+    def on_seed(self, shown: StudyReport | None, other_arm: str | None, seed: str | None) -> str:
         """Show another seed."""
         if shown is None:
             return ""
-        arm = int(other or 1)
-        return slide_html(shown, arm, next((one for one in seeds_in_two(shown, arm) if one.pictures[0] == seed), None))
+        arm = int(other_arm or 1)
+        return slide_html(
+            shown, arm, next((pair for pair in seeds_in_two(shown, arm) if pair.pictures[0] == seed), None)
+        )
 
-    def on_picture(self, shown: StudyReport | None, other: str | None, event: gr.EventData) -> Updates:
+    def on_picture(self, shown: StudyReport | None, other_arm: str | None, event: gr.EventData) -> Updates:
         """Show the seed of a picture of the grid, next to the arm of that picture."""
         if shown is None or not shown.arms or shown.pictures is None:
             return gr.skip()
         image_id, frame = str(event.image), shown.pictures
         names = [arm.name for arm in shown.arms]
-        arm = next((names.index(name) for name in frame["arm"][frame["image_id"] == image_id]), 0) or int(other or 1)
-        found = next((one for one in seeds_in_two(shown, arm) if image_id in one.pictures), None)
+        arm = next((names.index(name) for name in frame["arm"][frame["image_id"] == image_id]), 0) or int(
+            other_arm or 1
+        )
+        found = next((pair for pair in seeds_in_two(shown, arm) if image_id in pair.pictures), None)
         return gr.skip() if found is None else self.show(shown, arm, found)
 
-    def show(self, report: StudyReport, other: int = 1, chosen: SeedInTwo | None = None) -> Updates:
+    def show(self, report: StudyReport, other_arm: int = 1, chosen: SeedInTwo | None = None) -> Updates:
         """Show a seed, at first the one with the largest change; hide the part if two arms share none."""
-        seeds = seeds_in_two(report, other)
+        seeds = seeds_in_two(report, other_arm)
         if not seeds:
             return {self.box: gr.update(visible=False)}
         chosen = chosen or seeds[0]
         arms = [(arm.name, str(i)) for i, arm in enumerate(report.arms)][1:]
         return {
             self.box: gr.update(visible=True),
-            self.other: gr.update(choices=arms, value=str(other), visible=len(arms) > 1),
-            self.seed: gr.update(choices=[(one.name, one.pictures[0]) for one in seeds], value=chosen.pictures[0]),
-            self.slide: slide_html(report, other, chosen),
+            self.other: gr.update(choices=arms, value=str(other_arm), visible=len(arms) > 1),
+            self.seed: gr.update(choices=[(pair.name, pair.pictures[0]) for pair in seeds], value=chosen.pictures[0]),
+            self.slide: slide_html(report, other_arm, chosen),
         }
 
 
-def slide_html(report: StudyReport, other: int, one: SeedInTwo | None) -> str:
+def slide_html(report: StudyReport, other_arm: int, pair: SeedInTwo | None) -> str:
     """Return the two pictures of a seed on top of each other, with the classifier's answers."""
-    if one is None:
+    if pair is None:
         return done_html("The pictures of this seed are no longer stored.")
-    stored = [report.stored[image_id] for image_id in one.pictures]
-    names: Sequence[str] = [report.arms[i].name for i in (0, other)]
+    stored = [report.stored[image_id] for image_id in pair.pictures]
+    names: Sequence[str] = [report.arms[i].name for i in (0, other_arm)]
     sides = [
         {"place": place, "arm": name, "prompt": image.row.prompt, "picture": data_uri(image.path, _LARGE)}
         for place, name, image in zip(("first", "second"), names, stored, strict=True)
     ]
     small = max(image.row.width for image in stored) < _SMOOTH
-    changed = {name: answers for name, answers in one.answers.items() if answers[0] != answers[1]}
+    changed = {name: answers for name, answers in pair.answers.items() if answers[0] != answers[1]}
     return render(
-        "pair_slide", seed=one.seed, sides=sides, small=small, changed=changed, n_same=len(one.answers) - len(changed)
+        "pair_slide", seed=pair.seed, sides=sides, small=small, changed=changed, n_same=len(pair.answers) - len(changed)
     )

@@ -69,7 +69,9 @@ class PlainFields:
 
     def _render(self, groups: Groups, values: Mapping[str, Any]) -> tuple[str, str]:
         fields = [field for group in groups.values() for field in group]
-        shown = {field.name: values.get(field.name, field.setting.shown(field.setting.default)) for field in fields}
+        shown = {
+            field.name: values.get(field.name, field.setting.format_value(field.setting.default)) for field in fields
+        }
         return render("fields", key=self.key, groups=groups, values=shown), json.dumps(shown)
 
 

@@ -38,15 +38,15 @@ from bias_core.ui.model_menu import (
     model_hint,
 )
 from bias_core.ui.study.fields import Field, Groups, PlainFields, read_field, read_plain
-from bias_core.ui.study.own_pictures import DRAWN, OWN, Arrived, OwnPictures, images_of
+from bias_core.ui.study.own_pictures import DRAWN, OWN, Arrived, OwnPictures, get_picture_choice
 from bias_core.ui.study.presets import HasStudies
 from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
-from bias_core.values import Setting, is_nothing, option_values, settings_of
+from bias_core.values import Setting, declared_settings, is_nothing, option_values
 
 Updates = dict[Any, Any]
-_FIELDS = settings_of(Arm)
+_FIELDS = declared_settings(Arm)
 _AS_ABOVE = "Empty: as above"
 _WIDE = ("model", "template")
 _HINTS: Mapping[str, str] = {
@@ -104,9 +104,9 @@ class ArmsForm:
         conditions = [(line, name) for name, line in self._conditions()[""].items()]
         menus = {"model": model_choices(self.services), "condition": conditions}
         fields = [
-            Field(name=name, setting=one, hint=_HINTS.get(name, _AS_ABOVE), menu=menus.get(name, ()),
+            Field(name=name, setting=setting, hint=_HINTS.get(name, _AS_ABOVE), menu=menus.get(name, ()),
                   is_wide=name in _WIDE)
-            for name, one in _FIELDS.items() if name not in OF_PICTURES
+            for name, setting in _FIELDS.items() if name not in OF_PICTURES
         ]  # fmt: skip
         return render("arm_fields", key=key, fields=fields)
 
@@ -138,14 +138,14 @@ class ArmsForm:
 
     def on_remove(self, chosen: tuple[Arm, ...], event: gr.EventData) -> Updates:
         """Remove an arm."""
-        rest = [arm for i, arm in enumerate(chosen) if i != int(event.remove)]
-        return self.show(() if all(replace(arm, name="") == Arm() for arm in rest) else rest)
+        remaining_arms = [arm for i, arm in enumerate(chosen) if i != int(event.remove)]
+        return self.show(() if all(replace(arm, name="") == Arm() for arm in remaining_arms) else remaining_arms)
 
     def on_preset(self, name: str, event: gr.EventData) -> Updates:
         """Replace the arms by those of a preset."""
         with messages.user_errors() as problem:
             arms = tuple(PRESETS.values())[self.presets.index(event.target)]
-            return self.show(suited_to(arms, self.services.model_info(name)))
+            return self.show(check_arm_conditions(arms, self.services.model_info(name)))
         return {self.status: messages.error_html(problem.message)}
 
     def on_model(self, event: gr.EventData) -> str:
@@ -177,12 +177,12 @@ def added(chosen: Sequence[Arm], arm: Arm) -> tuple[Arm, ...]:
         raise InvalidInput(f"a run compares at most {MOST_ARMS} arms, including the settings above")
     if replace(arm, name="") == Arm():
         raise InvalidInput("fill in what differs in this arm: its model, condition, prompt or sampling")
-    if replace(arm, name="") in [replace(other, name="") for other in chosen]:
+    if replace(arm, name="") in [replace(chosen_arm, name="") for chosen_arm in chosen]:
         raise InvalidInput("this arm is already listed: change its model, condition, prompt or sampling")
     return (*(chosen or (Arm(),)), arm)
 
 
-def suited_to(arms: tuple[Arm, ...], info: ModelInfo) -> tuple[Arm, ...]:
+def check_arm_conditions(arms: tuple[Arm, ...], info: ModelInfo) -> tuple[Arm, ...]:
     """The arms; InvalidInput if the model lacks one of their conditions."""
     absent = [arm.condition for arm in arms if arm.condition and arm.condition not in info.conditions]
     if absent:
@@ -202,18 +202,19 @@ def split_first_arm(settings: StudySettings) -> tuple[StudySettings, tuple[Arm, 
     """
     if not settings.arms:
         return settings, ()
-    first, *others = settings.arms
+    first, *other_arms = settings.arms
     shared = [name for name in _FIELDS if name not in ("name", "template")]
-    own = {name: value for name in shared if (value := getattr(first, name)) is not None}
-    before = {name: getattr(settings, name) for name in own}
-    rest = [replace(arm, **{k: v for k, v in before.items() if getattr(arm, k) is None}) for arm in others]
-    return replace(settings, arms=(), **own), (Arm(name=first.name, template=first.template), *rest)
+    own_values = {name: value for name in shared if (value := getattr(first, name)) is not None}
+    before = {name: getattr(settings, name) for name in own_values}
+    adjusted_arms = [replace(arm, **{k: v for k, v in before.items() if getattr(arm, k) is None}) for arm in other_arms]
+    return replace(settings, arms=(), **own_values), (Arm(name=first.name, template=first.template), *adjusted_arms)
 
 
 FORM: Mapping[str, Setting] = {
-    one.key: one
-    for one in settings_of(StudySettings).values()
-    if one.name not in ("options", "arms", "protocol", "prompts_from", "copies", "drawn_with")  # have their own places
+    setting.key: setting
+    for setting in declared_settings(StudySettings).values()
+    if setting.name
+    not in ("options", "arms", "protocol", "prompts_from", "copies", "drawn_with")  # have their own places
 }
 """Settings in the form by component name."""
 FIELDS = ("study", *FORM)
@@ -300,20 +301,20 @@ _DRAWING = ("Prompt", "Sampling")  # headings of those that pictures of one's ow
 _PLAIN_HINTS = {"stop_within": "10: stop once every interval is at most 20 points wide (±10); empty: draw all pictures"}
 
 
-def plain_groups(more: Mapping[str, Sequence[Setting]] | None = None) -> Groups:
-    """Return the plain fields of every study, with ``more`` settings, by their heading."""
-    more = more or {}
+def plain_groups(extra: Mapping[str, Sequence[Setting]] | None = None) -> Groups:
+    """Return the plain fields of every study, with ``extra`` settings, by their heading."""
+    extra = extra or {}
     named = {name for names in _PLAIN_FIELDS.values() for name in names}
-    more = {**more, "Sampling": [*(one for key, one in FORM.items() if key not in {*MENUS, *named}),
-                                 *more.get("Sampling", ())]}  # fmt: skip
+    extra = {**extra, "Sampling": [*(setting for key, setting in FORM.items() if key not in {*MENUS, *named}),
+                                 *extra.get("Sampling", ())]}  # fmt: skip
     groups = {
-        title: [*(FORM[name] for name in _PLAIN_FIELDS.get(title, ())), *more.get(title, ())]
-        for title in dict.fromkeys((*_PLAIN_FIELDS, *more))
+        title: [*(FORM[name] for name in _PLAIN_FIELDS.get(title, ())), *extra.get(title, ())]
+        for title in dict.fromkeys((*_PLAIN_FIELDS, *extra))
     }
     return {
         title: [
-            Field(name=one.key, setting=one, hint=_PLAIN_HINTS.get(one.key, ""), draws=title in _DRAWING)
-            for one in settings
+            Field(name=setting.key, setting=setting, hint=_PLAIN_HINTS.get(setting.key, ""), draws=title in _DRAWING)
+            for setting in settings
         ]
         for title, settings in groups.items()
     }
@@ -322,17 +323,19 @@ def plain_groups(more: Mapping[str, Sequence[Setting]] | None = None) -> Groups:
 def read_settings(form: Mapping[str, Any], design: Design) -> StudySettings:
     """Return the settings of the form, with the design's options; InvalidInput quotes an invalid value."""
     given = {
-        one.name: value for key, one in FORM.items() if (value := read_field(one, form.get(key))) != one.default
+        setting.name: value
+        for key, setting in FORM.items()
+        if (value := read_field(setting, form.get(key))) != setting.default
     }  # unchanged fields leave the study its own default
     options = {
-        name: read_field(one, form[OPTION + name])
-        for name, one in option_settings(design).items()
+        name: read_field(setting, form[OPTION + name])
+        for name, setting in option_settings(design).items()
         if not is_nothing(form.get(OPTION + name))
     }
     return StudySettings(**given, options=options)
 
 
-def by_name(components: Mapping[str, Any], handler: Callable[..., Any]) -> Callable[..., Any]:
+def pass_values_by_name(components: Mapping[str, Any], handler: Callable[..., Any]) -> Callable[..., Any]:
     """Return a handler whose last arguments, the values of these components, ``handler`` gets as one mapping.
 
     The plain fields are in it with their own names; none can stand for a component.
@@ -400,25 +403,29 @@ class StudyForm(HasStudies):
         """The names of its places in addresses and in the queue of runs."""
         return (self.key,)
 
-    def key_of_study(self, name: str) -> str:
+    def get_study_key(self, name: str) -> str:
         """Return the place of a study; "" if none has it."""
         return self.key
 
-    def options_of(self, study: str) -> Mapping[str, Setting]:
+    def get_options(self, study: str) -> Mapping[str, Setting]:
         """Return the options of a study by the names of their fields."""
         return {}
 
-    def groups_of(self, study: str) -> Groups:
+    def get_field_groups(self, study: str) -> Groups:
         """Return the plain fields for a study."""
         return plain_groups()
 
     def first_values(self, key: str) -> dict[str, Any]:
         """Return the values of a place's form before any edit."""
-        return self.values_of(self.studies[0], StudySettings()) | {"percent": self.first_percent}
+        return self.get_form_values(self.studies[0], StudySettings()) | {"percent": self.first_percent}
 
-    def values_of(self, study: str, settings: StudySettings) -> dict[str, Any]:
+    def get_form_values(self, study: str, settings: StudySettings) -> dict[str, Any]:
         """Return the values of the form for these settings of a study; files are not restored."""
-        values = {key: one.shown(getattr(settings, one.name)) for key, one in FORM.items() if key not in FILES}
+        values = {
+            key: setting.format_value(getattr(settings, setting.name))
+            for key, setting in FORM.items()
+            if key not in FILES
+        }
         arms: dict[str, Any] = {ARMS_INPUT: settings.arms, **dict.fromkeys(FILES)}
         return {**values, "study": study, **arms} | self.option_values(study, settings.options)
 
@@ -426,7 +433,8 @@ class StudyForm(HasStudies):
         """Return the options of a study as its form shows them; values in ``chosen`` override its defaults."""
         given = option_values(chosen or {})
         return {
-            name: one.shown(one.read(given.get(one.name, one.default))) for name, one in self.options_of(study).items()
+            name: setting.format_value(setting.read(given.get(setting.name, setting.default)))
+            for name, setting in self.get_options(study).items()
         }
 
     def last_choices(self, key: str, remembered: Any) -> dict[str, Any]:
@@ -477,22 +485,22 @@ class StudyForm(HasStudies):
         self.form_folds += [built] if box.kind == "fold" else []
         self.drawing_parts += [built] if box.draws else []
 
-    def look_of(self, name: str, **usual: Any) -> dict[str, Any]:
+    def get_look(self, name: str, **usual: Any) -> dict[str, Any]:
         """Return the arguments of a part's component."""
         return {"elem_id": self.element(name), **usual, **_LOOKS.get(name, {}), **self.looks.get(name, {})}
 
     def build_field(self, name: str) -> Any:
         """Build the component of a setting with its first value."""
-        one, values = {**FORM, **self.options_of(self.studies[0])}[name], self._first_values
-        look = self.look_of(name, value=values[name], label=one.label, info=one.info)
+        setting, values = {**FORM, **self.get_options(self.studies[0])}[name], self._first_values
+        look = self.get_look(name, value=values[name], label=setting.label, info=setting.info)
         if name == "percent":
             return gr.Slider(**look)
         if name == "condition":
             return gr.Dropdown(condition_choices(self.services, values["model"]), **look)
         if (menu := _CHOICES.get(name)) is not None:
             return gr.Dropdown(menu(self.services), **look)
-        numbers: dict[str, Any] = {"precision": 0} if one.kind is int else {}
-        return {bool: gr.Checkbox, int: gr.Number}.get(one.kind, gr.Textbox)(**look, **numbers)
+        numbers: dict[str, Any] = {"precision": 0} if setting.kind is int else {}
+        return {bool: gr.Checkbox, int: gr.Number}.get(setting.kind, gr.Textbox)(**look, **numbers)
 
     @property
     def builders(self) -> dict[str, Callable[[], Any]]:
@@ -503,7 +511,7 @@ class StudyForm(HasStudies):
             "upload": self.own_pictures.build_upload,
             "model_note": lambda: self.parts.update(model_note=gr.HTML(**note)),
             "count": lambda: self.parts.update(count=gr.HTML(js_on_load=script("edits"), **count)),
-            "plain": lambda: self.plain.build(self.groups_of(self._first_values["study"]), self._first_values),
+            "plain": lambda: self.plain.build(self.get_field_groups(self._first_values["study"]), self._first_values),
             "arm_presets": self.arms.build_presets,
             "arms": self.arms.build,
         }
@@ -525,21 +533,23 @@ class StudyForm(HasStudies):
         """Return the design and settings in the form; InvalidInput if they are invalid."""
         raise InvalidInput("this page has no form")
 
-    def form_of(self, design: Design, settings: StudySettings) -> Updates:
+    def show_settings(self, design: Design, settings: StudySettings) -> Updates:
         """Return the form for these settings of a shipped design."""
         above, arms = split_first_arm(settings)
-        values = self.values_of(design.name, above) | {ARMS_INPUT: arms}
-        count = self.count_of(settle(design, settings))  # no listener sees arms in a closed fold
+        values = self.get_form_values(design.name, above) | {ARMS_INPUT: arms}
+        count = self.describe_size(settle(design, settings))  # no listener sees arms in a closed fold
         return self.show_source(DRAWN) | self.show_values(values) | {self.parts["count"]: count}
 
     def fill(self, values: Mapping[str, Any]) -> Updates:
         """Return the form with these values and their number of pictures."""
-        return self.show_values(values) | {self.parts["count"]: self.count_in({**self.values(), **values})}
+        return self.show_values(values) | {self.parts["count"]: self.describe_form_size({**self.values(), **values})}
 
     def show_values(self, values: Mapping[str, Any]) -> Updates:
         """Return the form with these values, which may be wrong."""
         shown = {part: values[name] for name, part in self.form.items() if name in values}
-        shown |= self.plain.show(self.groups_of(values["study"]), values) | self.arms.show(values[ARMS_INPUT] or ())
+        shown |= self.plain.show(self.get_field_groups(values["study"]), values) | self.arms.show(
+            values[ARMS_INPUT] or ()
+        )
         with messages.user_errors():  # a model that is none, of which the run tells
             shown |= self._show_model(str(values["model"]), str(values["condition"] or ""))
         return shown
@@ -554,13 +564,17 @@ class StudyForm(HasStudies):
         parts, named = self.parts, self.inputs()
         self.listen([self.form["model"].input], self.on_model, ["model", "condition"],
                     [self.form["condition"], parts["model_note"], parts["status"]])  # fmt: skip
-        parts["count"].value = self.count_in({**self.values(), **self._first_values})
-        self.count = by_name(self.inputs(), self.on_count), [parts["visitor"], *self.inputs().values()], parts["count"]
+        parts["count"].value = self.describe_form_size({**self.values(), **self._first_values})
+        self.count = (
+            pass_values_by_name(self.inputs(), self.on_count),
+            [parts["visitor"], *self.inputs().values()],
+            parts["count"],
+        )
         parts["count"].edit(*self.count, **messages.LATEST)
         chosen, kept = [self.form[name] for name in self.remembered], [parts["remembered"]]
         study = {"study": self.form["study"]} if "study" in self.form else {}
         named = study | dict(zip(self.remembered, chosen, strict=True))
-        remember = by_name(named, self.on_remember), [*kept, *named.values()], kept
+        remember = pass_values_by_name(named, self.on_remember), [*kept, *named.values()], kept
         self.on_any("input", chosen, *remember, **messages.LATEST, queue=False)
         self.wire_pictures()
 
@@ -569,7 +583,9 @@ class StudyForm(HasStudies):
     ) -> Any:
         """Let a handler answer these events with the values of some of the form's components."""
         named = {name: part for name, part in self.inputs().items() if name in names}
-        return gr.on([*triggers], by_name(named, handler), [*named.values()], outputs, **messages.LATEST | options)
+        return gr.on(
+            [*triggers], pass_values_by_name(named, handler), [*named.values()], outputs, **messages.LATEST | options
+        )
 
     def on_model(self, values: Mapping[str, Any]) -> Updates:
         """Show another model's conditions, and a note on it."""
@@ -581,21 +597,21 @@ class StudyForm(HasStudies):
 
     def on_count(self, visitor: Visitor, values: Mapping[str, Any]) -> str:
         """Keep what was typed, and return the number of pictures in words; "" for invalid settings."""
-        if key := self.key_of_study(values.get("study", "")):
+        if key := self.get_study_key(values.get("study", "")):
             visitor.typed[key] = dict(values)
-        return self.count_in(values)
+        return self.describe_form_size(values)
 
     def on_remember(self, remembered: Any, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the browser remembers, with these choices for the place of the study."""
         kept = {key: last for key, last in (remembered or {}).items() if key in self.keys}
-        return kept | {self.key_of_study(values.get("study", "")): {name: values[name] for name in self.remembered}}
+        return kept | {self.get_study_key(values.get("study", "")): {name: values[name] for name in self.remembered}}
 
     def on_labels(self, values: Mapping[str, Any]) -> str:
         """Show what is understood of a file of answers, and which of them match a picture of the run."""
         if not values.get("labels"):
             return ""
         with messages.user_errors() as problem:
-            request = self.request_of(values)
+            request = self.read_request(values)
             if request.answers is None:
                 return ""
             answers = lay_out(request, self.services, measure=False, estimate=True).answers  # draws nothing
@@ -621,7 +637,7 @@ class StudyForm(HasStudies):
         return {
             pictures.source: source,
             pictures.box: gr.update(visible=is_own),
-            pictures.images: images_of(arrived) if is_own else None,
+            pictures.images: get_picture_choice(arrived) if is_own else None,
             **{part: gr.update(visible=not is_own) for part in self.drawing_parts},
         }
 
@@ -639,7 +655,7 @@ class StudyForm(HasStudies):
         if "labels_look" in self.parts:
             given = [self.form["labels"].upload, self.form["labels"].clear, self.parts["count"].edit]
             named = self.inputs()
-            look = by_name(named, self.on_labels), [*named.values()], self.parts["labels_look"]
+            look = pass_values_by_name(named, self.on_labels), [*named.values()], self.parts["labels_look"]
             gr.on(given, *look, **messages.LATEST)
             for event in arrived:
                 event.then(*look, **messages.QUIET)
@@ -658,14 +674,14 @@ class StudyForm(HasStudies):
         triggers = [getattr(component, event) for component in components]
         return gr.on(triggers, fn, inputs, outputs, **messages.EACH | options)
 
-    def count_in(self, values: Mapping[str, Any]) -> str:
+    def describe_form_size(self, values: Mapping[str, Any]) -> str:
         """The number of pictures for these settings, in words; "" for invalid settings."""
         with messages.user_errors():
-            request = self.request_of(values)
-            return "" if request.settings.images and not request.has_arms else self.count_of(request)
+            request = self.read_request(values)
+            return "" if request.settings.images and not request.has_arms else self.describe_size(request)
         return ""
 
-    def count_of(self, request: Settled) -> str:
+    def describe_size(self, request: Settled) -> str:
         """The number of pictures that a run draws, in words."""
         with messages.user_errors():
             arms, study = [arm.settings for arm in request.arms], request.study
@@ -678,8 +694,8 @@ class StudyForm(HasStudies):
             if arms[1:]:
                 brought = len(arms) - len(drawn)
                 beside = f", {brought} of them with uploaded pictures" if brought else ""
-                most = f"{self.services.settings.max_images:,} pictures in {MOST_ARMS} arms"
-                count += f" in {len(arms)} arms{beside}; a run has at most {most}"
+                limit = f"{self.services.settings.max_images:,} pictures in {MOST_ARMS} arms"
+                count += f" in {len(arms)} arms{beside}; a run has at most {limit}"
             count += "".join(f"; {words}" for words in self._requests(study, drawn))
             count += "".join(f"; {note}" for note in self._cut_prompts(drawn, [shot.prompt for shot in shots]))
             return render("status", kind="warning", text=too_many.message) if too_many else count
@@ -703,13 +719,13 @@ class StudyForm(HasStudies):
                 n_requests[arm.model] += sum(shot.n for shot in study.shots(arm))
         return [f"up to {request_words(n, self.services.model_info(name))}" for name, n in n_requests.items()]
 
-    def request_of(self, values: Mapping[str, Any]) -> Settled:
+    def read_request(self, values: Mapping[str, Any]) -> Settled:
         """Return the complete settings of the form; InvalidInput if they are invalid."""
         return settle(*self.design_and_settings(values))
 
     def checked(self, values: Mapping[str, Any]) -> Settled:
-        """:meth:`request_of`; too many pictures are refused before the run enters the queue."""
-        request = self.request_of(values)
+        """:meth:`read_request`; too many pictures are refused before the run enters the queue."""
+        request = self.read_request(values)
         check_number(request, self.services.settings)
         return request
 

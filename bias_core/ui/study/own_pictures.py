@@ -25,7 +25,7 @@ from bias_core.store.imports import ImportedImages, with_table
 from bias_core.store.reader import ADDRESS, Check
 from bias_core.study.documents import small_uri
 from bias_core.study.image_rows import count_in_words
-from bias_core.study.types import Arm, StudySettings, listed, mapped
+from bias_core.study.types import Arm, StudySettings, format_list, map_progress
 from bias_core.ui import messages
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
@@ -88,7 +88,9 @@ class Arrived:
         names: dict[str, list[str]] = {}
         for name, reason in self.look.left_out.items():
             names.setdefault(reason, []).append(name)
-        return [f"{listed(names[each])}: {each}" for each in sorted(names, key=lambda each: -len(names[each]))]
+        return [
+            f"{format_list(names[reason])}: {reason}" for reason in sorted(names, key=lambda each: -len(names[each]))
+        ]
 
 
 def look_through(path: Path, choice: PictureChoice | None = None, check: Check = lambda _: None) -> Arrived:
@@ -241,8 +243,8 @@ class OwnPictures:
 
         def read(check: Check) -> Arrived:
             chosen = read_prompts_from(f"{ONE_FOR_ALL}{prompt}" if source == _ONE else source)
-            each = ("each",) if ways == _COMPARED else ()
-            choice = replace(present(arrived).choice, prompts_from=chosen, copies=copies, ways=each)
+            chosen_ways = ("each",) if ways == _COMPARED else ()
+            choice = replace(present(arrived).choice, prompts_from=chosen, copies=copies, ways=chosen_ways)
             return look_through(present(arrived).path, choice, check)
 
         for shown in self._read(visitor, read, {}):
@@ -266,7 +268,7 @@ class OwnPictures:
     def _read(self, visitor: Visitor, read: Callable[[Check], Arrived], failed: Updates) -> Iterator[Updates]:
         """Show how many pictures are read, and then what arrived, or ``failed`` and why."""
         with messages.user_errors() as problem:
-            arrived = yield from mapped(
+            arrived = yield from map_progress(
                 count_while_reading(visitor.address, read),
                 lambda n: {self.status: messages.done_html(f"Reading your pictures: {n:,} until now …")},
             )
@@ -280,7 +282,7 @@ class OwnPictures:
         is_one = choice.prompts_from.startswith(ONE_FOR_ALL)
         is_usable = arrived is not None and bool(arrived.look.prompts)
         return {
-            self.images: images_of(arrived),
+            self.images: get_picture_choice(arrived),
             self.arrived: arrived,
             self.there: gr.update(visible=arrived is not None),
             self.found: "" if arrived is None else arrived_html(arrived),
@@ -304,7 +306,7 @@ def present(arrived: Arrived | None) -> Arrived:
     return arrived
 
 
-def images_of(arrived: Arrived | None) -> PictureChoice:
+def get_picture_choice(arrived: Arrived | None) -> PictureChoice:
     """The pictures that a run can measure, without a path if there are none."""
     if arrived is None or not arrived.look.prompts:
         return PictureChoice(images="", have_arrived=arrived is not None)

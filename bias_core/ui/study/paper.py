@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from bias_core.study.design import designs_in, find_design, settings_with, summary_of
+from bias_core.study.design import find_design, format_summary, keep_only_options, read_design_names
 from bias_core.study.types import Design, StudyReport, StudySettings
 from bias_core.ui.study.panels import Panels, Updates
 from bias_core.ui.study.parts import ExamplesPart
@@ -43,7 +43,7 @@ class Paper(HasStudies, Panels):
 
     def claims(self, design: Design) -> bool:
         """Return True if reports of this design are shown here."""
-        return design.kind in {*self.also, *(own.kind for own in self.designs.values())}
+        return design.kind in {*self.also, *(paper_design.kind for paper_design in self.designs.values())}
 
     def shows(self, report: StudyReport) -> bool:
         """Return True for a report of one of its studies."""
@@ -53,7 +53,7 @@ class Paper(HasStudies, Panels):
         """Build the fields of the visitor's own words, by name."""
         return {}
 
-    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
+    def own_design(self, design: Design, own_values: Mapping[str, Any]) -> Design:
         """Return the design with the visitor's own words, the values of :meth:`build_own`."""
         return design
 
@@ -63,7 +63,7 @@ class Paper(HasStudies, Panels):
 
     def own_settings(self, settings: StudySettings) -> StudySettings:
         """Return the form's settings for that design: full size, and only its options."""
-        return settings_with(settings, self.own_options)
+        return keep_only_options(settings, self.own_options)
 
     def shown_options(self, study: str) -> Mapping[str, Any]:
         """Return options of a study that the page sets otherwise than the study, to show more."""
@@ -89,9 +89,9 @@ class Paper(HasStudies, Panels):
 def plain_paper(folder: Path) -> type[Paper]:
     """Return a paper of the studies in a folder that brings none: a form and the report."""
     title = folder.name.replace("_", " ").capitalize()
-    names = designs_in(folder)
+    names = read_design_names(folder)
     facts = {"key": folder.name, "title": title, "place": _AFTER_STUDIES, "studies": names}
-    return type(title, (Paper,), facts | {"question": summary_of(find_design(names[0]))})
+    return type(title, (Paper,), facts | {"question": format_summary(find_design(names[0]))})
 
 
 def extremes_html(
@@ -106,7 +106,7 @@ def extremes_html(
         rows = frame.dropna(subset=[column]).sort_values(column, kind="stable")
         if n := min(_AT_EACH_END, len(rows) // 2):
             sides = ((low, rows.head(n)), (high, rows.tail(n).iloc[::-1]))
-            shown.append((title, [(words, some.to_dict("records")) for words, some in sides]))
+            shown.append((title, [(words, side.to_dict("records")) for words, side in sides]))
     if not shown:
         return ""
     return render("extremes", groups=shown, column=column, stored=report.stored, note=note)

@@ -13,9 +13,9 @@ import gradio as gr
 from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.study.answer_files import ENDINGS
-from bias_core.study.design import option_settings, study_of
+from bias_core.study.design import get_study, option_settings
 from bias_core.study.types import Design, StudyReport, StudySettings
-from bias_core.ui.links import OPTION, Link, address_of
+from bias_core.ui.links import OPTION, Link, build_link
 from bias_core.ui.messages import EACH, LATEST, QUIET
 from bias_core.ui.study.fields import Field, Groups
 from bias_core.ui.study.form import (
@@ -24,10 +24,10 @@ from bias_core.ui.study.form import (
     FORM,
     OWN_INPUT,
     USE_OWN,
-    by_name,
     drawing,
     fold,
     line,
+    pass_values_by_name,
     plain_groups,
     read_settings,
     row,
@@ -36,9 +36,9 @@ from bias_core.ui.study.form import (
 from bias_core.ui.study.own_pictures import chosen_pictures
 from bias_core.ui.study.panels import Panels, Updates
 from bias_core.ui.study.paper import PAPER_TESTS, Paper, opened_html
-from bias_core.ui.study.parts import Chip, skeleton_html, why_html
+from bias_core.ui.study.parts import Chip, classification_html, skeleton_html
 from bias_core.ui.study.result_page import CHOOSE_JS
-from bias_core.ui.study.shown_report import name_of, report_of
+from bias_core.ui.study.shown_report import find_report, get_report_name
 from bias_core.ui.study.study_tab import LARGEST, StudyTab
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
@@ -96,17 +96,17 @@ class PapersTab(StudyTab):
         """Return True if a paper shows reports of this design."""
         return self.find_paper(design) is not None
 
-    def key_of(self, design: Design) -> str:
+    def get_design_key(self, design: Design) -> str:
         """Return the key of the paper that shows reports of a design."""
         paper = self.find_paper(design)
         return self._first.key if paper is None else paper.key
 
-    def key_of_study(self, name: str) -> str:
+    def get_study_key(self, name: str) -> str:
         """Return the key of the paper with this study; "" if none has it."""
         paper = self._of_study.get(name)
         return "" if paper is None else paper.key
 
-    def place_of(self, visitor: Visitor) -> str:
+    def get_current_key(self, visitor: Visitor) -> str:
         """Return the key of the paper that a visitor looks at."""
         return visitor.paper or self._first.key
 
@@ -125,7 +125,7 @@ class PapersTab(StudyTab):
         """Functions that build the parts of the layout that are no settings, and the menu of judges."""
         first = self._first
         return super().builders | {
-            "chips": lambda: self.chips.build(self._chips_of(first), first.examples.listed, first.key),
+            "chips": lambda: self.chips.build(self._list_chips(first), first.examples.listed, first.key),
             "study": self._build_study, "own_words": self._build_own_words, "judge": self._build_judge,
             "labels": self._build_labels,
         }  # fmt: skip
@@ -135,8 +135,8 @@ class PapersTab(StudyTab):
         self.form_folds.remove(self.parts["own_words"])  # a run keeps the words that it was made with in sight
 
     def _build_study(self) -> None:
-        look = self.look_of("study", label="Study", info="The experiment to run")
-        self.form["study"] = gr.Dropdown(self._studies_of(self._first), value=self._first.studies[0], **look)
+        look = self.get_look("study", label="Study", info="The experiment to run")
+        self.form["study"] = gr.Dropdown(self._list_studies(self._first), value=self._first.studies[0], **look)
 
     def _build_own_words(self) -> None:
         label = "Run with these instead of the study above"
@@ -151,28 +151,29 @@ class PapersTab(StudyTab):
 
     def _build_labels(self) -> None:
         label = f"{FORM['labels'].label} ({', '.join(ending[1:] for ending in ENDINGS)})"
-        look = self.look_of("labels", label=label, file_types=list(ENDINGS), height=110, min_width=240)
+        look = self.get_look("labels", label=label, file_types=list(ENDINGS), height=110, min_width=240)
         self.form["labels"] = gr.File(**look)
         self.parts["labels_look"] = gr.HTML(elem_id="paper-labels-look", elem_classes="notes")
 
-    def _chips_of(self, paper: Paper) -> list[Chip]:
+    def _list_chips(self, paper: Paper) -> list[Chip]:
         presets = self.chip_presets.items()
         return [(key, preset.name, preset.says) for key, preset in presets if preset in paper.presets]
 
-    def _studies_of(self, paper: Paper) -> list[tuple[str, str]]:
+    def _list_studies(self, paper: Paper) -> list[tuple[str, str]]:
         return [(self.designs[name].title, name) for name in paper.studies]
 
     def _is_judged(self, paper: Paper) -> bool:
-        return any(study_of(self.designs[name]).judged for name in paper.studies)
+        return any(get_study(self.designs[name]).judged for name in paper.studies)
 
-    def options_of(self, study: str) -> Mapping[str, Setting]:
+    def get_options(self, study: str) -> Mapping[str, Setting]:
         """Return the options of a study by the names of their fields."""
-        return {OPTION + name: one for name, one in option_settings(self.designs[study]).items()}
+        return {OPTION + name: setting for name, setting in option_settings(self.designs[study]).items()}
 
-    def groups_of(self, study: str) -> Groups:
+    def get_field_groups(self, study: str) -> Groups:
         """Return the plain fields with the options of a study."""
         fields = [
-            Field(name=name, setting=one, is_wide=one.kind is tuple) for name, one in self.options_of(study).items()
+            Field(name=name, setting=setting, is_wide=setting.kind is tuple)
+            for name, setting in self.get_options(study).items()
         ]
         return {**plain_groups(), "Options of this study": fields}
 
@@ -185,18 +186,18 @@ class PapersTab(StudyTab):
 
     def inputs(self) -> dict[str, Any]:
         """Return the form's components by name, with the arms and the fields of own words."""
-        own = {
+        own_fields = {
             f"{OWN_INPUT}{paper.key}.{name}": part for paper in self.papers.values() for name, part in paper.own.items()
         }
-        return super().inputs() | {USE_OWN: self.parts[USE_OWN]} | own
+        return super().inputs() | {USE_OWN: self.parts[USE_OWN]} | own_fields
 
     def form_outputs(self) -> list[Any]:
-        """Return everything that :meth:`form_of` changes."""
+        """Return everything that :meth:`show_settings` changes."""
         parts = [
             self.parts[name] for name in (USE_OWN, "labels_look", "own_words", *(f"own {key}" for key in self.papers))
         ]
-        own = [part for paper in self.papers.values() for part in paper.own.values()]
-        return [*parts, *own, self.chips.html, *super().form_outputs()]
+        own_words = [part for paper in self.papers.values() for part in paper.own.values()]
+        return [*parts, *own_words, self.chips.html, *super().form_outputs()]
 
     def design_and_settings(self, values: Mapping[str, Any]) -> tuple[Design, StudySettings]:
         """Return the design and settings in the form; InvalidInput if they are invalid."""
@@ -209,34 +210,34 @@ class PapersTab(StudyTab):
         paper = self._of_study[design.name]
         if not values.get(USE_OWN) or not paper.own:
             return design, settings
-        own = {name: values[f"{OWN_INPUT}{paper.key}.{name}"] for name in paper.own}
-        return paper.own_design(design, own), paper.own_settings(settings)
+        own_values = {name: values[f"{OWN_INPUT}{paper.key}.{name}"] for name in paper.own}
+        return paper.own_design(design, own_values), paper.own_settings(settings)
 
     def show_values(self, values: Mapping[str, Any]) -> Updates:
         """Return the form with these values, which may be wrong, and the words of their paper."""
         parts, form, study = self.parts, self.form, str(values["study"])
         paper = self._of_study[study]
         return super().show_values(values) | {
-            form["study"]: gr.update(choices=self._studies_of(paper), value=study),
+            form["study"]: gr.update(choices=self._list_studies(paper), value=study),
             form["judge"]: gr.update(value=values["judge"], visible=self._is_judged(paper)),
             parts["labels_look"]: "",
             parts[USE_OWN]: bool(values.get(USE_OWN)),
             parts["own_words"]: gr.update(visible=bool(paper.own), open=bool(values.get(USE_OWN))),
             **{parts[f"own {key}"]: gr.update(visible=key == paper.key) for key in self.papers},
-            self.chips.html: self.chips.render(self._chips_of(paper), paper.examples.listed, paper.key),
+            self.chips.html: self.chips.render(self._list_chips(paper), paper.examples.listed, paper.key),
         }
 
     def fill_from(self, design: Design, settings: StudySettings) -> Updates:
         """Return the form with the settings of a run, and with its own words."""
         paper = self.find_paper(design)
-        own = {} if paper is None or design.name in self.designs else paper.own_values(design)
+        own_values = {} if paper is None or design.name in self.designs else paper.own_values(design)
         above, arms = split_first_arm(settings)
-        if paper is None or not own or above.images:
+        if paper is None or not own_values or above.images:
             return super().fill_from(design, settings)
         study = paper.studies[0]
-        values = self.values_of(study, above) | {"percent": self.first_percent, ARMS_INPUT: arms, USE_OWN: True}
-        words = {f"{OWN_INPUT}{paper.key}.{name}": value for name, value in own.items()}
-        return self.fill(values | words) | {paper.own[name]: value for name, value in own.items()}
+        values = self.get_form_values(study, above) | {"percent": self.first_percent, ARMS_INPUT: arms, USE_OWN: True}
+        words = {f"{OWN_INPUT}{paper.key}.{name}": value for name, value in own_values.items()}
+        return self.fill(values | words) | {paper.own[name]: value for name, value in own_values.items()}
 
     def wire_form(self) -> None:
         """Wire the events that change the form."""
@@ -246,8 +247,8 @@ class PapersTab(StudyTab):
         studied = self.listen([form["study"].input], self.on_study, named, [*changed, parts[USE_OWN]])
         studied.then(*self.count, **QUIET)  # its options may be hidden
         # Typing own words ticks their box. For Gradio, text pasted with the mouse is a change but no input.
-        own = [part for paper in self.papers.values() for part in paper.own.values()]
-        typed = [part.change if isinstance(part, gr.Textbox) else part.input for part in own]
+        own_fields = [part for paper in self.papers.values() for part in paper.own.values()]
+        typed = [part.change if isinstance(part, gr.Textbox) else part.input for part in own_fields]
         gr.on(typed, None, None, parts[USE_OWN], js="() => true", **QUIET)
 
     def on_study(self, values: Mapping[str, Any]) -> Updates:
@@ -255,7 +256,7 @@ class PapersTab(StudyTab):
         study = str(values["study"])
         paper = self._of_study[study]
         shown = {**values, "steps": None, "guidance": None, **self.option_values(study, paper.shown_options(study))}
-        changed = self.plain.show(self.groups_of(study), shown) | {self.parts[USE_OWN]: False}
+        changed = self.plain.show(self.get_field_groups(study), shown) | {self.parts[USE_OWN]: False}
         return changed | {self.parts["status"]: ""} | paper.on_study(study, str(values["model"]))
 
     # The choice of a paper.
@@ -265,7 +266,7 @@ class PapersTab(StudyTab):
         if (paper := self._of_study.get(str(values["study"]))) is not None:
             visitor.typed[paper.key] = dict(values)
         if report is not None and (shown := self.find_paper(report.design)) is not None:
-            visitor.results[shown.key] = name_of(report, self.services)
+            visitor.results[shown.key] = get_report_name(report, self.services)
 
     def show_paper(
         self, key: str, visitor: Visitor, remembered: Mapping[str, Any] | None, link: Link, images: Any = None
@@ -276,7 +277,7 @@ class PapersTab(StudyTab):
 
     def kept_result(self, key: str, visitor: Visitor) -> StudyReport | None:
         """Return the report that a paper showed last on this page; None if there is none."""
-        return report_of(visitor.results.get(key, ""), self.services)
+        return find_report(visitor.results.get(key, ""), self.services)
 
     def show_empty(self) -> Updates:
         """Return the result page without a result."""
@@ -300,13 +301,13 @@ class PapersTab(StudyTab):
         """Wire the events after which a paper may be looked at: its tab is chosen, or the visitor is ``known``."""
         parts, named = self.parts, self.inputs()
         inputs = [parts["asked"], parts["visitor"], parts["remembered"], parts["report"], *named.values()]
-        told = by_name(named, on_paper), inputs, self.opened_outputs()
+        told = pass_values_by_name(named, on_paper), inputs, self.opened_outputs()
         chosen = gr.on([*selects, parts["looked_at"].select], *told, js=_ASKED_JS, **LATEST)
         # The page waits for a lost answer to the event above, which therefore cannot ask again.
-        again = self.chips.html.edit(*told, js=_ASKED_JS, **EACH)
-        return [chosen, again, known.then(*told, js=_ASKED_JS, **QUIET)]
+        retry = self.chips.html.edit(*told, js=_ASKED_JS, **EACH)
+        return [chosen, retry, known.then(*told, js=_ASKED_JS, **QUIET)]
 
-    def at_work_outputs(self) -> list[Any]:
+    def running_outputs(self) -> list[Any]:
         """Return what shows a run at work."""
         names = ("status", "at_work", "run", "stop", LARGEST)
         return [*(self.parts[name] for name in names), self.drawing.html, *self.no_classifier.outputs()]
@@ -318,18 +319,18 @@ class PapersTab(StudyTab):
         gr.HTML(skeleton_html("line", "line", "half", "half"), elem_id="paper-skeleton")
         super()._build_results()
 
-    def shown_here(self, visitor: Visitor, report: StudyReport, shown: Updates) -> Updates:
+    def show_ended_run(self, visitor: Visitor, report: StudyReport, shown: Updates) -> Updates:
         """Return ``shown`` if its paper is looked at; else keep the report, and say where it is."""
-        key = self.key_of(report.design)
+        key = self.get_design_key(report.design)
         if visitor.paper in ("", key):
             return shown
-        visitor.results[key] = name_of(report, self.services)
+        visitor.results[key] = get_report_name(report, self.services)
         note = render("elsewhere", key=key, title=self.papers[key].title)
         return {**self._buttons(running=False), self.drawing.html: "", self.parts["status"]: note}
 
     def link(self, report: StudyReport) -> str:
         """Return the address of the paper with these settings, without the visitor's own words."""
-        return address_of(self.key_of(report.design), report)
+        return build_link(self.get_design_key(report.design), report)
 
 
 class CloserLook(Panels):
@@ -339,13 +340,13 @@ class CloserLook(Panels):
         super().__init__()
         self._page = page
 
-    def _paper_of(self, report: StudyReport) -> Paper | None:
+    def _find_paper(self, report: StudyReport) -> Paper | None:
         paper = self._page.find_paper(report.design)
         return paper if paper is not None and paper.closer else None
 
     def shows(self, report: StudyReport) -> bool:
         """Return True if the paper of a report explains its parts."""
-        return self._paper_of(report) is not None
+        return self._find_paper(report) is not None
 
     def build_extra(self) -> dict[str, Any]:
         """Build the menu, the words, the pictures and a large one."""
@@ -359,7 +360,7 @@ class CloserLook(Panels):
 
     def show_extra(self, report: StudyReport) -> Updates:
         """Show the first part of a new report."""
-        paper = self._paper_of(report)
+        paper = self._find_paper(report)
         choices = [] if paper is None else paper.closer_looks(report)
         first = choices[0][1] if choices else ""
         menu = gr.update(choices=choices, value=first or None, visible=len(choices) > 1)
@@ -379,10 +380,10 @@ class CloserLook(Panels):
     def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:
         """Show one of the pictures of that part large."""
         html = opened_html(report, str(event.image))
-        return html + (why_html(report, str(event.image), self._page.services) if html and report else "")
+        return html + (classification_html(report, str(event.image), self._page.services) if html and report else "")
 
     def _look_closer(self, report: StudyReport, key: str) -> Updates:
-        paper = self._paper_of(report) if key else None
+        paper = self._find_paper(report) if key else None
         parts = {
             "words": "" if paper is None else paper.closer_html(report, key),
             "behind": "" if paper is None else paper.behind_html(report, key),

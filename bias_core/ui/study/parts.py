@@ -23,15 +23,15 @@ from bias_core.study.classifier_answers import (
     asked_readings,
     attribute_names,
     count_questions,
-    readings_of,
+    list_readings,
 )
-from bias_core.study.corrected import BUDGET, Correction, PeopleAnswers, corrected, correction_of
+from bias_core.study.corrected import BUDGET, Correction, PeopleAnswers, build_correction, corrected
 from bias_core.study.documents import small_uri
 from bias_core.study.label_tasks import MAX_POSITIONS, N_LABELS, NO, SINGLE, YES
 from bias_core.study.limits import drawn_words
 from bias_core.study.next_steps import N_RATERS, NextStep, next_steps
 from bias_core.study.plan import settle
-from bias_core.study.report_text import is_known, read_report_by
+from bias_core.study.report_text import describe_report_reader, is_known
 from bias_core.study.run import followed
 from bias_core.study.saved import Example, SavedReport, list_examples, open_example
 from bias_core.study.types import Progress, StudyReport
@@ -65,7 +65,7 @@ def skeleton_html(*parts: str) -> str:
     return render("skeleton", parts=parts)
 
 
-def copy_of(updates: Updates) -> Updates:
+def copy_updates(updates: Updates) -> Updates:
     """A copy of cached updates, because Gradio may change them."""
     return {part: dict(value) if isinstance(value, dict) else value for part, value in updates.items()}
 
@@ -77,7 +77,7 @@ Chip = tuple[str, str, str]  # key, text and tooltip
 _LOOKS = 50, 1500, 4000, 9000, 20_000, 40_000  # milliseconds after a tab was first opened
 
 
-def build_looked_at(key: str, *, after: int = 0) -> gr.HTML:
+def build_opening_signal(key: str, *, after: int = 0) -> gr.HTML:
     """Build the element that reports when a tab is first opened, and again while it stays empty.
 
     ``after``: no report earlier, in milliseconds, for a tab that the page fills by itself.
@@ -126,11 +126,11 @@ class ExamplesPart:
                     saved, banner = self.open(example.name)
                     shown = show(saved.report)
                     self._first = shown | {header: banner + shown[header]}
-        return copy_of(self._first)
+        return copy_updates(self._first)
 
     def open(self, name: str) -> tuple[SavedReport, str]:
         """The report of an example of any tab, and the note above it; InvalidInput if there is none of this name."""
-        example = next((one for one in list_examples(folder=self.folder) if one.name == name), None)
+        example = next((example for example in list_examples(folder=self.folder) if example.name == name), None)
         if example is None:
             raise InvalidInput(f"there is no example {quoted(name)}")
         saved = open_example(example, self.folder)
@@ -158,7 +158,7 @@ class NextPart:
             return ""
         steps = next_steps(report, self.services, cells)
         n = self.services.n_to_label(report)
-        questions = questions_in_words(asked_readings(readings_of(report))) if n else ""
+        questions = questions_in_words(asked_readings(list_readings(report))) if n else ""
         chosen = next((step.width for step in steps for step in step.widths if step.width == width), "")
         words = {"questions": questions, "raters": RATERS, "usual": N_RATERS, "chosen": chosen}
         return render("next_steps", steps=steps, n=n, **words) if steps or n else ""
@@ -191,7 +191,7 @@ class NextPart:
                 return
             design, settings = chosen.design, chosen.settings
             if design == tab.designs.get(design.name):
-                yield tab.form_of(design, settings)
+                yield tab.show_settings(design, settings)
             yield from tab.run_asked(visitor, lambda: settle(design, settings), report)
 
         parts["plot"].select(on_tick, parts["report"], parts["next"], **messages.EACH)
@@ -247,15 +247,17 @@ class PeoplePart:
                 count: dict[str, Any] = {"label": "How many pictures", "minimum": 2, "precision": 0, "min_width": 140}
                 count["info"] = "64 labels give a share to about ±8 points"
                 self.n = gr.Number(N_LABELS, elem_id=f"{key}-people-n", **count)
-                each: dict[str, Any] = {
+                rater_count: dict[str, Any] = {
                     "label": "Raters for each picture",
                     "info": "Three allow a majority",
                     "minimum": 1,
                 }
-                self.raters = gr.Number(N_RATERS, elem_id=f"{key}-people-raters", precision=0, min_width=140, **each)
-                which: dict[str, Any] = {"value": AT_RANDOM, "label": "Which", "min_width": 240}
-                which["info"] = "By an answer of the classifier: equally many of each, if possible"
-                self.by = gr.Dropdown([("at random", AT_RANDOM)], elem_id=f"{key}-people-by", **which)
+                self.raters = gr.Number(
+                    N_RATERS, elem_id=f"{key}-people-raters", precision=0, min_width=140, **rater_count
+                )
+                selection: dict[str, Any] = {"value": AT_RANDOM, "label": "Which", "min_width": 240}
+                selection["info"] = "By an answer of the classifier: equally many of each, if possible"
+                self.by = gr.Dropdown([("at random", AT_RANDOM)], elem_id=f"{key}-people-by", **selection)
             many: dict[str, Any] = {"multiselect": True, "max_choices": MAX_POSITIONS, "visible": False}
             many |= {"label": "Attributes to ask about", "info": "Each is one question about every picture"}
             self.attributes = gr.Dropdown([], elem_id=f"{key}-people-attributes", **many)
@@ -286,7 +288,7 @@ class PeoplePart:
             setting = str(by or "").partition("setting=")[2]
             asked: dict[str, Any] = {"attributes": names or (), "setting": setting}
             n_left = self.services.n_to_label(shown, int(n or 0), **asked)
-            return button_text(n_left, by, asked_readings(readings_of(shown), **asked))
+            return button_text(n_left, by, asked_readings(list_readings(shown), **asked))
 
         self.refresh.click(on_new_answers, report, [*headers, *self.outputs()], **messages.QUIET)
         chosen = [self.n, self.by, self.attributes]
@@ -295,7 +297,7 @@ class PeoplePart:
     def correction(self, report: StudyReport) -> Correction | None:
         """Corrections by people's labels of this run; None without a task."""
         answers = self.services.run_answers(report.run_id)
-        return None if answers is None else correction_of(report, answers)
+        return None if answers is None else build_correction(report, answers)
 
     def extended(self, report: StudyReport) -> StudyReport:
         """The report with corrected numbers, for downloads."""
@@ -303,7 +305,7 @@ class PeoplePart:
 
     def show(self, report: StudyReport) -> tuple[StudyReport, Updates]:
         """The report with corrected numbers, and the updates of this part."""
-        readings, correction, html = readings_of(report) if _is_run(report, self.services) else [], None, ""
+        readings, correction, html = list_readings(report) if _is_run(report, self.services) else [], None, ""
         if readings:
             with messages.user_errors() as problem:
                 correction = self.correction(report)
@@ -328,7 +330,7 @@ class PeoplePart:
             self.n: n or N_LABELS,
             self.button: gr.update(value=button_text(n, AT_RANDOM, asked) if n else _NONE_LEFT, interactive=n > 0),
         }
-        return (report if correction is None else correction.added_to(report)), updates
+        return (report if correction is None else correction.add_to_report(report)), updates
 
 
 def corrected_html(correction: Correction, of: str = "") -> str:
@@ -355,9 +357,9 @@ def questions_in_words(readings: Sequence[Reading]) -> str:
 
 def button_text(n: float | None, by: str | None, readings: Sequence[Reading] = ()) -> str:
     """Text of the button, with the number of questions about each picture if it is known."""
-    which = {AT_RANDOM: "random pictures", ALONE: "pictures of one person"}
-    each = f", {questions_in_words(readings)} each" if readings else ""
-    return f"Label {int(n or 0):,} {which.get(by or AT_RANDOM, f'pictures, by {by}')}{each}"
+    phrases = {AT_RANDOM: "random pictures", ALONE: "pictures of one person"}
+    suffix = f", {questions_in_words(readings)} each" if readings else ""
+    return f"Label {int(n or 0):,} {phrases.get(by or AT_RANDOM, f'pictures, by {by}')}{suffix}"
 
 
 _COLUMNS = {
@@ -369,25 +371,30 @@ _UNCLEAR = "unclear"
 _SCORES = (": positive", ": negative", ": nearer by")  # how the names of their columns end
 
 
-def why_html(report: StudyReport, image_id: str, services: Services) -> str:
+def classification_html(report: StudyReport, image_id: str, services: Services) -> str:
     """The classification of each attribute and person in a picture; "" if there is none."""
     stored = report.stored.get(image_id)
-    readings = [] if stored is None else [reading for reading in readings_of(report) if image_id in reading.image_ids]
+    readings = [] if stored is None else [reading for reading in list_readings(report) if image_id in reading.image_ids]
     if stored is None or not readings:
         return ""
     given, rows = services.run_answers(report.run_id), list[dict[str, str]]()
     answers = None if given is None else PeopleAnswers(given)
     for reading in readings:
-        here = reading.only(np.array([picture == image_id for picture in reading.image_ids]))
-        votes = None if answers is None else answers.votes(here)
-        for i in range(len(here.codes)):
-            of = _of_attribute if here.attribute is not None else _of_person
-            rows.append(of(report, here, i, stored, services.shown) | {"people": _votes(votes, i, here)})
+        picture_reading = reading.only(np.array([picture == image_id for picture in reading.image_ids]))
+        votes = None if answers is None else answers.votes(picture_reading)
+        for i in range(len(picture_reading.codes)):
+            of = _describe_attribute if picture_reading.attribute is not None else _describe_person
+            rows.append(
+                of(report, picture_reading, i, stored, services.share_shown)
+                | {"people": _votes(votes, i, picture_reading)}
+            )
     shown = {key: name for key, name in _COLUMNS.items() if any(row[key] for row in rows)}
-    return render("why", rows=rows, columns=shown, reader=read_report_by(report), judged=bool(report.settings.judge))
+    return render(
+        "why", rows=rows, columns=shown, reader=describe_report_reader(report), judged=bool(report.settings.judge)
+    )
 
 
-def _of_attribute(
+def _describe_attribute(
     report: StudyReport, reading: Reading, i: int, stored: StoredImage, shown: Callable[..., float | None]
 ) -> dict[str, str]:
     attribute, frame = reading.attribute, report.pictures
@@ -410,7 +417,7 @@ def _of_attribute(
     }
 
 
-def _of_person(
+def _describe_person(
     report: StudyReport, reading: Reading, i: int, _stored: StoredImage, _shown: Callable[..., float | None]
 ) -> dict[str, str]:
     arm = next((arm.results for arm in report.arms if arm.name == reading.arm), report.results)
@@ -466,9 +473,9 @@ class SideRun:
 
     def wire(self, tab: Any, run: Callable[..., Iterator[Updates]], inputs: list[Any], outputs: list[Any]) -> None:
         """Let the button start ``run``, whose first input is the visitor, and Stop end it."""
-        visitor, own = tab.parts["visitor"], [self.status, self.button, self.stop]
-        click = self.button.click(self.on_click, visitor, own, queue=False, **messages.QUIET)
-        then_run(click.then, run, [visitor, *inputs], [*own, *outputs], self.on_crash)
+        visitor, own_parts = tab.parts["visitor"], [self.status, self.button, self.stop]
+        click = self.button.click(self.on_click, visitor, own_parts, queue=False, **messages.QUIET)
+        then_run(click.then, run, [visitor, *inputs], [*own_parts, *outputs], self.on_crash)
         tab.wire_stop(self.stop, self.status)
 
     def on_click(self, visitor: Visitor) -> Updates:
@@ -521,7 +528,7 @@ class DrawingPart:
     def __init__(self, key: str) -> None:
         self.html = gr.HTML(js_on_load=script("drawing"), elem_id=f"{key}-drawing")
 
-    def of_run(self) -> "DrawingUpdates":
+    def build_updates(self) -> "DrawingUpdates":
         """For one run."""
         return DrawingUpdates(self.html)
 

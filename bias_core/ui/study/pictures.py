@@ -14,15 +14,15 @@ from pandas.api.types import is_numeric_dtype
 from bias_core.number_text import format_given, format_number
 from bias_core.people import boxes_of_text
 from bias_core.services import Services
-from bias_core.study.blanked_pictures import prompt_facts, reason_of
-from bias_core.study.design import page_of
+from bias_core.study.blanked_pictures import get_refusal_reason, prompt_facts
+from bias_core.study.design import get_page_layout
 from bias_core.study.documents import data_uri
 from bias_core.study.types import StudyReport
 from bias_core.ui.messages import EACH, LATEST, QUIET
 from bias_core.ui.templates import render, script
 
 Opened = Callable[[StudyReport, "pd.Series[Any]"], str]
-Why = Callable[[StudyReport, str], str]
+Explain = Callable[[StudyReport, str], str]
 
 MOST_SHOWN = 60
 FEW, FEW_OF_EACH, MOST_CELLS = 16, 4, 12
@@ -61,18 +61,18 @@ class Cell:
     name: str
     pictures: Sequence[Thumbnail]
     n: int  # including those not shown
-    more: str | None = None  # filter that shows the rest; None if there is none
+    rest_filter: str | None = None  # filter that shows the rest; None if there is none
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
     """A choice of a report's pictures, and their order.
 
-    ``which`` is ``column=value`` (in a column of lists, one word), or several of these joined by :data:`AND`.
+    ``picture_filter`` is ``column=value`` (in a column of lists, one word), or several of these joined by :data:`AND`.
     """
 
     report: StudyReport
-    which: str = ALL
+    picture_filter: str = ALL
     order: str = ""
     whole: bool = False  # True: as many as fit; False: a few
     only: tuple[str, ...] = ()  # ids, of pictures that were marked by hand; () for all
@@ -81,12 +81,12 @@ class Look:
 
     def rows(self) -> pd.DataFrame:
         """The chosen rows in order, limited to those shown."""
-        return _some_of_each_arm(self.all_rows(), [arm.name for arm in self.report.arms]).head(MOST_SHOWN)
+        return _balance_arms(self.all_rows(), [arm.name for arm in self.report.arms]).head(MOST_SHOWN)
 
     def all_rows(self) -> pd.DataFrame:
         """The chosen rows in order."""
         frame = _frame(self.report)
-        for condition in self.which.split(AND):
+        for condition in self.picture_filter.split(AND):
             column, _, value = condition.partition("=")
             if column in frame:
                 frame = frame[[value in values for values in _values(frame, column)]]
@@ -105,15 +105,15 @@ class Look:
     def _scored(self) -> list[Cell]:
         frame, column = self.all_rows(), self._cell_column()
         if column is None or frame[column].nunique() < 2:
-            return [self._cell("", frame, MOST_SHOWN if self.whole else FEW, self.which)]
+            return [self._cell("", frame, MOST_SHOWN if self.whole else FEW, self.picture_filter)]
         groups = _numbered([(str(name), rows) for name, rows in frame.groupby(column, sort=False) if str(name)])
-        most = (
+        limit = (
             MOST_SHOWN // len(groups) if self.whole else max(FEW_OF_EACH, FEW // len(groups) // 2 * 2)
         )  # rows of two are full
-        if column == "arm" and "unit" in frame and not (self.which or self.order or self.only):
+        if column == "arm" and "unit" in frame and not (self.picture_filter or self.order or self.only):
             groups = _with_gaps(groups)
         return [
-            self._cell(name, rows, max(1, most), f"{column}={name}")
+            self._cell(name, rows, max(1, limit), f"{column}={name}")
             for name, rows in groups[: None if column == "arm" else MOST_CELLS]
         ]
 
@@ -130,7 +130,7 @@ class Look:
             Thumbnail(
                 src=file_url(stored.path),
                 caption=f"seed {stored.row.seed}" if stored.row.model else "blank",
-                label=reason_of(stored),
+                label=get_refusal_reason(stored),
                 kind="blanked",
             )
             for stored in blanked[:FEW]
@@ -141,24 +141,28 @@ class Look:
         """Description of the chosen pictures; "" for all."""
         if self.only:
             return f"{len(self.only)} chosen on the map"
-        return ", ".join(condition.replace("=", ": ", 1) for condition in self.which.split(AND)) if self.whole else ""
+        return (
+            ", ".join(condition.replace("=", ": ", 1) for condition in self.picture_filter.split(AND))
+            if self.whole
+            else ""
+        )
 
     def perceived(self) -> str:
         """Attribute whose classification edges the pictures: a chosen one, or else the first; "" if there is none."""
         names = [str(c).removesuffix(_PERCEIVED) for c in _frame(self.report).columns if str(c).endswith(_PERCEIVED)]
-        columns = (*self.which.split(AND), self.order)
+        columns = (*self.picture_filter.split(AND), self.order)
         chosen = (name for name in names if any(column.startswith(f"{name}: ") for column in columns))
         return next(chosen, names[0] if names else "")
 
-    def _cell(self, name: str, rows: pd.DataFrame, most: int, more: str) -> Cell:
-        pictures, is_rest = self._thumbnails(rows.head(most)), len(rows) > most and not self.whole
+    def _cell(self, name: str, rows: pd.DataFrame, limit: int, rest_filter: str) -> Cell:
+        pictures, is_rest = self._thumbnails(rows.head(limit)), len(rows) > limit and not self.whole
         n = int(rows["image_id"].notna().sum())
-        return Cell(name=name, pictures=pictures, n=n, more=more if is_rest else None)
+        return Cell(name=name, pictures=pictures, n=n, rest_filter=rest_filter if is_rest else None)
 
     def _cell_column(self) -> str | None:
         """The first column that groups the pictures: the arm, or the study's own columns."""
-        frame, own = _frame(self.report), [self.cell_column] if self.cell_column else []
-        columns = ["arm"] if self.report.arms else own or page_of(self.report.design).cells
+        frame, own_columns = _frame(self.report), [self.cell_column] if self.cell_column else []
+        columns = ["arm"] if self.report.arms else own_columns or get_page_layout(self.report.design).cells
         return next((c for c in columns if c in frame and frame[c].nunique() > 1), None)
 
     def _thumbnails(self, rows: pd.DataFrame) -> list[Thumbnail]:
@@ -185,7 +189,7 @@ class Look:
         return shown
 
 
-def which_of(report: StudyReport, name: str) -> str:
+def find_filter(report: StudyReport, name: str) -> str:
     """Filter (see :class:`Look`) for the pictures of a mark or number with this name; "" if there is none.
 
     For an attribute, pictures that show it; else those of the arm, group, target or object of this name, or of all
@@ -212,13 +216,13 @@ def file_url(path: Path) -> str:
     return f"gradio_api/file={path.as_posix()}"
 
 
-def which_choices(report: StudyReport) -> list[tuple[str, str]]:
+def filter_choices(report: StudyReport) -> list[tuple[str, str]]:
     """Menu choices: each value of each text column with its count, without redundant columns."""
     frame = _frame(report)
     choices = [(f"All pictures ({len(frame):,})", ALL)]
     words = [c for c in frame.columns.difference([*_HIDDEN, "unit"], sort=False) if not is_numeric_dtype(frame[c])]
     for i, column in enumerate(words):
-        if _is_said_by(frame, column, words[i + 1 :]):
+        if _is_redundant(frame, column, words[i + 1 :]):
             continue
         counts = Counter(value for values in _values(frame, column) for value in values)
         if 1 < len(counts) <= _MOST_VALUES:
@@ -227,15 +231,18 @@ def which_choices(report: StudyReport) -> list[tuple[str, str]]:
     return choices
 
 
-def _is_said_by(frame: pd.DataFrame, column: str, later: Sequence[str]) -> bool:
+def _is_redundant(frame: pd.DataFrame, column: str, later: Sequence[str]) -> bool:
     """True if a later column groups the pictures alike, or several contain this one's words ("test x neutral").
 
     Later columns are the study's own, with its names.
     """
-    own, *others = (_words(frame, name) for name in (column, *later))
-    if any(len(set(own)) == len(set(other)) == len(set(zip(own, other, strict=True))) for other in others):
+    words, *later_words = (_words(frame, name) for name in (column, *later))
+    if any(
+        len(set(words)) == len(set(column_words)) == len(set(zip(words, column_words, strict=True)))
+        for column_words in later_words
+    ):
         return True
-    rows = zip(own, *others, strict=True)
+    rows = zip(words, *later_words, strict=True)
     return column == "group" and all(" " in group and set(group.split()) <= set(says) for group, *says in rows)
 
 
@@ -289,12 +296,12 @@ class Pictures:
         """Everything that an update may touch."""
         return [self.box, self.which, self.order, self.grid, self.picture, self.only]
 
-    def wire(self, report: Any, opened: Opened, why: Why) -> None:
+    def wire(self, report: Any, opened: Opened, explain: Explain) -> None:
         """Wire choosing and opening; ``opened`` gives the tab's own large picture, "" for the default.
 
-        ``report`` is the report's component; ``why`` explains a large picture's classification.
+        ``report`` is the report's component; ``explain`` explains a large picture's classification.
         """
-        self._opened, self._why = opened, why
+        self._opened, self._explain = opened, explain
         chosen = [self.which, self.order, self.grid, self.picture, self.only]
         inputs = [report, self.only, self.which, self.order]
         gr.on([self.which.input, self.order.input], self.on_choose, inputs, chosen, **LATEST)
@@ -314,16 +321,22 @@ class Pictures:
         opened = self._opened(report, rows.iloc[0]) or picture_html(report, rows.iloc[0])
         path = report.stored[image_id].path
         url = data_uri(path, 768) if self._how["embedded"] else file_url(path)
-        return render("picture_tools", url=url, file=path.name) + opened + self._why(report, image_id)
+        return render("picture_tools", url=url, file=path.name) + opened + self._explain(report, image_id)
 
     def on_choose(
-        self, report: StudyReport | None, only: tuple[str, ...] | None, which: str | None, order: str | None
+        self, report: StudyReport | None, only: tuple[str, ...] | None, picture_filter: str | None, order: str | None
     ) -> dict[Any, Any]:
         """Show other pictures or another order."""
         if report is None:
             return {self.picture: ""}
-        look = Look(report=report, which=which or ALL, order=order or "", whole=bool(which or order), only=only or ())
-        return self._shown(replace(look, **self._how))
+        look = Look(
+            report=report,
+            picture_filter=picture_filter or ALL,
+            order=order or "",
+            whole=bool(picture_filter or order),
+            only=only or (),
+        )
+        return self._show_look(replace(look, **self._how))
 
     def on_cell(
         self, report: StudyReport | None, only: tuple[str, ...] | None, order: str | None, event: gr.EventData
@@ -331,29 +344,33 @@ class Pictures:
         """Show all pictures of a cell."""
         if report is None:
             return {self.picture: ""}
-        look = Look(report=report, which=str(event.which), order=order or "", whole=True, only=only or ())
+        look = Look(report=report, picture_filter=str(event.which), order=order or "", whole=True, only=only or ())
         return self.show_only(look)
 
-    def show(self, report: StudyReport | None, which: str = ALL) -> dict[Any, Any]:
-        """Show the pictures of a new report, filtered by ``which``; hide the part if there are none."""
+    def show(self, report: StudyReport | None, picture_filter: str = ALL) -> dict[Any, Any]:
+        """Show the pictures of a new report, filtered by ``picture_filter``; hide the part if there are none."""
         if report is None or _frame(report).empty:
             return {self.box: gr.update(visible=False), self.only: ()}
         return {
             self.box: gr.update(visible=True),
-            self.which: gr.update(choices=which_choices(report), value=which),
+            self.which: gr.update(choices=filter_choices(report), value=picture_filter),
             self.order: gr.update(choices=order_choices(report), value=""),
-            **self._shown(Look(report=report, which=which, **self._how)),
+            **self._show_look(Look(report=report, picture_filter=picture_filter, **self._how)),
         }
 
     def show_only(self, look: Look) -> dict[Any, Any]:
         """Show a choice made elsewhere, such as in a figure."""
         look = replace(look, **self._how)
-        choices = which_choices(look.report)
-        if look.which not in [value for _, value in choices]:
-            choices.append((look.words(), look.which))
-        return {self.which: gr.update(choices=choices, value=look.which), self.order: look.order, **self._shown(look)}
+        choices = filter_choices(look.report)
+        if look.picture_filter not in [value for _, value in choices]:
+            choices.append((look.words(), look.picture_filter))
+        return {
+            self.which: gr.update(choices=choices, value=look.picture_filter),
+            self.order: look.order,
+            **self._show_look(look),
+        }
 
-    def _shown(self, look: Look) -> dict[Any, Any]:
+    def _show_look(self, look: Look) -> dict[Any, Any]:
         is_drawn = any(stored.row.model in self._drawing for stored in look.report.stored.values())
         return {
             self.grid: grid_html(
@@ -390,7 +407,7 @@ def _numbered(groups: list[tuple[str, pd.DataFrame]]) -> list[tuple[str, pd.Data
     return [groups[i] for i in order]
 
 
-def _some_of_each_arm(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
+def _balance_arms(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
     """Arms in sequence, equally many rows of each; the frame itself without arms."""
     if "arm" not in frame or not arms:
         return frame

@@ -12,7 +12,7 @@ from bias_core.measures.cards import METRICS, Card
 from bias_core.number_text import NO_INTERVAL
 from bias_core.services import Services
 from bias_core.study import report_text as text
-from bias_core.study.design import CHECKLIST, page_of
+from bias_core.study.design import CHECKLIST, get_page_layout
 from bias_core.study.export import FORMS
 from bias_core.study.headlines import GRADES, headline
 from bias_core.study.history import id_in_address, share_run
@@ -23,14 +23,14 @@ from bias_core.study.saved import is_example
 from bias_core.study.shipped import GRADE_WORDS, grades
 from bias_core.study.types import Design, StudyFigure, StudyReport, StudyTable
 from bias_core.ui import messages
-from bias_core.ui.links import address_of
+from bias_core.ui.links import build_link
 from bias_core.ui.messages import EACH, QUIET
 from bias_core.ui.study.comparison import comparison_html
 from bias_core.ui.study.form import StudyForm, build_take
 from bias_core.ui.study.panels import Panels, Updates
-from bias_core.ui.study.parts import DrawingPart, NextPart, PeoplePart, skeleton_html, why_html
-from bias_core.ui.study.pictures import Look, Pictures, which_of
-from bias_core.ui.study.shown_report import FINDINGS, by_name, take
+from bias_core.ui.study.parts import DrawingPart, NextPart, PeoplePart, classification_html, skeleton_html
+from bias_core.ui.study.pictures import Look, Pictures, find_filter
+from bias_core.ui.study.shown_report import FINDINGS, hide_upload_paths, take
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
 
@@ -52,7 +52,7 @@ def beside_paper_html(report: StudyReport) -> str:
     parts = [("", report), *((f"{arm.name}: ", arm) for arm in report.arms)]
     rows = [(name, row) for name, part in parts for row in text.finding_rows(part) if text.is_known(row["published"])]
     texts = [(name, text.finding_text(row)) for name, row in rows]
-    frame = text.table_of(report, CHECKLIST).frame
+    frame = text.get_table(report, CHECKLIST).frame
     status, names = frame["status"].tolist(), frame["item"]
     if "arm" in frame:
         names = (frame["arm"] + ": " + names).str.removeprefix(": ")  # an item without an arm
@@ -60,7 +60,10 @@ def beside_paper_html(report: StudyReport) -> str:
     return render(
         "beside_paper",
         size=text.size_in_words(report.design, report.settings).capitalize(),
-        numbers=[(f"{name}{one['']}", f"{one['value']} {one['interval']}", one["published"]) for name, one in texts],
+        numbers=[
+            (f"{name}{finding['']}", f"{finding['value']} {finding['interval']}", finding["published"])
+            for name, finding in texts
+        ],
         items=items.to_numpy().tolist(),
         few=FEW,
         n_met=status.count(MET),
@@ -101,7 +104,7 @@ def _scales(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     values: dict[str, list[float]] = {row["measure"]: [] for row in rows}
     for row in rows:
         values[row["measure"]] += [float(row[key]) for key in keys if text.is_known(row[key])]
-    return {measure: (min(some), max(some)) if some else (0.0, 1.0) for measure, some in values.items()}
+    return {measure: (min(numbers), max(numbers)) if numbers else (0.0, 1.0) for measure, numbers in values.items()}
 
 
 def trust_html(report: StudyReport, grades: Mapping[str, str]) -> str:
@@ -138,7 +141,7 @@ def arms_html(report: StudyReport) -> str:
 
 def notes_html(report: StudyReport) -> str:
     """Facts of the run, notes on it, and general limits."""
-    return render("notes", facts_of_run=text.report_facts(report), notes=text.notes_of(report), limits=text.LIMITS)
+    return render("notes", facts_of_run=text.report_facts(report), notes=text.list_notes(report), limits=text.LIMITS)
 
 
 SHOWN = (
@@ -173,14 +176,16 @@ class ResultPage(StudyForm, Panels):
     def tools_html(self, report: StudyReport) -> str:
         """The buttons at the headline: the result's link, if it can have one, and its downloads."""
         run = id_in_address(self.services, report)
-        tab = self.key_of(report.design) if self.claims(report.design) else ""  # else the address leads to another
+        tab = (
+            self.get_design_key(report.design) if self.claims(report.design) else ""
+        )  # else the address leads to another
         return render("result_tools", key=self.key, run=run, tab=tab, note=SHARE_NOTE, forms=FORMS)
 
     def claims(self, design: Design) -> bool:
         """True if addresses open reports of this design here."""
         return False
 
-    def key_of(self, design: Design) -> str:
+    def get_design_key(self, design: Design) -> str:
         """The one of :attr:`keys` that shows reports of this design."""
         return self.key
 
@@ -205,23 +210,23 @@ class ResultPage(StudyForm, Panels):
         """A large picture in the tab's own layout; "" for the default."""
         return ""
 
-    def why_html(self, report: StudyReport, image_id: str) -> str:
+    def classification_html(self, report: StudyReport, image_id: str) -> str:
         """Explanation of a picture's classification; "" if it has none."""
-        return why_html(report, image_id, self.services)
+        return classification_html(report, image_id, self.services)
 
     def on_mark(self, report: StudyReport | None, event: gr.EventData) -> Updates:
         """Show the pictures of a mark in the plot, or of a number."""
         if report is None:
             return {self.pictures.picture: ""}
-        return self.pictures.show_only(Look(report=report, which=str(event.pictures), whole=True))
+        return self.pictures.show_only(Look(report=report, picture_filter=str(event.pictures), whole=True))
 
     def plot(self, report: StudyReport) -> StudyFigure | None:
         """The figure next to the pictures; None if a panel shows it."""
-        figure = page_of(report.design).plot(report)
-        shown = figure is not None and all(panel.has_plot(figure, report) for panel in self.panels_for(report))
+        figure = get_page_layout(report.design).plot(report)
+        shown = figure is not None and all(panel.has_plot(figure, report) for panel in self.find_panels(report))
         return figure if shown else None
 
-    def panels_for(self, report: StudyReport) -> list[Panels]:
+    def find_panels(self, report: StudyReport) -> list[Panels]:
         """The panels that show reports like this."""
         return [panel for panel in self.panels if panel.shows(report)]
 
@@ -234,7 +239,7 @@ class ResultPage(StudyForm, Panels):
         if plot is None:
             return ""
         has_pictures = report.pictures is not None and len(report.pictures) > 0
-        return figures_html([plot], marks_of(report, plot)) + (words_html(report) if has_pictures else "")
+        return figures_html([plot], find_mark_filters(report, plot)) + (words_html(report) if has_pictures else "")
 
     def _build_results(self) -> None:
         key, parts, choose = self.key, self.parts, {"js_on_load": script("marks", key=self.key)}
@@ -294,10 +299,10 @@ class ResultPage(StudyForm, Panels):
 
     def result_outputs(self) -> list[Any]:
         """Everything that shows a report."""
-        own = [*self.pictures.outputs(), *self.people.outputs()]
+        outputs = [*self.pictures.outputs(), *self.people.outputs()]
         for panel in self.panels:
-            own += [panel.box, *panel.at_once.values(), *panel.extra.values()]
-        return [*(self.parts[n] for n in SHOWN), *own]
+            outputs += [panel.box, *panel.at_once.values(), *panel.extra.values()]
+        return [*(self.parts[n] for n in SHOWN), *outputs]
 
     def wire_results(self) -> None:
         """Wire the buttons, folds and downloads of a result."""
@@ -310,7 +315,7 @@ class ResultPage(StudyForm, Panels):
         later = [part for name in LATER for part in self.later_outputs(name)]
         folds = [parts[name] for name in LATER]
         self.on_any("expand", folds, self.on_fold, [report, parts["filled"]], [*later, parts["filled"]])
-        self.pictures.wire(report, self.picture_html, self.why_html)
+        self.pictures.wire(report, self.picture_html, self.classification_html)
         self.people.wire(report, [parts["header"], parts["claim"]], self.sentences)
 
     def wire_take(self, pressed: Any) -> None:
@@ -354,7 +359,7 @@ class ResultPage(StudyForm, Panels):
 
     def show_report(self, report: StudyReport) -> Updates:
         """Show headline, pictures and plot, with all folds closed."""
-        parts, report = self.parts, by_name(report)
+        parts, report = self.parts, hide_upload_paths(report)
         return {
             **dict.fromkeys((parts["shown"], parts["results"]), gr.update(visible=True)),
             **self.show_numbers(report),
@@ -382,7 +387,7 @@ class ResultPage(StudyForm, Panels):
             parts["beside"]: gr.update(visible=plot is not None),
             parts["plot"]: self.chart_html(report, plot) or self.plot_html(report, plot),
             parts["findings"]: render("by_arm", tables=arms_overview(report))
-            + findings_html(report, self.null_words, numbers_of(report)),
+            + findings_html(report, self.null_words, find_number_filters(report)),
             parts["shell"]: to_command(*run),
             parts["python"]: to_python(*run),
             parts["link"]: gr.update(value=(link := self.link(report)), visible=bool(link)),
@@ -390,7 +395,7 @@ class ResultPage(StudyForm, Panels):
 
     def _closed(self, report: StudyReport) -> Updates:
         """Reset the folds for a new report: empty until opened; hidden if without content."""
-        parts, panels = self.parts, self.panels_for(report)
+        parts, panels = self.parts, self.find_panels(report)
         has_attributes = bool(self.figures_by_attribute(report)) or any(panel.has_extra(report) for panel in panels)
         return {
             **dict.fromkeys((parts[name] for name in ("attributes", "figures")), skeleton_html("half", "half")),
@@ -403,13 +408,13 @@ class ResultPage(StudyForm, Panels):
 
     def figures_by_attribute(self, report: StudyReport) -> list[StudyFigure]:
         """The figures of *By attribute*."""
-        page = page_of(report.design)
+        page = get_page_layout(report.design)
         return [figure for figure in self._folded_figures(report) if page.is_by_attribute(figure)]
 
     def _folded_figures(self, report: StudyReport) -> list[StudyFigure]:
         """Figures except the one next to the pictures."""
         plot, figures = self.plot(report), list(report.results.figures)
-        for panel in () if report.arms else self.panels_for(report):
+        for panel in () if report.arms else self.find_panels(report):
             kept = {figure.key for figure in panel.figures(report)}
             figures = [figure for figure in figures if figure.key in kept]
         return [figure for figure in figures if plot is None or figure.key != plot.key]
@@ -429,11 +434,11 @@ class ResultPage(StudyForm, Panels):
         parts = self.parts
         if name == "by_attribute":
             shown = {parts["attributes"]: figures_html(self.figures_by_attribute(report))}
-            for panel in self.panels_for(report):
+            for panel in self.find_panels(report):
                 has_extra = panel.has_extra(report)
                 shown |= {panel.box: gr.update(visible=has_extra)} | (panel.show_extra(report) if has_extra else {})
             return shown
-        page = page_of(report.design)
+        page = get_page_layout(report.design)
         details = [figure for figure in self._folded_figures(report) if not page.is_by_attribute(figure)]
         return {
             parts["figures"]: figures_html(details),
@@ -453,20 +458,24 @@ class ResultPage(StudyForm, Panels):
 
     def link(self, report: StudyReport) -> str:
         """The address of this tab with these settings, without the visitor's own words."""
-        return address_of(self.key, report)
+        return build_link(self.key, report)
 
 
-def marks_of(report: StudyReport, figure: StudyFigure) -> dict[str, str]:
+def find_mark_filters(report: StudyReport, figure: StudyFigure) -> dict[str, str]:
     """Filters for the pictures of a figure's marks, by name."""
     columns = [column for column in ("name", "group") if column in figure.data]
     names = dict.fromkeys(str(name) for column in columns for name in figure.data[column].unique())
-    return {name: which for name in names if (which := which_of(report, name) or which_of(report, _subject(name)))}
+    return {
+        name: picture_filter
+        for name in names
+        if (picture_filter := find_filter(report, name) or find_filter(report, _subject(name)))
+    }
 
 
-def numbers_of(report: StudyReport) -> dict[str, str]:
+def find_number_filters(report: StudyReport) -> dict[str, str]:
     """Filters for the pictures of a report's numbers, by title: "man: P", "Farmer (expected male): δ"."""
     titles = [finding.title for finding in report.results.findings]
-    return {title: which for title in titles if (which := which_of(report, _subject(title)))}
+    return {title: picture_filter for title in titles if (picture_filter := find_filter(report, _subject(title)))}
 
 
 def _subject(title: str) -> str:

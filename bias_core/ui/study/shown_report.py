@@ -34,11 +34,14 @@ def build_shown_report(key: str, services: Services) -> Any:
     The page holds only its name and the server nothing, so an open page keeps its report.
     """
     part = gr.HTML("", visible="hidden", elem_id=f"{key}-report")
-    part.postprocess, part.preprocess = partial(name_of, services=services), partial(report_of, services=services)
+    part.postprocess, part.preprocess = (
+        partial(get_report_name, services=services),
+        partial(find_report, services=services),
+    )
     return part
 
 
-def name_of(report: StudyReport | None, services: Services) -> str:
+def get_report_name(report: StudyReport | None, services: Services) -> str:
     """Return a report's name for a page; it is signed, so that a page cannot name other reports."""
     if report is None:
         return ""
@@ -49,8 +52,8 @@ def name_of(report: StudyReport | None, services: Services) -> str:
     return _signed(name)
 
 
-def report_of(name: object, services: Services) -> StudyReport | None:
-    """Return the report of a name by :func:`name_of`; None if it is no longer stored or the name is forged."""
+def find_report(name: object, services: Services) -> StudyReport | None:
+    """Return the report of a name by :func:`get_report_name`; None if it is no longer stored or the name is forged."""
     run_id = str(name).rpartition(":")[0]
     if not hmac.compare_digest(_signed(run_id).encode(), str(name).encode()):
         return None
@@ -58,7 +61,7 @@ def report_of(name: object, services: Services) -> StudyReport | None:
         return _UNSAVED.get(run_id)
     with suppress(BiasCoreError):  # the list of runs says why
         saved = open_report(run_id, services)
-        return None if saved is None else by_name(saved.report)
+        return None if saved is None else hide_upload_paths(saved.report)
     return None
 
 
@@ -66,7 +69,7 @@ def _signed(name: str) -> str:
     return f"{name}:{hmac.new(_SECRET, name.encode(), 'sha256').hexdigest()}"
 
 
-def by_name(report: StudyReport) -> StudyReport:
+def hide_upload_paths(report: StudyReport) -> StudyReport:
     """The report for visitors, without the server's paths of uploads."""
     arms = tuple(replace(arm, settings=settings_by_name(arm.settings)) for arm in report.arms)
     return replace(report, settings=settings_by_name(report.settings), arms=arms)
@@ -78,15 +81,15 @@ def settings_by_name(settings: StudySettings) -> StudySettings:
     return replace(settings, images=settings.images and Path(settings.images).name, arms=arms)
 
 
-def take(report: StudyReport, what: str, folder: Path) -> Path:
+def take(report: StudyReport, download: str, folder: Path) -> Path:
     """Write the requested download into ``folder`` and return its path.
 
-    ``what`` is ``figure:<key>:<form>``, ``table:<key>:<form>``, ``report::<form>`` with a form of
+    ``download`` is ``figure:<key>:<form>``, ``table:<key>:<form>``, ``report::<form>`` with a form of
     :data:`FORMS`, or ``zip::zip``; the key of an arm's own figure or table is ``<number of the arm>/<key>``. It comes
     from the page, so anything else raises InvalidInput.
     """
-    kind, _, rest = what.partition(":")
-    key, _, form = rest.rpartition(":")
+    kind, _, key_and_form = download.partition(":")
+    key, _, form = key_and_form.rpartition(":")
     name = f"{report.design.name}-{report.run_id}{'-' + key.replace('/', '-') if key else ''}.{form}"
     if kind == "zip":
         return write_zip(to_export(report, pictures=True), folder / f"{report.design.name}-{report.run_id}.zip")
@@ -106,7 +109,7 @@ def take(report: StudyReport, what: str, folder: Path) -> Path:
     elif kind == "table" and form in TABLE_FORMS:
         content = _table_bytes(report, key, form)
     else:
-        raise InvalidInput(f"there is no download named {what!r}")
+        raise InvalidInput(f"there is no download named {download!r}")
     path = folder / name
     path.write_bytes(content)
     return path

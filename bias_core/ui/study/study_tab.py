@@ -17,7 +17,7 @@ from bias_core.protocols import OnLentGpu
 from bias_core.services import Services
 from bias_core.study.next_steps import papers_settings, replicate
 from bias_core.study.plan import settle
-from bias_core.study.reproduction import as_asked
+from bias_core.study.reproduction import drop_automatic_choices
 from bias_core.study.run import followed, run
 from bias_core.study.saved import SavedReport, is_example
 from bias_core.study.study import Settled
@@ -26,8 +26,8 @@ from bias_core.ui import messages
 from bias_core.ui.model_menu import NoClassifierPart
 from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.fields import read_field, read_plain
-from bias_core.ui.study.form import FORM, by_name, split_first_arm
-from bias_core.ui.study.parts import ChipsPart, DrawingPart, ExamplesPart, build_looked_at, get_chip, when
+from bias_core.ui.study.form import FORM, pass_values_by_name, split_first_arm
+from bias_core.ui.study.parts import ChipsPart, DrawingPart, ExamplesPart, build_opening_signal, get_chip, when
 from bias_core.ui.study.result_page import ResultPage
 from bias_core.ui.study.shown_report import settings_by_name
 from bias_core.ui.templates import render, script
@@ -61,7 +61,7 @@ class StudyTab(ResultPage):
     question: ClassVar[str]  # the question that this tab answers, in a sentence
     caution: ClassVar[str] = ""  # what not to conclude from it
     also: ClassVar[Sequence[str]] = ()  # further kinds of designs with reports shown here
-    looked_at_after: ClassVar[int] = 0  # see :func:`build_looked_at`
+    looked_at_after: ClassVar[int] = 0  # see :func:`build_opening_signal`
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
@@ -70,7 +70,7 @@ class StudyTab(ResultPage):
         self.chips = self.examples_part = ChipsPart(self.key)  # presets; and where the examples are
         self.chip_presets = {f"{self.key}-{place}": preset for place, preset in enumerate(self.presets)}
 
-    def place_of(self, visitor: Visitor) -> str:
+    def get_current_key(self, visitor: Visitor) -> str:
         """The one of :attr:`keys` that the visitor looks at."""
         return self.key
 
@@ -86,7 +86,7 @@ class StudyTab(ResultPage):
         """Build and wire the tab inside its ``gr.Tab``."""
         self.parts["visitor"] = visitor
         self.build_question()
-        self.parts["looked_at"] = build_looked_at(self.key, after=self.looked_at_after)
+        self.parts["looked_at"] = build_opening_signal(self.key, after=self.looked_at_after)
         with gr.Column(elem_classes="card ask", elem_id=self.element("ask")):
             self._build_ask()
         if "status" not in self.parts:  # it has no place in the form
@@ -120,7 +120,7 @@ class StudyTab(ResultPage):
 
     def _build_run(self) -> None:
         texts = {"run": "Run and measure", "stop": "Stop"}
-        self.parts |= {name: gr.Button(**self.look_of(name, value=text)) for name, text in texts.items()}
+        self.parts |= {name: gr.Button(**self.get_look(name, value=text)) for name, text in texts.items()}
         self.parts[LARGEST] = gr.Button(
             "Run the largest size allowed", elem_id=f"{self.key}-{LARGEST}", visible=False, scale=0, min_width=250
         )
@@ -145,26 +145,26 @@ class StudyTab(ResultPage):
         if "gpu_time" not in self.parts:
             return
         inputs = [self.parts["visitor"], self.form["model"], self.plain.values]
-        how = self.on_gpu_time, inputs, self.parts["gpu_time"]
-        arrived.then(*how, **QUIET)
+        update_args = self.on_gpu_time, inputs, self.parts["gpu_time"]
+        arrived.then(*update_args, **QUIET)
         for changed in (self.form["model"].change, self.parts["report"].change):
-            changed(*how, **QUIET)
+            changed(*update_args, **QUIET)
 
     def on_gpu_time(self, visitor: Visitor, model: str, plain: str = "") -> str:
         """The number of pictures left today, in words; "" if unknown or the model needs no GPU."""
         with messages.user_errors():
             steps = read_field(FORM["steps"], read_plain(plain).get("steps"))
-            n = self.pictures_left(visitor, str(model), steps)
+            n = self.count_remaining_pictures(visitor, str(model), steps)
             return "" if n is None else messages.pictures_today(n)
         return ""
 
-    def pictures_left(self, visitor: Visitor, model: str, steps: int | None) -> int | None:
+    def count_remaining_pictures(self, visitor: Visitor, model: str, steps: int | None) -> int | None:
         """Pictures of this model in the visitor's GPU time today; None if unknown or it needs no GPU."""
-        if (seconds := visitor.gpu_seconds_left(self.services)) is None:
+        if (seconds := visitor.get_remaining_gpu_seconds(self.services)) is None:
             return None
         generator = self.services.text_to_image(model)
         n_steps = steps or self.services.model_info(model).default_steps
-        return generator.pictures_in(seconds, n_steps) if isinstance(generator, OnLentGpu) else None
+        return generator.estimate_pictures(seconds, n_steps) if isinstance(generator, OnLentGpu) else None
 
     def outputs(self) -> list[Any]:
         """Everything that a run changes, including the form's folds."""
@@ -199,7 +199,7 @@ class StudyTab(ResultPage):
         """Say that the result is of other settings whenever form or result has changed."""
         named = {**self.inputs(), "report": self.parts["report"]}
         changed = [self.parts["count"].edit, self.parts["report"].change]
-        handler = by_name(named, self.on_other_settings)
+        handler = pass_values_by_name(named, self.on_other_settings)
         gr.on(changed, handler, [*named.values()], self.parts["other_settings"], **LATEST)
 
     def on_other_settings(self, values: Mapping[str, Any]) -> str:
@@ -210,17 +210,20 @@ class StudyTab(ResultPage):
         report = values["report"]
         if isinstance(report, str):  # its name: a run that goes on has just replaced the component by Gradio's copy
             return gr.skip()
-        if report is None or self.key_of_study(values.get("study", "")) not in ("", self.key_of(report.design)):
+        if report is None or self.get_study_key(values.get("study", "")) not in (
+            "",
+            self.get_design_key(report.design),
+        ):
             return ""
         runs: list[Any] = [_asked_run(report.design, report.settings)]
         if example := is_example(report):
-            runs.append(self._run_of({**self.values(), **self.first_values(self.key_of(report.design))}))
-        return "" if self._run_of(values) in runs else render("other_settings", example=example)
+            runs.append(self._read_run({**self.values(), **self.first_values(self.get_design_key(report.design))}))
+        return "" if self._read_run(values) in runs else render("other_settings", example=example)
 
-    def _run_of(self, values: Mapping[str, Any]) -> tuple[Design, tuple[StudySettings, ...]] | None:
+    def _read_run(self, values: Mapping[str, Any]) -> tuple[Design, tuple[StudySettings, ...]] | None:
         """Return what a form asks for; None if it cannot be run."""
         with messages.user_errors():
-            request = self.request_of(values)
+            request = self.read_request(values)
             return _asked_run(request.design, request.settings)
         return None
 
@@ -257,9 +260,9 @@ class StudyTab(ResultPage):
 
     def _wire_other_buttons(self) -> None:
         """Clear an error when a button without a run is pressed; runs report their own progress."""
-        own = {name: part for name, part in self.parts.items() if name not in _RUNS}
+        own_parts = {name: part for name, part in self.parts.items() if name not in _RUNS}
         panels = [part for panel in self.panels for part in panel.extra.values()]
-        buttons = [*own.values(), *panels, self.people.button, self.people.refresh]
+        buttons = [*own_parts.values(), *panels, self.people.button, self.people.refresh]
         pressed = [part.click for part in buttons if isinstance(part, gr.Button)]
         gr.on(pressed, None, self.parts["status"], self.parts["status"], js=_WITHOUT_ERROR_JS, **QUIET)
 
@@ -270,7 +273,9 @@ class StudyTab(ResultPage):
         parts = self.parts
         pressed = (self.on_press, [parts["visitor"], *self.press_inputs().values()], self.opened_outputs())
         click = gr.on(triggers, *pressed, queue=False, **QUIET)
-        then_run(click.then, by_name(inputs, run), [parts["visitor"], *inputs.values()], outputs, self.on_crash)
+        then_run(
+            click.then, pass_values_by_name(inputs, run), [parts["visitor"], *inputs.values()], outputs, self.on_crash
+        )
 
     def press_inputs(self) -> dict[str, Any]:
         """Form components that :meth:`before_run` reads, by name."""
@@ -285,7 +290,7 @@ class StudyTab(ResultPage):
         preset, status = self.chip_presets.get(get_chip(event)), self.parts["status"]
         if preset is None:
             return {status: gr.skip()}
-        filled = self.form_of(self.designs[preset.study], StudySettings(**preset.settings))
+        filled = self.show_settings(self.designs[preset.study], StudySettings(**preset.settings))
         return filled | {status: messages.done_html(f"Filled in. Press “{self.parts['run'].value}” to run it.")}
 
     def on_press(self, visitor: Visitor, *values: Any) -> Updates:
@@ -300,12 +305,12 @@ class StudyTab(ResultPage):
             return
         with messages.user_errors() as problem:
             design, scale = self.designs[values["study"]], self.first_percent / 100
-            own = {"model": values["model"], "condition": values["condition"] or ""}
-            chosen = own if button == "replicate" else {}
+            own_model = {"model": values["model"], "condition": values["condition"] or ""}
+            chosen = own_model if button == "replicate" else {}
             settings = papers_settings(design, self.services, scale=scale, **chosen)
-            yield self.form_of(design, settings)
-            most = self.pictures_left(visitor, settings.model, settings.num_inference_steps)
-            run = partial(replicate, most=math.inf if most is None else most)
+            yield self.show_settings(design, settings)
+            max_pictures = self.count_remaining_pictures(visitor, settings.model, settings.num_inference_steps)
+            run = partial(replicate, budget=math.inf if max_pictures is None else max_pictures)
             yield from self.run_asked(visitor, lambda: settle(design, settings), None, run=run, show=self.replicated)
         if problem:
             yield self.refused(problem)
@@ -317,15 +322,15 @@ class StudyTab(ResultPage):
     def scaled_down(self, report: StudyReport) -> Updates:
         """Show a run at the scale found for it, and its settings in the form; own words stay unchanged."""
         design = self.designs.get(report.design.name)
-        form = {} if design is None else self.form_of(design, as_asked(design, report.settings))
+        form = {} if design is None else self.show_settings(design, drop_automatic_choices(design, report.settings))
         return form | self.done(report)
 
     def on_largest(self, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
         """Run the largest allowed share of the requested size."""
         with messages.user_errors() as problem:
-            request = self.request_of(values)
-            left = self.pictures_left(visitor, request.settings.model, request.settings.num_inference_steps)
-            run = partial(replicate, most=math.inf if left is None else left, minutes=math.inf)
+            request = self.read_request(values)
+            left = self.count_remaining_pictures(visitor, request.settings.model, request.settings.num_inference_steps)
+            run = partial(replicate, budget=math.inf if left is None else left, minutes=math.inf)
             yield from self.run_asked(visitor, lambda: request, values.get("report"), run=run, show=self.scaled_down)
         if problem:
             yield self.refused(problem)
@@ -337,7 +342,7 @@ class StudyTab(ResultPage):
     def note_at_work(self, visitor: Visitor) -> Updates:
         """The question about the visitor's run at work, which another one would stop; {} if none is."""
         with messages.user_errors() as problem:
-            check_no_other_run(self.services, visitor, self.place_of(visitor))
+            check_no_other_run(self.services, visitor, self.get_current_key(visitor))
             return {}
         return {self.parts["at_work"]: render("run_at_work", text=problem.message, at=time.monotonic_ns())}
 
@@ -346,7 +351,7 @@ class StudyTab(ResultPage):
         if note := self.note_at_work(visitor):
             return note
         with messages.user_errors() as problem:
-            visitor.start(self.services, self.place_of(visitor))
+            visitor.start(self.services, self.get_current_key(visitor))
         if problem:
             return {self.parts["status"]: messages.error_html(problem.message, self.element("ask"))}
         waiting = messages.done_html(messages.WAITING, self.element("ask"))
@@ -363,7 +368,7 @@ class StudyTab(ResultPage):
     def run_asked(
         self,
         visitor: Visitor,
-        what: Callable[[], Settled],
+        get_request: Callable[[], Settled],
         last: StudyReport | None,
         *,
         run: Callable[..., Generator[Progress, None, StudyReport]] = run,
@@ -371,8 +376,8 @@ class StudyTab(ResultPage):
     ) -> Iterator[Updates]:
         """Run the requested settings if valid; without a result, the ``last`` one of the visitor stays."""
         with messages.user_errors() as problem:
-            request, start = what(), partial(run, cancelled=visitor.stop.is_set, session=visitor.key)
-            place = self.key_of(request.study.design)
+            request, start = get_request(), partial(run, cancelled=visitor.stop.is_set, session=visitor.key)
+            place = self.get_design_key(request.study.design)
             if self.note_at_work(visitor):  # the press has asked
                 return
             steps = run_queued(self.services, visitor, partial(start, request, visitor.services(self.services)), place)
@@ -382,7 +387,11 @@ class StudyTab(ResultPage):
 
     def refused(self, problem: messages.Problem) -> Updates:
         """Show in the status line why nothing ran; offer the largest allowed size as a button."""
-        facts: dict[str, Any] = {"buttons": self.buttons_for(problem), "field": self.field_of(problem), "of_run": True}
+        facts: dict[str, Any] = {
+            "buttons": self.get_error_buttons(problem),
+            "field": self.find_field_id(problem),
+            "of_run": True,
+        }
         shown = messages.error_html(problem.message, self.element("ask"), **facts)
         error = {self.parts["status"]: shown}
         if problem.scale and LARGEST in self.parts:
@@ -391,13 +400,13 @@ class StudyTab(ResultPage):
             error |= self.no_classifier.show(True, are_own=problem.no_classifier.are_own)
         return self._buttons(running=False) | self.without_notes() | error
 
-    def field_of(self, problem: messages.Problem) -> str:
+    def find_field_id(self, problem: messages.Problem) -> str:
         """The element id of the field that an error is about; "" if it is about none, or quotes its name."""
         names = {"model": problem.is_of_model, "encoder": problem.no_classifier, "n_images": problem.scale,
                  "percent": problem.scale}  # fmt: skip
         return next((self.form[name].elem_id for name, applies in names.items() if applies and name in self.form), "")
 
-    def buttons_for(self, problem: messages.Problem) -> dict[str, str]:
+    def get_error_buttons(self, problem: messages.Problem) -> dict[str, str]:
         """Texts of the buttons of an error, with the element ids of the components that they press or focus."""
         buttons = {messages.TRY_AGAIN: self.parts["run"].elem_id} if problem.may_pass else {}
         if problem.is_of_model and "model" in self.form:
@@ -421,13 +430,13 @@ class StudyTab(ResultPage):
         visitor.follows, stop = True, visitor.stop
         reports: list[StudyReport] = []
         folded: Updates = {fold: gr.update(open=False) for fold in self.form_folds}
-        pace, drawing, status = messages.Pace(), self.drawing.of_run(), self.parts["status"]
+        pace, drawing, status = messages.Pace(), self.drawing.build_updates(), self.parts["status"]
         yield self._buttons(running=True) | {status: note or messages.LOADING}
         with messages.user_errors() as problem:
             for step in followed(steps, reports):
                 drawing.note(step)
                 if pace.is_due():
-                    is_seen = self.place_of(visitor) == place  # else its pictures would hide another result
+                    is_seen = self.get_current_key(visitor) == place  # else its pictures would hide another result
                     words = "Stopping" if stop.is_set() else "" if is_seen else place.title()
                     progress = messages.progress_html(step, words)
                     yield folded | {status: progress + note, **(drawing.at(step) if is_seen else {drawing.html: ""})}
@@ -438,20 +447,20 @@ class StudyTab(ResultPage):
         visitor.follows = False
         ended = self._buttons(running=False) | {self.drawing.html: "", self.parts["at_work"]: ""} | self.ended(visitor)
         if reports:
-            yield folded | ended | self.shown_here(visitor, reports[0], (show or self.done)(reports[0]))
+            yield folded | ended | self.show_ended_run(visitor, reports[0], (show or self.done)(reports[0]))
         else:
-            is_seen = self.place_of(visitor) == place and (last is None or is_example(last))
+            is_seen = self.get_current_key(visitor) == place and (last is None or is_example(last))
             left = drawing.finished_pictures() if is_seen else {}
             yield {**ended, **left, **self.refused(problem)}
 
-    def shown_here(self, visitor: Visitor, report: StudyReport, shown: Updates) -> Updates:
+    def show_ended_run(self, visitor: Visitor, report: StudyReport, shown: Updates) -> Updates:
         """The updates ``shown`` for the report of a run that has ended."""
         return shown
 
     def on_crash(self) -> Updates:
         """Show that an unexpected error happened; the log has it."""
         return self._buttons(running=False) | {
-            self.parts["status"]: messages.crash_html(self.buttons_for(messages.Problem(may_pass=True))),
+            self.parts["status"]: messages.crash_html(self.get_error_buttons(messages.Problem(may_pass=True))),
             self.drawing.html: "",
         }
 
@@ -474,25 +483,25 @@ class StudyTab(ResultPage):
 
     def claims(self, design: Design) -> bool:
         """True if this tab shows reports of this design."""
-        return design.kind in {*self.also, *(own.kind for own in self.designs.values())}
+        return design.kind in {*self.also, *(tab_design.kind for tab_design in self.designs.values())}
 
     def fill_from(self, design: Design, settings: StudySettings) -> Updates:
         """The form with the settings of a run; {} if it cannot have them."""
         if design.name not in self.designs or split_first_arm(settings)[0].images:
             return {}
         design = self.designs[design.name]
-        return self.form_of(design, as_asked(design, settings))
+        return self.show_settings(design, drop_automatic_choices(design, settings))
 
     def show_saved(self, saved: SavedReport, banner: str = "", view: str = "", *, with_form: bool = True) -> Updates:
         """Show a saved report, and its settings in the form if they fit; scroll to ``view``."""
         report, parts = saved.report, self.parts
         shown = self.finished(report)
         shown[parts["header"]] = banner + shown[parts["header"]]
-        what = "an example" if is_example(report) else "a run"
-        shown[parts["status"]] = messages.done_html(f"Opened: {what} of {when(saved.created)}.", view)
+        kind = "an example" if is_example(report) else "a run"
+        shown[parts["status"]] = messages.done_html(f"Opened: {kind} of {when(saved.created)}.", view)
         return shown | (self.fill_from(report.design, report.settings) if with_form else {})
 
 
 def _asked_run(design: Design, settings: StudySettings) -> tuple[Design, tuple[StudySettings, ...]]:
     """Return what decides whether two requests are for the same run: their designs, and the settings of each arm."""
-    return design, each_arm(settings_by_name(as_asked(design, settings)))
+    return design, each_arm(settings_by_name(drop_automatic_choices(design, settings)))
