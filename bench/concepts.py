@@ -10,10 +10,10 @@ from pathlib import Path
 
 from bias_core.explore.concepts import load_concept_lists
 from bias_core.explore.options import choose_design, explore_settings, several_settings
+from bias_core.run.plan import lay_out, settle
+from bias_core.run.run import complete, run_study
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.study.plan import lay_out, settle
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 
 TRIES = 2

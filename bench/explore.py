@@ -10,12 +10,12 @@ from pathlib import Path
 
 from bias_core.explore.extension import suggest_set
 from bias_core.explore.options import explore_settings
+from bias_core.run.run import complete, run_study
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.images import read_record
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 from bias_core.values import option_values
 

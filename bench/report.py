@@ -11,11 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bias_core.explore.options import explore_settings
+from bias_core.report.export import to_form
+from bias_core.run.run import complete, run_study
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.design import find_design
-from bias_core.study.export import to_form
-from bias_core.study.run import complete, run_study
 from bias_core.ui.study.result_page import figures_html
 
 COUNTS, LARGEST, MOST_SECONDS, TRIES = (64, 256, 1024), 2.0, 0.8, 3

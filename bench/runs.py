@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bias_core.run.history import list_runs
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.manifests import Manifest
 from bias_core.study.design import study_classes
-from bias_core.study.history import list_runs
 from bias_core.types import ImageRow
 
 COUNTS, N_PICTURES, LARGEST_SHARE, MOST_SECONDS = (50, 500), 528, 0.3, 0.3

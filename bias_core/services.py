@@ -42,6 +42,7 @@ from bias_core.protocols import (
     TextToImage,
     VisualQuestionAnswerer,
 )
+from bias_core.run.run_queue import RunQueue
 from bias_core.settings import Settings, on_zero_gpu
 from bias_core.store.files import FileHashes
 from bias_core.store.images import ImageStore
@@ -49,7 +50,6 @@ from bias_core.store.manifests import ManifestStore, make_room
 from bias_core.store.readings import AnswerCache, EmbeddingCache, Repairs
 from bias_core.store.uploads import UploadStore
 from bias_core.study.label_tasks import N_LABELS
-from bias_core.study.run_queue import RunQueue
 from bias_core.types import IMPORTED, ImageRow, KnownPicture, ModelInfo, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
 from bias_core.world.measured_models import errors_of_sentences, held_out_embeddings, known_pictures, true_rate

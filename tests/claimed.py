@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pandas as pd
 
-from bias_core.study.headlines import headline
-from bias_core.study.report_text import readable
+from bias_core.report.headlines import headline
+from bias_core.report.report_text import readable
 from bias_core.study.types import named_parts
 
 ROUNDING = 1e-9

@@ -7,10 +7,10 @@ from typing import Any
 
 from bias_core.explore.exploration import Exploration
 from bias_core.explore.options import explore_settings
+from bias_core.report.export import to_export
+from bias_core.run.plan import plan_study
+from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design
-from bias_core.study.export import to_export
-from bias_core.study.plan import plan_study
-from bias_core.study.run import complete, run_study
 
 __all__ = [
     "Explored", "explore", "explore_settings", "explored", "measured", "own_pictures", "pictures_of", "plan_explore",

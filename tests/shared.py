@@ -99,7 +99,7 @@ def fake_services(shelf: Path, shared_data: Path) -> Iterator[FakeServices]:
     services.close()
 
 
-_DRAWING = ("bias_core.ui.templates", "bias_core.study.documents", "bias_core.explore.tab")
+_DRAWING = ("bias_core.ui.templates", "bias_core.report.documents", "bias_core.explore.tab")
 
 
 @contextmanager
@@ -116,6 +116,6 @@ def titles_for_plots() -> Iterator[None]:
         for name in _DRAWING:
             if module := sys.modules.get(name):
                 patch.setattr(module, "figure_svg", titled)
-        if module := sys.modules.get("bias_core.study.export"):
+        if module := sys.modules.get("bias_core.report.export"):
             patch.setattr(module, "_figure_files", files)
         yield

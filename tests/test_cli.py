@@ -22,12 +22,12 @@ from bias_core.errors import Interrupted
 from bias_core.explore.options import explore_settings
 from bias_core.labels.rating import give_answer, join, next_item
 from bias_core.models.engines import LocalEngine, Rate, RateStore
+from bias_core.report.commands import to_command
+from bias_core.report.documents import to_dict
+from bias_core.run.plan import plan_study, settle
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 from bias_core.study.design import design_files, find_design
-from bias_core.study.documents import to_dict
-from bias_core.study.plan import plan_study, settle
-from bias_core.study.reproduction import to_command
 from bias_core.study.types import StudySettings
 from bias_core.types import Attribute
 from tests.explored import explore
@@ -329,7 +329,7 @@ def test_control_c_between_two_steps_of_a_command_is_said_too(command, monkeypat
     def interrupted(*_args, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bias_core.study.run.lay_out", interrupted)
+    monkeypatch.setattr("bias_core.run.run.lay_out", interrupted)
     result = command("study", "run", "t2iat-occupations", "--plan", "--model", "calibration-renderer")
     assert result.exit_code == 130
     assert "what is finished is kept" in result.output

@@ -12,7 +12,7 @@ from bias_core.app.cli import app, common
 from bias_core.app.cli.common import console
 from bias_core.app.cli.reports import show_study_report
 from bias_core.measures.propagation import spi_band
-from bias_core.study.claims import decide_findings
+from bias_core.report.claims import decide_findings
 from bias_core.study.design import find_design, list_designs
 from bias_core.study.types import Results, StudyReport, StudySettings, StudyTable, columns, finding
 from bias_core.types import Estimate

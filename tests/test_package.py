@@ -20,7 +20,7 @@ import bias_core
 from bias_core import __main__ as program
 from bias_core.errors import ModelUnavailable
 from bias_core.models import weights
-from bias_core.study.plan import library_versions
+from bias_core.run.plan import library_versions
 
 ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -8,13 +8,13 @@ import typer
 
 from bias_core.app.cli.common import console, open_services, run_with_bar, user_errors
 from bias_core.errors import InvalidInput
+from bias_core.report.headlines import headline
+from bias_core.report.shipped import SHIPPED, load_others, load_shipped
+from bias_core.run.image_rows import RowMaker
+from bias_core.run.plan import check_size, settle
+from bias_core.run.run import run_study
 from bias_core.store.files import write_atomically
 from bias_core.study.design import find_design
-from bias_core.study.headlines import headline
-from bias_core.study.image_rows import RowMaker
-from bias_core.study.plan import check_size, settle
-from bias_core.study.run import run_study
-from bias_core.study.shipped import SHIPPED, load_others, load_shipped
 from bias_core.study.types import StudyReport, StudySettings
 from validation import validity_studies
 from validation.headlines import NAME, all_trials, headline_report, read_records, run_trial, seeds_of_runs

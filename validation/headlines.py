@@ -22,14 +22,14 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.explore.concepts import load_concept_lists
 from bias_core.measures.intervals import exact_interval
+from bias_core.report.claims import claim_columns, decide_claims
+from bias_core.report.headlines import COUNTED, FALSE_CLAIMS, NOT_AS_EXPECTED, headline
+from bias_core.run.plan import library_versions
+from bias_core.run.run import complete, run_study
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.attributes import load_attribute_sets
-from bias_core.study.claims import claim_columns, decide_claims
 from bias_core.study.design import design_files, find_design
-from bias_core.study.headlines import COUNTED, FALSE_CLAIMS, NOT_AS_EXPECTED, headline
-from bias_core.study.plan import library_versions
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, Design, Finding, Results, StudyReport, StudySettings, columns, finding, table
 from bias_core.types import Estimate, is_sourced
 

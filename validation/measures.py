@@ -27,9 +27,9 @@ from bias_core.measures.relative_association import (
 )
 from bias_core.measures.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
 from bias_core.papers.t2iat.study_tests import SIDES, TestOptions, chosen_tests, get_words, list_edits, run_test
-from bias_core.study.arm_comparison import two_shares
+from bias_core.report.arm_comparison import two_shares
+from bias_core.run.study_data import StudyData
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import StudyData
 from bias_core.study.types import Design, Shot, StudySettings, get_options
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class

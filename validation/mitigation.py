@@ -10,8 +10,8 @@ import pandas as pd
 
 from bias_core.measures.stereotype import asked_kept_estimate, prevalence_estimate, remaining_gap_estimate
 from bias_core.prompts import fill_template, guided_prompt
+from bias_core.run.study_data import StudyData
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import StudyData
 from bias_core.study.types import Shot, StudySettings, get_options
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class

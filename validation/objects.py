@@ -14,9 +14,9 @@ from bias_core.measures.objects import extract_objects
 from bias_core.papers.tbyb import captions
 from bias_core.papers.tbyb.against_base import ObjectChange, decide_changes, object_changes
 from bias_core.prompts import fill_template
+from bias_core.run.study_data import StudyData
 from bias_core.study.classifiers import Reader
 from bias_core.study.study import Measuring, Study, encoders_and_judge
-from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, Shot, StudySettings, get_options
 from bias_core.types import Estimate

@@ -18,11 +18,11 @@ from bias_core.papers.pst.report import build_labelling_notes, select_setting
 from bias_core.papers.pst.study import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
 from bias_core.papers.pst.study_swapped import SIGNS, differences_by_seed, pictures_of_pairs, shots_of_pair
 from bias_core.prompts import fill_template
-from bias_core.study.claims import decide_claims
+from bias_core.report.claims import decide_claims
+from bias_core.run.study_data import StudyData
 from bias_core.study.classifiers import Reader
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Claim, Design, Shot, StudySettings, get_options
 from bias_core.types import Estimate

@@ -16,8 +16,8 @@ from bias_core.measures.agreement import Coefficient, agreement_estimate, larges
 from bias_core.measures.arrays import Array
 from bias_core.measures.object_bias import missing_things
 from bias_core.measures.paired_stereotype import LOOKS
+from bias_core.run.study_data import StudyData
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import StudyData
 from bias_core.study.types import Shot, StudySettings, get_options
 from bias_core.types import ReaderErrors
 from bias_core.values import setting, settings_class

@@ -15,9 +15,9 @@ from bias_core.measures.effects import corrected_by_errors
 from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.protocols import StepCallback
-from bias_core.study.image_rows import scaled
+from bias_core.run.image_rows import scaled
+from bias_core.run.study_data import StudyData
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import StudyData
 from bias_core.study.types import (
     Design,
     Finding,

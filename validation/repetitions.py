@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bias_core.errors import InvalidInput
-from bias_core.study.image_rows import scaled
-from bias_core.study.study_data import Steps, StudyData
+from bias_core.run.image_rows import scaled
+from bias_core.run.study_data import Steps, StudyData
 from bias_core.study.types import Design, Shot, StudySettings, get_options
 from bias_core.types import PlantedLine
 from bias_core.values import Options, setting, settings_class

@@ -12,9 +12,9 @@ from scipy import stats
 from bias_core.explore.report import share_claims
 from bias_core.measures.intervals import exact_interval, wilson_interval
 from bias_core.measures.stereotype import prevalence_estimate
-from bias_core.study.attribute_scores import AttributeScore
+from bias_core.report.headlines import NO_PICTURES
+from bias_core.run.attribute_scores import AttributeScore
 from bias_core.study.attributes import load_attribute_sets
-from bias_core.study.headlines import NO_PICTURES
 from bias_core.study.types import StudyFigure, StudyTable
 from bias_core.types import Attribute, Estimate
 from validation.verdicts import NOMINAL, READS_BIAS, TEXTS, Verdict, label_of

@@ -22,9 +22,9 @@ from bias_core.measures.propagation import PredictedGain, predicted_gain
 from bias_core.models.catalogue import check_condition
 from bias_core.papers.oasis.study_spi import model_suits, trace_row
 from bias_core.protocols import StepCallback
-from bias_core.study.image_rows import scaled
+from bias_core.run.image_rows import scaled
+from bias_core.run.study_data import StudyData
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, get_options
 from bias_core.types import Attribute, Estimate

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pandas as pd
 
 from bias_core.measures.cards import METRICS
+from bias_core.report.documents import to_markdown
+from bias_core.report.figures import to_bytes
+from bias_core.report.headlines import AS_PUBLISHED, HEADLINE, format_seeds
+from bias_core.report.report_text import MOST_ROWS, markdown_table
+from bias_core.report.saved import to_text
+from bias_core.report.shipped import NOT_HERE, SHIPPED, TITLES, load_shipped
 from bias_core.store.export import csv_bytes
 from bias_core.study.design import design_files
-from bias_core.study.documents import to_markdown
-from bias_core.study.figures import to_bytes
-from bias_core.study.headlines import AS_PUBLISHED, HEADLINE, format_seeds
-from bias_core.study.report_text import MOST_ROWS, markdown_table
-from bias_core.study.saved import to_text
-from bias_core.study.shipped import NOT_HERE, SHIPPED, TITLES, load_shipped
 from bias_core.study.types import StudyReport
 from validation import validity_studies
 from validation.verdicts import STANDS_FOR, TEXTS, rule

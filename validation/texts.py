@@ -13,11 +13,11 @@ from bias_core.measures.intervals import exact_interval
 from bias_core.papers.oasis.prompt_search import optimise_prompts
 from bias_core.papers.oasis.study_stop import PromptSearchOptions, decide_texts, search_arguments
 from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
+from bias_core.report.headlines import CONTRAST, NATURAL, ONE, RANDOM, TWO
+from bias_core.run.image_rows import scaled
+from bias_core.run.study_data import StudyData
 from bias_core.study.design import find_design, typed_options
-from bias_core.study.headlines import CONTRAST, NATURAL, ONE, RANDOM, TWO
-from bias_core.study.image_rows import scaled
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import StudyData
 from bias_core.study.types import Finding, Results, Shot, StudySettings, finding, get_options, intervals, mark
 from bias_core.types import Estimate
 from bias_core.values import Options, setting, settings_class

@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bias_core.app.gradio_faults import WRONG
-from bias_core.study.saved import Newest
+from bias_core.report.saved import Newest
 from bias_core.ui.templates import script
 
 _log = logging.getLogger(__name__)

@@ -39,19 +39,11 @@ from bias_core.explore.suggest import (
     suggestions_answer,
 )
 from bias_core.labels.make_task import label_run, task_values
-from bias_core.services import Services
-from bias_core.settings import COMMAND
-from bias_core.store.export import write_zip
-from bias_core.store.imports import ImportedImages
-from bias_core.store.reader import ADDRESS
-from bias_core.store.uploads import HeldUploads, UploadStore
-from bias_core.study.attributes import load_attribute_sets
-from bias_core.study.corrected import build_correction, corrected
-from bias_core.study.design import find_design, list_designs
-from bias_core.study.export import FORMS, to_export, to_form
-from bias_core.study.label_tasks import N_LABELS, Looks
-from bias_core.study.plan import check_number, settle
-from bias_core.study.programs import (
+from bias_core.report.corrected import build_correction, corrected
+from bias_core.report.export import FORMS, to_export, to_form
+from bias_core.report.saved import open_report
+from bias_core.run.plan import check_number, settle
+from bias_core.run.programs import (
     DETAIL,
     OR_PART,
     SUMMARY,
@@ -65,8 +57,16 @@ from bias_core.study.programs import (
     report_answer,
     studies_answer,
 )
-from bias_core.study.run import run
-from bias_core.study.saved import open_report
+from bias_core.run.run import run
+from bias_core.services import Services
+from bias_core.settings import COMMAND
+from bias_core.store.export import write_zip
+from bias_core.store.imports import ImportedImages
+from bias_core.store.reader import ADDRESS
+from bias_core.store.uploads import HeldUploads, UploadStore
+from bias_core.study.attributes import load_attribute_sets
+from bias_core.study.design import find_design, list_designs
+from bias_core.study.label_tasks import N_LABELS, Looks
 from bias_core.study.types import Arm, Design, StudyReport, StudySettings, check_several, parse_arms
 from bias_core.ui.messages import format_error
 from bias_core.ui.study.shown_report import hide_upload_paths

@@ -16,10 +16,10 @@ from bias_core.app.gradio_faults import MendedBlocks, steady_queue
 from bias_core.errors import InvalidInput
 from bias_core.labels.tab import LabelTab, offers_login
 from bias_core.measures.cards import glossary
+from bias_core.report.saved import SavedReport, is_example
+from bias_core.run.history import NOT_SHARED, SHARED, list_runs, open_run, study_of_run
 from bias_core.services import Services
 from bias_core.study.design import design_files, read_page_layout
-from bias_core.study.history import NOT_SHARED, SHARED, list_runs, open_run, study_of_run
-from bias_core.study.saved import SavedReport, is_example
 from bias_core.study.types import Arm, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.calibration.tab import CalibrationTab

@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bias_core.errors import quoted
+from bias_core.report.saved import Newest
 from bias_core.settings import Settings
-from bias_core.study.saved import Newest
 from bias_core.ui.visitor import BROWSER, SECURE_BROWSER, identify_browser, own_cookie
 
 API = "/gradio_api"

@@ -22,13 +22,13 @@ from gradio.state_holder import SessionState
 from gradio_client.utils import is_file_obj_with_meta, traverse
 
 from bias_core.errors import InvalidInput
+from bias_core.run.run_queue import get_client_network
 from bias_core.store.uploads import UploadStore
-from bias_core.study.run_queue import get_client_network
 
 _log = logging.getLogger(__name__)
 WRONG = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OSError)
 """Errors that invalid inputs can cause."""
-_RUNS, _TOOLS = "bias_core.study.run_queue", "bias_core.app.api"
+_RUNS, _TOOLS = "bias_core.run.run_queue", "bias_core.app.api"
 _UNREADABLE = (
     "These inputs cannot be read: send exactly the expected values, each of the type that /gradio_api/info "
     "gives, and upload files first"

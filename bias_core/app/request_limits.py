@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bias_core.app.doors import API, MCP
-from bias_core.study.run_queue import get_client_network
+from bias_core.run.run_queue import get_client_network
 from bias_core.ui.messages import user_errors
 from bias_core.values import check_texts
 

@@ -31,6 +31,8 @@ from bias_core.explore.options import KIND, explore_settings
 from bias_core.labels.api import label_routes
 from bias_core.models.engines import RateStore
 from bias_core.models.model_sources import share_freed_memory
+from bias_core.run.history import gallery_folder
+from bias_core.run.run import complete, run_study
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store import reader
@@ -38,8 +40,6 @@ from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore
 from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.study.design import find_design
-from bias_core.study.history import gallery_folder
-from bias_core.study.run import complete, run_study
 from bias_core.ui.templates import STATIC
 
 _DATABASES = ("embeddings.sqlite", "answers.sqlite")

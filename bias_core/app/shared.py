@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from bias_core.report.saved import Newest
+from bias_core.run.history import find_shared
 from bias_core.services import Services
 from bias_core.store.manifests import RunHead
-from bias_core.study.history import find_shared
-from bias_core.study.saved import Newest
 from bias_core.ui.templates import render
 
 _ACROSS, _DOWN, _SIZE = 4, 2, 300  # pictures of a preview, and their pixels

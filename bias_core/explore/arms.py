@@ -24,9 +24,9 @@ from bias_core.measures.paired_prevalence import (
 )
 from bias_core.measures.sequential import difference_sequence
 from bias_core.number_text import format_number
-from bias_core.study.arm_comparison import MOST_IN_PAIRS, mean_sample, share_test
-from bias_core.study.attribute_scores import AttributeScore
-from bias_core.study.limits import stop_rule
+from bias_core.report.arm_comparison import MOST_IN_PAIRS, mean_sample, share_test
+from bias_core.report.stop_rules import stop_rule
+from bias_core.run.attribute_scores import AttributeScore
 from bias_core.study.types import (
     ArmReport,
     Finding,

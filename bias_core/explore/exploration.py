@@ -12,9 +12,9 @@ import pandas as pd
 from bias_core.explore.options import KIND, explore_options
 from bias_core.measures.association import association
 from bias_core.measures.clustering import ClusterResult
-from bias_core.study.attribute_scores import AttributeScore
+from bias_core.report.claims import NO_CLAIM
+from bias_core.run.attribute_scores import AttributeScore
 from bias_core.study.attributes import ALL, finding_key
-from bias_core.study.claims import NO_CLAIM
 from bias_core.study.design import PACK
 from bias_core.study.types import Claim, StudyReport, StudyTable
 from bias_core.types import Attribute, Estimate, StoredImage

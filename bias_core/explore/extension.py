@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from bias_core.errors import InvalidInput
 from bias_core.prompts import fill_template, guided_prompt
+from bias_core.run.suggestions import is_about_thing
 from bias_core.study.attributes import THINGS, AttributeSet, find_attribute, load_attribute_sets
 from bias_core.study.design import extensions
-from bias_core.study.suggestions import is_about_thing
 from bias_core.study.types import Arm, ArmReport, Results, StudyReport, StudySettings
 from bias_core.types import Attribute
 from bias_core.values import Options, setting, settings_class
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from bias_core.study.attribute_scores import AttributeScore
-    from bias_core.study.study_data import StudyData
+    from bias_core.run.attribute_scores import AttributeScore
+    from bias_core.run.study_data import StudyData
 
 MAX_CLUSTERS = 20
 MOST = 1_000_000  # pictures in one request, even without a limit for runs

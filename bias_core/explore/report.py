@@ -24,11 +24,11 @@ from bias_core.explore.options import ExploreOptions, explore_options
 from bias_core.measures.clustering import ClusterResult
 from bias_core.measures.sequential import against
 from bias_core.number_text import format_rate, format_share, state_p, typeset
-from bias_core.study.attribute_scores import AttributeScore
+from bias_core.report.claims import WHY_NOT, decide_claims, p_words
+from bias_core.report.headlines import differences_headline, numbers_headline
+from bias_core.run.attribute_scores import AttributeScore
+from bias_core.run.limits import growth
 from bias_core.study.attributes import ALL, finding_key, rate_words
-from bias_core.study.claims import WHY_NOT, decide_claims, p_words
-from bias_core.study.headlines import differences_headline, numbers_headline
-from bias_core.study.limits import growth
 from bias_core.study.types import (
     Claim,
     Finding,

@@ -25,14 +25,14 @@ from bias_core.explore.report import (
 from bias_core.explore.study import Explore, find_alike, get_units, keep_people, notes_on_pictures, score_cells
 from bias_core.number_text import format_rate, state_p, typeset
 from bias_core.prompts import fill_template
-from bias_core.study.attribute_scores import AttributeScore, watch_attributes
+from bias_core.report.claims import NO_CLAIM, p_words
+from bias_core.report.report_text import CORRECTED
+from bias_core.report.stop_rules import ShareValues, stop_rule
+from bias_core.run.attribute_scores import AttributeScore, watch_attributes
+from bias_core.run.image_rows import scaled
+from bias_core.run.study_data import Steps, StudyData
 from bias_core.study.attributes import ALL, finding_key
-from bias_core.study.claims import NO_CLAIM, p_words
-from bias_core.study.image_rows import scaled
-from bias_core.study.limits import ShareValues, stop_rule
-from bias_core.study.report_text import CORRECTED
 from bias_core.study.study import Measuring, RunName, Study
-from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.types import (
     ArmReport,
     Claim,

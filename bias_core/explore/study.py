@@ -45,17 +45,17 @@ from bias_core.measures.clustering import ClusterResult, spectral_clusters
 from bias_core.measures.stereotype import asked_kept_estimate
 from bias_core.number_text import format_share
 from bias_core.prompts import fill_template
-from bias_core.study.attribute_scores import AttributeScore, score_attributes, watch_attributes
+from bias_core.report.headlines import ASKS_FOR_SEVERAL
+from bias_core.report.stop_rules import ShareValues
+from bias_core.run.attribute_scores import AttributeScore, score_attributes, watch_attributes
+from bias_core.run.image_rows import ImportedRows, scaled
+from bias_core.run.run import complete, run_study
+from bias_core.run.study_data import Steps, StudyData
 from bias_core.study.attributes import ALL
 from bias_core.study.classifiers import Reader
 from bias_core.study.design import PACK, pack_design
-from bias_core.study.headlines import ASKS_FOR_SEVERAL
-from bias_core.study.image_rows import ImportedRows, scaled
 from bias_core.study.label_tasks import find_people
-from bias_core.study.limits import ShareValues
-from bias_core.study.run import complete, run_study
 from bias_core.study.study import Measuring, ReportFacts, RunName, Study
-from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Arm,

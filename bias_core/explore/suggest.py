@@ -12,15 +12,12 @@ from bias_core.explore.exploration import CONCEPT
 from bias_core.explore.options import FEWEST, ExploreOptions, SuggestOptions, attribute_text
 from bias_core.measures.clustering import spectral_clusters
 from bias_core.prompts import fill_template
-from bias_core.study.claims import NO_CLAIM, claim_columns, family_note
-from bias_core.study.classifiers import Reader, language_model_name
-from bias_core.study.programs import SUMMARY, Detail, listed_answer
-from bias_core.study.report_text import Row
-from bias_core.study.run import run_study
-from bias_core.study.study import Measuring, RunName, RunSize, Study, encoders_and_judge
-from bias_core.study.study_data import StudyData
-from bias_core.study.study_services import StudyServices
-from bias_core.study.suggestions import (
+from bias_core.report.claims import NO_CLAIM, claim_columns, family_note
+from bias_core.report.report_text import Row
+from bias_core.run.programs import SUMMARY, Detail, listed_answer
+from bias_core.run.run import run_study
+from bias_core.run.study_data import StudyData
+from bias_core.run.suggestions import (
     PERSON,
     Suggestion,
     find_opposite,
@@ -31,6 +28,9 @@ from bias_core.study.suggestions import (
     suggest_from_captions,
     suggest_from_words,
 )
+from bias_core.study.classifiers import Reader, language_model_name
+from bias_core.study.study import Measuring, RunName, RunSize, Study, encoders_and_judge
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Design,
     Finding,
@@ -87,7 +87,7 @@ def suggest_attributes(
 ) -> Generator[Progress, None, list[Suggested]]:
     """Draw or load pictures of the concept and its base, and compare both; the settings have ``SuggestOptions``.
 
-    ``kwargs`` is as :func:`bias_core.study.run.run_study` takes it.
+    ``kwargs`` is as :func:`bias_core.run.run.run_study` takes it.
     """
     report = yield from run_study(DESIGN, settings, services, **kwargs)
     return read_suggestions(report)

@@ -18,15 +18,15 @@ from bias_core.explore.tab_form import TYPED, ExploreForm
 from bias_core.measures.effects import images_needed
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.number_text import format_change, format_rate, format_share, typeset
-from bias_core.study.attribute_scores import AttributeScore
+from bias_core.report.claims import p_words
+from bias_core.report.documents import average_uri, data_uri
+from bias_core.report.figures import N_COLOURS, figure_svg
+from bias_core.report.picture_facts import get_refusal_reason, prompt_facts
+from bias_core.report.report_text import LIMITS
+from bias_core.run.attribute_scores import AttributeScore
 from bias_core.study.attributes import ALL, finding_key
-from bias_core.study.blanked_pictures import get_refusal_reason, prompt_facts
-from bias_core.study.claims import p_words
 from bias_core.study.classifiers import ERRORS_KNOWN
 from bias_core.study.design import PACK
-from bias_core.study.documents import average_uri, data_uri
-from bias_core.study.figures import N_COLOURS, figure_svg
-from bias_core.study.report_text import LIMITS
 from bias_core.study.types import Claim, StudyFigure, StudyReport, figure
 from bias_core.types import Attribute, Estimate
 from bias_core.ui.study import result_page as study_html

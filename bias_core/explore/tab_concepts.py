@@ -6,8 +6,8 @@ from typing import Any
 from bias_core.explore.options import SEVERAL
 from bias_core.explore.several import ConceptShare, read_shares
 from bias_core.number_text import format_rate, format_share
+from bias_core.report.figures import N_COLOURS
 from bias_core.study.design import PACK
-from bias_core.study.figures import N_COLOURS
 from bias_core.study.types import StudyFigure, StudyReport
 from bias_core.types import is_sourced
 from bias_core.ui.study.comparison import place_mark

@@ -50,10 +50,10 @@ from bias_core.labels import rating
 from bias_core.labels.answers import task_progress
 from bias_core.labels.label_store import LabelsGone, LabelStore
 from bias_core.labels.task_owner import OwnerKey, delete_task, exclude_rater, task_picture_png
+from bias_core.run.run_queue import get_client_network
 from bias_core.services import Services
 from bias_core.settings import ASSETS
 from bias_core.study.label_tasks import MAX_ABOUT, MAX_POSITIONS, Task, crowd_address
-from bias_core.study.run_queue import get_client_network
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]

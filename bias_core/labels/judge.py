@@ -12,7 +12,7 @@ from bias_core.labels.answers import judgements_frame, keep_judgements, task_ite
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.report import Labels
 from bias_core.labels.task_owner import OwnerKey, owned_task, task_picture_png
-from bias_core.study.attribute_scores import INSTRUCTION, Picture, ask_judge, choose_calls
+from bias_core.run.attribute_scores import INSTRUCTION, Picture, ask_judge, choose_calls
 from bias_core.study.classifiers import Reader, fetch_reader
 from bias_core.study.label_tasks import Item, Task
 from bias_core.study.study_services import StudyServices

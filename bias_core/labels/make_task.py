@@ -19,8 +19,9 @@ from bias_core.measures.paired_stereotype import CANNOT_IDENTIFY
 from bias_core.measures.two_phase import FEWEST_LABELS
 from bias_core.papers.pst.labelling import recorded_gender
 from bias_core.people import load_scales
+from bias_core.run.attribute_scores import plain_question
+from bias_core.run.history import ListedRun, list_runs
 from bias_core.store.manifests import Manifest, ManifestStore
-from bias_core.study.attribute_scores import plain_question
 from bias_core.study.classifier_answers import (
     PEOPLE,
     Reading,
@@ -31,7 +32,6 @@ from bias_core.study.classifier_answers import (
     stored_pictures,
 )
 from bias_core.study.design import known_study, read_study
-from bias_core.study.history import ListedRun, list_runs
 from bias_core.study.label_tasks import (
     CANNOT_TELL,
     MAX_POSITIONS,

@@ -28,10 +28,10 @@ from bias_core.measures.paired_stereotype import ANDROGYNOUS, GENDERS, NOT_TWO_P
 from bias_core.measures.sequential import share_interval
 from bias_core.measures.two_phase import FEWEST_LABELS, draw_rater_weights, two_phase_estimate, two_phase_shares
 from bias_core.people import load_scales
+from bias_core.report.claims import decide_claims, decide_findings
+from bias_core.report.corrected import kappa_finding
 from bias_core.study.answers import MACHINE
-from bias_core.study.claims import decide_claims, decide_findings
 from bias_core.study.classifier_answers import CODES, list_readings
-from bias_core.study.corrected import kappa_finding
 from bias_core.study.label_tasks import (
     CANNOT_TELL,
     NO,

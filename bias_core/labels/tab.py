@@ -62,16 +62,16 @@ from bias_core.labels.task_owner import (
     set_status,
 )
 from bias_core.number_text import format_estimate
+from bias_core.report.claims import p_words
+from bias_core.report.corrected import Correction, build_correction, corrected
+from bias_core.report.headlines import headline
+from bias_core.report.report_text import CORRECTED, corrected_headline, get_title
+from bias_core.report.saved import open_report
+from bias_core.run.history import ListedRun, open_run
 from bias_core.services import Services
 from bias_core.store.export import csv_bytes
 from bias_core.study.answers import MACHINE
-from bias_core.study.claims import p_words
-from bias_core.study.corrected import Correction, build_correction, corrected
-from bias_core.study.headlines import headline
-from bias_core.study.history import ListedRun, open_run
 from bias_core.study.label_tasks import Task
-from bias_core.study.report_text import CORRECTED, corrected_headline, get_title
-from bias_core.study.saved import open_report
 from bias_core.study.types import Progress, StudyReport
 from bias_core.ui import messages
 from bias_core.ui.model_menu import judge_choices

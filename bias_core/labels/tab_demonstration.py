@@ -17,8 +17,8 @@ import pandas as pd
 from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.measures.agreement import agreement_estimate
 from bias_core.number_text import format_estimate
+from bias_core.report.report_text import is_known
 from bias_core.services import Services
-from bias_core.study.report_text import is_known
 from bias_core.study.types import StudyFigure, figure, mark
 from bias_core.types import Estimate
 from bias_core.ui import messages

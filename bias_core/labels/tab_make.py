@@ -20,9 +20,9 @@ from bias_core.labels.make_task import (
 from bias_core.labels.tab_demonstration import DemonstrationPart
 from bias_core.labels.task_owner import TaskPicture
 from bias_core.people import load_scales
+from bias_core.run.history import ListedRun, list_runs, open_run
 from bias_core.services import Services
 from bias_core.study import label_tasks as tasks
-from bias_core.study.history import ListedRun, list_runs, open_run
 from bias_core.study.types import StudyReport
 from bias_core.ui import messages
 from bias_core.ui.study.parts import when

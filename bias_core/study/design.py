@@ -394,6 +394,7 @@ def keep_only_options(settings: StudySettings, options: Collection[str]) -> Stud
 
 
 NOT_PRINTED = "not printed"
+MET, DIFFERS, OUR_READING = "met", "differs", "our reading"  # status of an item of a protocol in a run
 CHECKLIST = "protocol"  # key of the table that compares a run with its paper's protocol
 _READING = {*READER_SETTINGS, "encoders", "language_model"}
 _CALIBRATION = "calibration-"  # prefix of the models of the calibration world

@@ -5,6 +5,7 @@ A new study is a subclass of :class:`Study` in its own folder, with a design nex
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,15 +31,16 @@ from bias_core.values import Options
 if TYPE_CHECKING:  # the command line's help does without pandas
     import pandas as pd
 
+    from bias_core.report.stop_rules import ShareValues
+    from bias_core.run.image_rows import Rows
+    from bias_core.run.study_data import Steps, StudyData
     from bias_core.store.manifests import Manifest
     from bias_core.study.answer_fit import Questions
-    from bias_core.study.image_rows import Rows
-    from bias_core.study.limits import ShareValues
-    from bias_core.study.study_data import Steps, StudyData
     from bias_core.study.study_services import StudyServices
     from bias_core.types import Attribute
 
 Measuring = Generator[Progress, None, Results]
+_PER_CENT = 100  # scales are given in whole percent
 
 
 def encoders_and_judge(settings: StudySettings) -> tuple[Reader, ...]:
@@ -248,14 +250,27 @@ class Study(ABC):
         self, settings: StudySettings, times: float, cells: Collection[str] = ()
     ) -> tuple[Study, StudySettings]:
         """Return the study and settings that draw ``times`` as many pictures, of these cells only if it can."""
-        from bias_core.study.image_rows import larger
-
-        design, enlarged_settings = larger(self.design, settings, times)
+        design, enlarged_settings = enlarge_design(self.design, settings, times)
         return type(self)(design), enlarged_settings
 
     def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
         """Return the settings with a baseline, and its prompt in words; None if there is one, or cannot be one."""
         return None
+
+
+def enlarge_design(design: Design, settings: StudySettings, times: float) -> tuple[Design, StudySettings]:
+    """Return a design and settings with about so many times the pictures: first a larger scale, then more per prompt.
+
+    >>> from bias_core.study.design import find_design
+    >>> design, settings = enlarge_design(find_design("pst-power"), StudySettings(scale=0.5), 4.0)
+    >>> design.images_per_prompt / find_design("pst-power").images_per_prompt, settings.scale
+    (2.0, 1.0)
+    """
+    scale = min(1.0, math.ceil(_PER_CENT * settings.scale * times) / _PER_CENT)
+    remaining_factor = settings.scale * times / scale
+    if remaining_factor > 1:
+        design = replace(design, images_per_prompt=math.ceil(round(design.images_per_prompt * remaining_factor, 6)))
+    return design, replace(settings, scale=scale)
 
 
 @dataclass(frozen=True, kw_only=True)

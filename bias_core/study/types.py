@@ -325,7 +325,7 @@ Verdict = Literal["above", "below", "not clear", "too few", "not tested"]
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """The verdict on one number, which a report may state; :mod:`bias_core.study.claims` decides it."""
+    """The verdict on one number, which a report may state; :mod:`bias_core.report.claims` decides it."""
 
     verdict: Verdict
     p_adjusted: float  # two-sided p, adjusted for the tests of its family; nan without a test
@@ -408,12 +408,12 @@ class StudyTable:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StudyFigure:
-    """A figure of a report: its data and kind (:mod:`bias_core.study.figures`); equal to itself alone."""
+    """A figure of a report: its data and kind (:mod:`bias_core.report.figures`); equal to itself alone."""
 
     key: str
     title: str
     kind: FigureKind
-    # one row per mark; :mod:`bias_core.study.figures` names the columns that each kind reads
+    # one row per mark; :mod:`bias_core.report.figures` names the columns that each kind reads
     data: pd.DataFrame
     labels: Mapping[str, Any] = field(default_factory=dict)  # axis labels and reference lines of the kind
     caption: str = ""  # one or two sentences
@@ -486,7 +486,7 @@ class StudyReport(Measured):
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     # one row per scored picture: ``image_id, group, prompt, seed``, the study's facts, and its measured values
-    # (:meth:`bias_core.study.study_data.StudyData.keep`)
+    # (:meth:`bias_core.run.study_data.StudyData.keep`)
     pictures: pd.DataFrame | None = None
     stored: Mapping[str, StoredImage] = field(default_factory=dict)  # the pictures by id
     # files of own pictures (:func:`bias_core.study.picture_names.list_files`), by which people's answers find them
@@ -639,7 +639,7 @@ def table(key: str, title: str, rows: Rows, note: str = "") -> StudyTable:
 
 
 def figure(kind: FigureKind, key: str, title: str, rows: Rows, caption: str = "", **labels: Any) -> StudyFigure:
-    """Return a figure of the report; its kind reads the ``labels`` (:mod:`bias_core.study.figures`)."""
+    """Return a figure of the report; its kind reads the ``labels`` (:mod:`bias_core.report.figures`)."""
     return StudyFigure(key=key, title=title, kind=kind, data=make_frame(rows), labels=labels, caption=caption)
 
 

@@ -6,9 +6,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from bias_core.measures.cards import metric
+from bias_core.report.commands import is_shipped
 from bias_core.services import Services
 from bias_core.study.design import find_design, option_settings, typed_options
-from bias_core.study.reproduction import is_shipped
 from bias_core.study.types import Arm, StudyReport, StudySettings, arm_text, parse_arms
 from bias_core.ui.messages import user_errors
 from bias_core.ui.templates import render

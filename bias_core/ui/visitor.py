@@ -19,11 +19,11 @@ from gradio.context import LocalContext
 from starlette.requests import HTTPConnection
 
 from bias_core.errors import InvalidInput
+from bias_core.report.saved import Newest
+from bias_core.run.run import complete
+from bias_core.run.run_queue import QueuePlace, Requester, RunAtWork, get_client_network
 from bias_core.services import Services
 from bias_core.store.uploads import HeldUploads
-from bias_core.study.run import complete
-from bias_core.study.run_queue import QueuePlace, Requester, RunAtWork, get_client_network
-from bias_core.study.saved import Newest
 from bias_core.study.types import Progress, map_progress
 from bias_core.ui.messages import EACH, QUIET, user_errors
 

@@ -167,7 +167,7 @@ def test_private_events_sent_anything_answer_with_a_sentence_and_a_line_in_the_l
 
 
 def test_an_error_in_a_run_that_has_begun_keeps_its_traceback():
-    for place, is_of_inputs in (("bias_core.study.run_queue", False), ("bias_core.ui.study.form", True)):
+    for place, is_of_inputs in (("bias_core.run.run_queue", False), ("bias_core.ui.study.form", True)):
         with pytest.raises(TypeError) as raised:
             exec("1 + ''", {"__name__": place})
         assert _is_of_inputs(raised.value, is_private=True) == is_of_inputs

@@ -17,6 +17,9 @@ from bias_core.papers.mcas.report import worded
 from bias_core.papers.oasis.study_nationalities import _parse_users
 from bias_core.papers.oasis.study_stop import _picked
 from bias_core.prompts import WORD_SLOT, fix_articles
+from bias_core.run.attribute_scores import question_about
+from bias_core.run.image_rows import foreign_words
+from bias_core.run.suggestions import parse_phrases
 from bias_core.store.comfy_graph import facts_of_graph
 from bias_core.store.found_pictures import key
 from bias_core.store.images import read_source
@@ -31,11 +34,8 @@ from bias_core.store.picture_metadata import (
     read_metadata,
 )
 from bias_core.store.tables import read_table
-from bias_core.study.attribute_scores import question_about
 from bias_core.study.attributes import parse_candidates
-from bias_core.study.image_rows import foreign_words
 from bias_core.study.label_tasks import about_rater_from_lines, find_people
-from bias_core.study.suggestions import parse_phrases
 from bias_core.study.types import parse_arms
 from bias_core.ui.templates import without_variables
 from bias_core.values import MAX_TEXT, normal_form

@@ -6,9 +6,9 @@ import pytest
 from bias_core.app.api import Tools
 from bias_core.errors import Cancelled, Interrupted, InvalidInput, ModelUnavailable, StorageError, UnknownModel
 from bias_core.models import model_sources
+from bias_core.run.limits import TimeLimit, check_budget
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.study.limits import TimeLimit, check_budget
 from bias_core.ui.links import EXPLORE, read_link
 from bias_core.ui.messages import format_error, user_errors
 from bias_core.ui.templates import render

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from starlette.datastructures import Headers
 
-from bias_core.study.run_queue import get_client_network
+from bias_core.run.run_queue import get_client_network
 from tests.attack.page import PREFIX, PageVisitor
 from tests.ui.fakes import FakeServices
 from tests.ui.served import serving_here

@@ -20,7 +20,7 @@ from bias_core.app.shared import preview_tags, shared_routes
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import explore_settings
 from bias_core.explore.tab import ExploreTab
-from bias_core.study import history
+from bias_core.run import history
 from bias_core.ui.messages import user_errors
 from bias_core.ui.runs.tab import RunsTab, open_any
 from bias_core.ui.visitor import Visitor

@@ -19,9 +19,9 @@ from bias_core.app import uploads as door
 from bias_core.app.doors import OpenPaths
 from bias_core.app.uploads import Uploads
 from bias_core.errors import InvalidInput
+from bias_core.run.run import complete
 from bias_core.store import uploads as stored
 from bias_core.store.uploads import HeldUploads, UploadStore, gradio_folder
-from bias_core.study.run import complete
 from bias_core.ui.visitor import Visitor, run_queued
 from tests.attack.page import PREFIX, PageVisitor
 

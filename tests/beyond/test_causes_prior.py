@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput
+from bias_core.report.headlines import headline
+from bias_core.run.plan import plan_study
 from bias_core.settings import Settings
 from bias_core.study.design import find_design
-from bias_core.study.headlines import headline
-from bias_core.study.plan import plan_study
 from bias_core.study.types import StudySettings
 from bias_core.types import GeneratedImage
 from tests.shared import RealServices

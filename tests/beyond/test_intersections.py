@@ -18,11 +18,11 @@ from bias_core.measures.intersections import crossed_stereotype
 from bias_core.papers.pst.labelling import labelled_people
 from bias_core.papers.pst.study import relabelled
 from bias_core.papers.pst.study_swapped import SwappedOptions
-from bias_core.study.arm_comparison import mean_sample
-from bias_core.study.attribute_scores import AttributeScore
+from bias_core.report.arm_comparison import mean_sample
+from bias_core.report.figures import to_bytes
+from bias_core.run.attribute_scores import AttributeScore
+from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design, get_study
-from bias_core.study.figures import to_bytes
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings, join_results
 from bias_core.types import Attribute, Estimate
 from bias_core.world.models import get_scene

@@ -16,11 +16,11 @@ from bias_core.explore.options import explore_settings
 from bias_core.explore.report import arms_headline
 from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import prevalence_estimate
+from bias_core.report.commands import to_command, to_python
+from bias_core.report.saved import from_text, to_text
+from bias_core.run.plan import plan_study
+from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design
-from bias_core.study.plan import plan_study
-from bias_core.study.reproduction import to_command, to_python
-from bias_core.study.run import complete, run_study
-from bias_core.study.saved import from_text, to_text
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute, ImageRow
 from bias_core.world.models import get_scene

@@ -10,9 +10,9 @@ from bias_core.beyond.mitigation.extension import Tried, mitigation_results, ove
 from bias_core.explore.options import explore_settings
 from bias_core.explore.report import arms_headline
 from bias_core.measures.sequential import share_interval
+from bias_core.report.figures import draw
+from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design
-from bias_core.study.figures import draw
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute
 from tests import shared

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.study.run import complete, run_study
+from bias_core.run.run import complete, run_study
 from bias_core.study.types import StudySettings
 from tests import shared
 from validation import find_study, validity_studies

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from bias_core.measures.cards import METRICS
-from bias_core.study.shipped import load_shipped
+from bias_core.report.shipped import load_shipped
 from tests.browser.conftest import PATIENCE_MS
 from tests.browser.doing import a_run, run_preset, settle, switch, unfold
 

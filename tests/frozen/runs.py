@@ -12,12 +12,12 @@ import numpy as np
 
 from bias_core.explore.exploration import KINDS, Exploration
 from bias_core.explore.options import explore_settings
+from bias_core.run.run import complete, run_study
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.export import write_zip
 from bias_core.study.attributes import find_attribute, load_attribute_sets
 from bias_core.study.design import find_design
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings
 from tests.explored import pictures_of
 

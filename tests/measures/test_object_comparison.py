@@ -18,7 +18,7 @@ from bias_core.measures.object_comparison import (
     sample_coverage,
     variety_change,
 )
-from bias_core.study.claims import decide_claims
+from bias_core.report.claims import decide_claims
 
 
 def presence(n, shares, rng):

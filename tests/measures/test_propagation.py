@@ -17,7 +17,7 @@ from bias_core.measures.propagation import (
     stereotype_propagation_index,
     visible_steps,
 )
-from bias_core.study.claims import decide_claims
+from bias_core.report.claims import decide_claims
 
 SHAPE = (2, 3, 5)  # c, h, w
 

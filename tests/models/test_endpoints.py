@@ -14,9 +14,9 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.models.endpoints import Endpoint, EndpointJudge, EndpointLanguageModel
+from bias_core.run.attribute_scores import ask_judge
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.study.attribute_scores import ask_judge
 from bias_core.study.types import JudgeAnswer
 from tests.hosted_server import FakeServer
 

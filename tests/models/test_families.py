@@ -20,13 +20,13 @@ from bias_core.models.diffusers_t2i import SAMPLERS, DiffusersTextToImage, check
 from bias_core.models.engines import run_rows
 from bias_core.models.family_facts import get_denoiser, own_defaults
 from bias_core.models.pipeline_call import to_image
+from bias_core.run.blanked_pictures import while_drawing
+from bias_core.run.image_rows import RowMaker, before_drawing
+from bias_core.run.plan import plan_study
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 from bias_core.store.images import ImageStore
-from bias_core.study.blanked_pictures import while_drawing
 from bias_core.study.design import find_design
-from bias_core.study.image_rows import RowMaker, before_drawing
-from bias_core.study.plan import plan_study
 from bias_core.study.types import Shot, StudySettings
 from bias_core.types import Attribute, ImageRow, ModelInfo, Sampler
 from bias_core.waiting import FairLock

@@ -6,9 +6,9 @@ import torch
 
 from bias_core.errors import InvalidInput
 from bias_core.protocols import HasPrior
+from bias_core.run.run import complete, run_study
 from bias_core.settings import Settings
 from bias_core.study.design import find_design
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 from tests.models.families import own, rows_of, shared
 from tests.shared import RealServices

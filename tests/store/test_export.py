@@ -19,6 +19,9 @@ from PIL import Image
 
 from bias_core.errors import StorageError
 from bias_core.explore.options import explore_settings
+from bias_core.report.export import to_export
+from bias_core.report.report_text import finding_rows
+from bias_core.run.run import complete, run_study
 from bias_core.store.export import (
     DatasetFacts,
     Export,
@@ -35,9 +38,6 @@ from bias_core.store.export import (
 )
 from bias_core.store.images import ImageStore
 from bias_core.study.design import find_design
-from bias_core.study.export import to_export
-from bias_core.study.report_text import finding_rows
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 from bias_core.types import GeneratedImage, ImageRow
 from tests import shared

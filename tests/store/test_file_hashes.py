@@ -217,7 +217,7 @@ def test_an_edited_encoder_is_read_anew_and_kept_under_another_name(services, ti
 
 
 def test_a_run_says_how_far_the_files_are_read_and_can_be_stopped_there(services, folder, monkeypatch):
-    monkeypatch.setattr("bias_core.study.plan._SECONDS_BETWEEN_UPDATES", 0)
+    monkeypatch.setattr("bias_core.run.plan._SECONDS_BETWEEN_UPDATES", 0)
     settings = explore_settings(concept="doctor", model=str(folder), condition="", n_images=1, force=True)
     assert "reading the model's files: 0.0 of 0.0 GB" in next(explore(settings, services)).message
     with pytest.raises(Cancelled, match="nothing was drawn yet"):

@@ -6,12 +6,12 @@ import re
 import numpy as np
 from PIL import Image
 
+from bias_core.report.documents import to_dict
+from bias_core.run.plan import settle
+from bias_core.run.run import complete, run_study
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.design import find_design, get_study
-from bias_core.study.documents import to_dict
-from bias_core.study.plan import settle
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 
 

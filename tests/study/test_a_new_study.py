@@ -20,7 +20,7 @@ FOLDER = {
     "study.py": '''
 """The share of pictures with a hat."""
 from bias_core.study.study import Study
-from bias_core.study.image_rows import scaled
+from bias_core.run.image_rows import scaled
 from bias_core.values import Options, setting, settings_class
 from bias_core.study.types import Finding, Results, Shot
 from bias_core.measures.intervals import wilson_interval
@@ -103,8 +103,8 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.design import find_design
 from bias_core.study.types import settings_from_dict
-from bias_core.study.reproduction import to_command, to_python
-from bias_core.study.plan import settle
+from bias_core.report.commands import to_command, to_python
+from bias_core.run.plan import settle
 from bias_core.ui.links import LINK_NAMES
 from bias_core.ui.study.form import FIELDS, FORM
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bias_core.study.arm_comparison import (
+from bias_core.report.arm_comparison import (
     Values,
     apart_values,
     compute_number,
@@ -16,7 +16,7 @@ from bias_core.study.arm_comparison import (
     paired_values,
     rank_arms,
 )
-from bias_core.study.claims import decide_claims
+from bias_core.report.claims import decide_claims
 from bias_core.study.types import Sample
 from bias_core.types import ReaderErrors
 

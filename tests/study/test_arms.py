@@ -15,17 +15,17 @@ from bias_core.errors import InvalidInput
 from bias_core.explore.options import arm_template, compare_settings, compared_concept, explore_settings
 from bias_core.explore.report import arms_headline
 from bias_core.measures.paired_prevalence import prevalence_difference_test
+from bias_core.report.commands import to_command
+from bias_core.report.figures import draw
+from bias_core.report.headlines import headline
+from bias_core.report.report_text import claim, get_table
+from bias_core.report.saved import open_report
+from bias_core.run.history import go_on, list_runs
+from bias_core.run.plan import plan_study
+from bias_core.run.run import complete, run_study
 from bias_core.settings import Settings
 from bias_core.store.export import write_folder
 from bias_core.study.design import find_design
-from bias_core.study.figures import draw
-from bias_core.study.headlines import headline
-from bias_core.study.history import go_on, list_runs
-from bias_core.study.plan import plan_study
-from bias_core.study.report_text import claim, get_table
-from bias_core.study.reproduction import to_command
-from bias_core.study.run import complete, run_study
-from bias_core.study.saved import open_report
 from bias_core.study.types import Arm, StudySettings, arm_names, arm_text, each_arm, parse_arms
 from bias_core.types import Attribute
 from bias_core.ui.study.shown_report import take

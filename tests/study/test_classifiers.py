@@ -17,14 +17,14 @@ from bias_core.models.model_sources import Machine
 from bias_core.papers.mcas.study import own_targets
 from bias_core.papers.oasis.cells import own_concepts
 from bias_core.papers.oasis.study_stop import regenerate
+from bias_core.report.commands import drop_automatic_choices, to_command
+from bias_core.report.documents import to_dict, to_markdown
+from bias_core.report.export import to_export
+from bias_core.run.plan import plan_study
+from bias_core.run.run import complete, run_study
 from bias_core.services import Services
 from bias_core.store.export import write_zip
 from bias_core.study.design import find_design, list_designs
-from bias_core.study.documents import to_dict, to_markdown
-from bias_core.study.export import to_export
-from bias_core.study.plan import plan_study
-from bias_core.study.reproduction import drop_automatic_choices, to_command
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute
 from bias_core.ui.study.result_page import header_html
@@ -70,7 +70,7 @@ ON_ANY_MODEL = [
 
 @pytest.mark.parametrize("design", ON_ANY_MODEL, ids=lambda design: design.name)
 def test_every_study_refuses_it_before_anything_is_laid_out(services, design, monkeypatch):
-    monkeypatch.setattr("bias_core.study.image_rows.RowMaker.of", None)
+    monkeypatch.setattr("bias_core.run.image_rows.RowMaker.of", None)
     with pytest.raises(InvalidInput, match=REFUSED) as caught:
         plan_study(design, StudySettings(model=OTHER, encoder=OURS, scale=0.01), services)
     assert "\n" not in str(caught.value)

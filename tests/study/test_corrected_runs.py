@@ -19,8 +19,22 @@ from bias_core.labels.task_owner import delete_task, exclude_rater
 from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import holm
 from bias_core.measures.two_phase import draw_rater_weights
+from bias_core.report.claims import SAME_TEST, WHY_NOT
+from bias_core.report.corrected import (
+    Corrector,
+    PeopleAnswers,
+    build_correction,
+    corrected as corrected_report,
+    shares_of_attribute,
+)
+from bias_core.report.documents import to_html, to_markdown
+from bias_core.report.export import build_dataset_facts, to_every_eval_ever
+from bias_core.report.headlines import headline
+from bias_core.report.report_text import CORRECTED, claim, claims, corrected_headline, report_facts
+from bias_core.report.saved import open_report
+from bias_core.run.history import delete_run, list_runs, restore_run
+from bias_core.run.run import complete, run_study
 from bias_core.study.answers import read_answers
-from bias_core.study.claims import SAME_TEST, WHY_NOT
 from bias_core.study.classifier_answers import (
     Reading,
     asked_readings,
@@ -29,22 +43,8 @@ from bias_core.study.classifier_answers import (
     count_questions,
     list_readings,
 )
-from bias_core.study.corrected import (
-    Corrector,
-    PeopleAnswers,
-    build_correction,
-    corrected as corrected_report,
-    shares_of_attribute,
-)
 from bias_core.study.design import find_design
-from bias_core.study.documents import to_html, to_markdown
-from bias_core.study.export import build_dataset_facts, to_every_eval_ever
-from bias_core.study.headlines import headline
-from bias_core.study.history import delete_run, list_runs, restore_run
 from bias_core.study.label_tasks import Item, own_task
-from bias_core.study.report_text import CORRECTED, claim, claims, corrected_headline, report_facts
-from bias_core.study.run import complete, run_study
-from bias_core.study.saved import open_report
 from bias_core.study.types import Arm, Results, StudySettings, StudyTable
 from bias_core.types import Attribute
 from tests import shared

@@ -17,15 +17,15 @@ import pytest
 
 from bias_core.errors import Cancelled, InvalidInput, UnknownModel
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
+from bias_core.report.documents import to_dict, to_markdown
+from bias_core.report.export import to_export
+from bias_core.report.headlines import headline
+from bias_core.run.plan import settle
+from bias_core.run.run import complete, run_study
 from bias_core.settings import Settings
 from bias_core.store.export import Export, ExportedImage, write_zip
 from bias_core.study.classifier_answers import list_readings
 from bias_core.study.design import design_files, find_design, format_summary, get_study, list_designs
-from bias_core.study.documents import to_dict, to_markdown
-from bias_core.study.export import to_export
-from bias_core.study.headlines import headline
-from bias_core.study.plan import settle
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings, map_progress
 from bias_core.world.models import CalibrationRenderer
 from tests.claimed import broken_claims, stray_counts, stray_numbers

@@ -10,11 +10,11 @@ from PIL import Image
 
 from bias_core.errors import StorageError
 from bias_core.papers.oasis.tab import films
+from bias_core.report.figures import draw, to_bytes
+from bias_core.report.report_text import finding_rows
+from bias_core.report.saved import FOLDER, Example, is_example, is_saved, list_examples, open_example
+from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design
-from bias_core.study.figures import draw, to_bytes
-from bias_core.study.report_text import finding_rows
-from bias_core.study.run import complete, run_study
-from bias_core.study.saved import FOLDER, Example, is_example, is_saved, list_examples, open_example
 from bias_core.study.types import StudyFigure, StudySettings
 from scripts.make_examples import write_example
 from tests import shared

@@ -17,16 +17,16 @@ from bias_core.explore.options import explore_settings
 from bias_core.explore.tab import says
 from bias_core.measures.association import association, even_mix_association
 from bias_core.measures.stereotype import attribute_prevalence
+from bias_core.report.commands import to_command
+from bias_core.report.documents import to_dict, to_markdown
+from bias_core.report.export import to_export
+from bias_core.report.figures import to_bytes
+from bias_core.report.report_text import finding_rows
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.export import write_zip
 from bias_core.study.attributes import find_attribute, load_attribute_sets
 from bias_core.study.design import find_design
-from bias_core.study.documents import to_dict, to_markdown
-from bias_core.study.export import to_export
-from bias_core.study.figures import to_bytes
-from bias_core.study.report_text import finding_rows
-from bias_core.study.reproduction import to_command
 from bias_core.study.types import Arm, Progress
 from bias_core.types import Attribute, Estimate
 from bias_core.ui.study.parts import drawing_html

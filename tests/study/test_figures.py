@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.study import documents, figures
+from bias_core.report import documents, figures
+from bias_core.report.figures import _DRAW, NARROW, draw, figure_svg, lowess, to_bytes
 from bias_core.study.design import read_table
-from bias_core.study.figures import _DRAW, NARROW, draw, figure_svg, lowess, to_bytes
 from bias_core.study.types import StudyFigure
 from bias_core.ui.templates import STATIC
 

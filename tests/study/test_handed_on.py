@@ -26,13 +26,9 @@ from bias_core.app.cli import app, reports
 from bias_core.app.cli.reports import FORMS_HELP, save_study_report, show_study_report
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import explore_settings
-from bias_core.settings import ASSETS
-from bias_core.store.export import dataset_card, write_zip
-from bias_core.store.imports import ImportedImages
-from bias_core.study import documents as report_page
-from bias_core.study.design import find_design
-from bias_core.study.documents import to_dict, to_markdown
-from bias_core.study.export import (
+from bias_core.report import documents as report_page
+from bias_core.report.documents import to_dict, to_markdown
+from bias_core.report.export import (
     FORMS,
     build_dataset_facts,
     model_record,
@@ -41,9 +37,13 @@ from bias_core.study.export import (
     to_form,
     write_report,
 )
-from bias_core.study.report_text import claim, claims
-from bias_core.study.run import complete, run_study
-from bias_core.study.saved import FOLDER, from_text, keep_report
+from bias_core.report.report_text import claim, claims
+from bias_core.report.saved import FOLDER, from_text, keep_report
+from bias_core.run.run import complete, run_study
+from bias_core.settings import ASSETS
+from bias_core.store.export import dataset_card, write_zip
+from bias_core.store.imports import ImportedImages
+from bias_core.study.design import find_design
 from bias_core.study.types import Arm, StudySettings, named_parts
 from bias_core.types import Estimate
 from bias_core.ui.study.shown_report import take

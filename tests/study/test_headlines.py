@@ -18,13 +18,13 @@ from bias_core.measures.propagation import predicted_gain, spi_band, visible_ste
 from bias_core.measures.sequential import share_interval
 from bias_core.papers.oasis import study_spi
 from bias_core.papers.oasis.report import BEYOND, doctors_headline, stereotypes_headline, texts_headline, users_headline
-from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT, decide_claims, with_claims
+from bias_core.report.claims import NO_CLAIM, SAME_TEST, WHY_NOT, decide_claims, with_claims
+from bias_core.report.documents import to_dict, to_markdown
+from bias_core.report.export import to_export
+from bias_core.report.headlines import differences_headline, headline, numbers_headline
+from bias_core.report.report_text import finding_rows
+from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design
-from bias_core.study.documents import to_dict, to_markdown
-from bias_core.study.export import to_export
-from bias_core.study.headlines import differences_headline, headline, numbers_headline
-from bias_core.study.report_text import finding_rows
-from bias_core.study.run import complete, run_study
 from bias_core.study.study import Study
 from bias_core.study.types import Arm, Design, Finding, Results, StudyReport, StudySettings, table
 from bias_core.types import Attribute, Estimate, is_sourced

@@ -15,12 +15,12 @@ from bias_core.app.cli import app
 from bias_core.errors import HubNotReached
 from bias_core.explore.options import explore_settings
 from bias_core.models import endpoints
+from bias_core.report.documents import to_markdown
+from bias_core.report.export import to_export
+from bias_core.run.plan import plan_study
+from bias_core.run.run import complete, run_study
 from bias_core.settings import Settings
 from bias_core.study.design import find_design
-from bias_core.study.documents import to_markdown
-from bias_core.study.export import to_export
-from bias_core.study.plan import plan_study
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings
 from bias_core.ui.visitor import Visitor, on_arrive
 from tests.hosted_server import HostedServer, picture, refused

@@ -14,15 +14,15 @@ from bias_core.measures.intervals import smallest_sign_p
 from bias_core.measures.relative_association import relative_lean_over_encoders, text_relative_lean
 from bias_core.papers.mcas.report import headline, worded
 from bias_core.papers.mcas.study import own_targets
+from bias_core.report.documents import to_dict
+from bias_core.report.export import to_export
+from bias_core.report.figures import draw
+from bias_core.report.report_text import get_table
+from bias_core.run.plan import plan_study
+from bias_core.run.reproduction import replication_estimate
+from bias_core.run.run import complete, run_study
 from bias_core.store.export import write_folder
 from bias_core.study.design import find_design, read_table
-from bias_core.study.documents import to_dict
-from bias_core.study.export import to_export
-from bias_core.study.figures import draw
-from bias_core.study.plan import plan_study
-from bias_core.study.report_text import get_table
-from bias_core.study.reproduction import replication_estimate
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings
 from tests import shared
 from tests.claimed import broken_claims, stray_numbers

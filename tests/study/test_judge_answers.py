@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from bias_core.models.endpoints import CUT_OFF
+from bias_core.report.headlines import headline
+from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design
-from bias_core.study.headlines import headline
 from bias_core.study.judge_answers import judge_tables, often_in_doubt
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import JudgeAnswer
 from tests import shared
 from tests.explored import explore_settings

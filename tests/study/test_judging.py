@@ -14,14 +14,14 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.explore.options import compare_settings, explore_settings
-from bias_core.study.attribute_scores import _numbers, choose_calls, measure_judge_errors, question_about
+from bias_core.report.commands import to_command
+from bias_core.report.documents import to_markdown
+from bias_core.report.export import to_export
+from bias_core.report.saved import from_text, to_text
+from bias_core.run.attribute_scores import _numbers, choose_calls, measure_judge_errors, question_about
+from bias_core.run.plan import plan_study
+from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design
-from bias_core.study.documents import to_markdown
-from bias_core.study.export import to_export
-from bias_core.study.plan import plan_study
-from bias_core.study.reproduction import to_command
-from bias_core.study.run import complete, run_study
-from bias_core.study.saved import from_text, to_text
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute, KnownPicture
 from bias_core.world.models import CalibrationRenderer

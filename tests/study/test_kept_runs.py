@@ -17,27 +17,12 @@ from bias_core.app.serve import launch_options
 from bias_core.errors import Cancelled, InvalidInput, StorageError, UnknownModel
 from bias_core.explore.exploration import Exploration
 from bias_core.explore.options import explore_settings
-from bias_core.settings import Settings
-from bias_core.store.manifests import Manifest
-from bias_core.study.attributes import load_attribute_sets
-from bias_core.study.design import find_design, list_designs
-from bias_core.study.documents import to_dict, to_markdown
-from bias_core.study.export import to_export
-from bias_core.study.headlines import headline
-from bias_core.study.history import (
-    delete_run,
-    go_on,
-    keep_run,
-    list_gallery,
-    list_runs,
-    open_gallery_run,
-    open_run,
-    restore_run,
-)
-from bias_core.study.report_text import claims
-from bias_core.study.reproduction import is_shipped
-from bias_core.study.run import complete, run_study
-from bias_core.study.saved import (
+from bias_core.report.commands import is_shipped
+from bias_core.report.documents import to_dict, to_markdown
+from bias_core.report.export import to_export
+from bias_core.report.headlines import headline
+from bias_core.report.report_text import claims
+from bias_core.report.saved import (
     SavedReport,
     decode,
     encode,
@@ -47,6 +32,21 @@ from bias_core.study.saved import (
     report_store,
     to_text,
 )
+from bias_core.run.history import (
+    delete_run,
+    go_on,
+    keep_run,
+    list_gallery,
+    list_runs,
+    open_gallery_run,
+    open_run,
+    restore_run,
+)
+from bias_core.run.run import complete, run_study
+from bias_core.settings import Settings
+from bias_core.store.manifests import Manifest
+from bias_core.study.attributes import load_attribute_sets
+from bias_core.study.design import find_design, list_designs
 from bias_core.study.types import StudyFigure, StudySettings
 from bias_core.types import Estimate
 from bias_core.ui.links import read_link

@@ -25,10 +25,10 @@ from bias_core.labels.make_task import (
 )
 from bias_core.labels.report import automatic_answers, label_report, rater_labels, yes_no_answers
 from bias_core.labels.task_owner import CreatedTask, create_task, set_status
-from bias_core.study.corrected import corrected
+from bias_core.report.corrected import corrected
+from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design
 from bias_core.study.label_tasks import association_task, own_task, pst_task
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudyReport, StudySettings
 from bias_core.types import Attribute
 from tests import shared

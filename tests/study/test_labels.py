@@ -31,13 +31,13 @@ from bias_core.papers.pst.labelling import labels_after, labels_frame, with_answ
 from bias_core.papers.pst.report import headline
 from bias_core.papers.pst.study import relabelled
 from bias_core.papers.pst.tab import Labelling, labels_html
+from bias_core.report.corrected import Corrector, _score, _unclear, kappa_finding
+from bias_core.run.run import complete, run_study
 from bias_core.study.answer_fit import fit_answers
 from bias_core.study.answers import majority, read_answers
 from bias_core.study.classifier_answers import CODES, Reading
-from bias_core.study.corrected import Corrector, _score, _unclear, kappa_finding
 from bias_core.study.design import find_design
 from bias_core.study.label_tasks import Item, pst_task
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 from bias_core.ui.visitor import Visitor
 from tests import shared

@@ -17,11 +17,11 @@ from bias_core.app.cli import app
 from bias_core.errors import Cancelled, Interrupted, InvalidInput
 from bias_core.explore.options import compare_settings, explore_settings
 from bias_core.papers.mcas.study import own_targets
+from bias_core.run.limits import Stoppable, TimeLimit, check_budget, looks_at_stop
+from bias_core.run.plan import count_requested_pictures, plan_study, settle
+from bias_core.run.run import complete, run_study
 from bias_core.settings import Settings
 from bias_core.study.design import find_design, get_study, list_designs
-from bias_core.study.limits import Stoppable, TimeLimit, check_budget, looks_at_stop
-from bias_core.study.plan import count_requested_pictures, plan_study, settle
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute
 from bias_core.values import declared_settings
@@ -45,7 +45,7 @@ def services(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("design", DRAWN, ids=lambda design: design.name)
 def test_every_study_is_refused_before_its_rows_are_built(services, design, monkeypatch):
-    monkeypatch.setattr("bias_core.study.image_rows.RowMaker.make_rows", None)
+    monkeypatch.setattr("bias_core.run.image_rows.RowMaker.make_rows", None)
     with pytest.raises(InvalidInput, match=r"asks for [\d,]+ pictures, and one run may have at most 7 here"):
         complete(run_study(design, StudySettings(), services))
 
@@ -168,7 +168,7 @@ def test_a_space_allows_less(monkeypatch):
 
 def test_stop_is_looked_at_while_a_run_is_laid_out(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("bias_core.study.limits.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("bias_core.run.limits.time.monotonic", lambda: now[0])
     check = looks_at_stop(lambda: True)
     check()  # it has only just begun
     now[0] = 1.0
@@ -236,7 +236,7 @@ def test_words_of_ones_own_that_cannot_be_written_are_refused(services):
 
 
 def test_stop_is_looked_at_while_an_exploration_or_a_comparison_is_laid_out(services, monkeypatch):
-    monkeypatch.setattr("bias_core.study.limits._SECONDS_BETWEEN_LOOKS", -1.0)
+    monkeypatch.setattr("bias_core.run.limits._SECONDS_BETWEEN_LOOKS", -1.0)
     man = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman")
     arms = (Arm(condition="fair"), Arm(condition="published"))
     one = explore_settings(concept="nurse", model="calibration-renderer", n_images=7, attribute_a="", attribute_b="")

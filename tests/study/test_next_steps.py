@@ -20,14 +20,14 @@ from bias_core.explore.study import Explore, prepare_pack
 from bias_core.explore.tab import ExploreTab, describe_needed_pictures
 from bias_core.labels.make_task import label_run
 from bias_core.measures.effects import images_needed
+from bias_core.report.commands import to_command
+from bias_core.report.export import to_export
+from bias_core.report.saved import from_text, to_text
+from bias_core.run.image_rows import treated
+from bias_core.run.next_steps import _parts_in_words, next_steps, sizes_by_width
+from bias_core.run.plan import settle
+from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design, get_study
-from bias_core.study.export import to_export
-from bias_core.study.image_rows import treated
-from bias_core.study.next_steps import _parts_in_words, next_steps, sizes_by_width
-from bias_core.study.plan import settle
-from bias_core.study.reproduction import to_command
-from bias_core.study.run import complete, run_study
-from bias_core.study.saved import from_text, to_text
 from bias_core.study.types import Arm, StudySettings, check_arms
 from bias_core.ui.templates import render
 from tests import shared

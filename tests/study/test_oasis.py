@@ -18,14 +18,14 @@ from bias_core.measures.stereotype import stereotype_score
 from bias_core.papers.oasis.cells import Published, own_concepts
 from bias_core.papers.oasis.report import BEYOND, HEADING, SPI, agreements, foretelling, foretelling_table
 from bias_core.papers.oasis.study_nationalities import SUMMARIES, _correlate, _published
+from bias_core.report.claims import decide_findings
+from bias_core.report.corrected import corrected
+from bias_core.report.headlines import headline
+from bias_core.report.report_text import report_facts
+from bias_core.report.saved import open_report
+from bias_core.run.plan import plan_study
 from bias_core.study.answers import read_answers
-from bias_core.study.claims import decide_findings
-from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design, read_table
-from bias_core.study.headlines import headline
-from bias_core.study.plan import plan_study
-from bias_core.study.report_text import report_facts
-from bias_core.study.saved import open_report
 from bias_core.study.types import StudySettings
 from bias_core.types import Attribute, GeneratedImage, Step, is_sourced
 from tests import shared
@@ -368,7 +368,7 @@ def test_correlations_of_a_planted_trend_and_none_of_too_few_or_equal_nationalit
 
 
 def test_what_the_errors_of_the_reader_cannot_be_is_not_corrected():
-    from bias_core.study.attribute_scores import _corrected
+    from bias_core.run.attribute_scores import _corrected
     from bias_core.types import ReaderErrors
 
     errors = ReaderErrors(sensitivity=0.72, specificity=1.0, n_positive=434, n_negative=1176)

@@ -17,6 +17,17 @@ from bias_core.explore.study import UNMEASURED
 from bias_core.labels.answers import task_items
 from bias_core.labels.make_task import candidates, choose_task_kind, find_matching_runs, label_run, task_pictures
 from bias_core.labels.task_owner import create_task
+from bias_core.report.commands import to_command
+from bias_core.report.corrected import build_correction, corrected, fit_to_report
+from bias_core.report.documents import to_dict, to_markdown
+from bias_core.report.export import to_export
+from bias_core.report.headlines import headline
+from bias_core.report.report_text import finding_rows, get_table
+from bias_core.report.saved import from_text, to_text
+from bias_core.run.history import list_runs, open_run
+from bias_core.run.image_rows import SEE_PICTURES, ImportedRows
+from bias_core.run.plan import plan_study
+from bias_core.run.run import complete, run_study
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.export import Export, ExportedImage, write_zip
@@ -24,19 +35,8 @@ from bias_core.store.imports import ImportedImages
 from bias_core.study.answers import read_answers
 from bias_core.study.attributes import ALL, finding_key, load_attribute_sets
 from bias_core.study.classifier_answers import list_readings
-from bias_core.study.corrected import build_correction, corrected, fit_to_report
 from bias_core.study.design import find_design
-from bias_core.study.documents import to_dict, to_markdown
-from bias_core.study.export import to_export
-from bias_core.study.headlines import headline
-from bias_core.study.history import list_runs, open_run
-from bias_core.study.image_rows import SEE_PICTURES, ImportedRows
 from bias_core.study.label_tasks import association_task, find_people, own_task, pst_task
-from bias_core.study.plan import plan_study
-from bias_core.study.report_text import finding_rows, get_table
-from bias_core.study.reproduction import to_command
-from bias_core.study.run import complete, run_study
-from bias_core.study.saved import from_text, to_text
 from bias_core.study.types import NOBODY, Arm, Shot, StudyReport, StudySettings
 from bias_core.ui.runs.tab import list_fits
 from bias_core.ui.study.own_pictures import look_through

@@ -10,11 +10,11 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.measures.object_bias import compare_models, normalise_over_models
 from bias_core.papers.tbyb.report import compare_conditions, compare_datasets, compare_objects
-from bias_core.study.arm_comparison import arms_as_columns, table_over_arms
+from bias_core.report.arm_comparison import arms_as_columns, table_over_arms
+from bias_core.report.figures import to_bytes
+from bias_core.report.report_text import get_table
+from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design, get_study, list_designs
-from bias_core.study.figures import to_bytes
-from bias_core.study.report_text import get_table
-from bias_core.study.run import complete, run_study
 from bias_core.study.study import Study
 from bias_core.study.types import Arm, ArmReport, Design, Finding, Results, Sample, StudySettings, StudyTable
 from bias_core.types import Estimate

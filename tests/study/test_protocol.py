@@ -16,6 +16,13 @@ from bias_core.papers.mcas.study import own_targets
 from bias_core.papers.oasis.cells import own_concepts
 from bias_core.papers.t2iat.study_tests import own_association
 from bias_core.papers.t2iat.tab import Association
+from bias_core.report.commands import is_shipped
+from bias_core.report.documents import to_dict, to_markdown
+from bias_core.report.export import to_export
+from bias_core.run.next_steps import papers_settings, replicate
+from bias_core.run.plan import count_requested_pictures, plan_study, settle
+from bias_core.run.reproduction import replication_estimate, settings_table
+from bias_core.run.run import complete, run_study
 from bias_core.store.export import Export, ExportedImage, write_zip
 from bias_core.study.design import (
     STUDY_DATA,
@@ -30,12 +37,6 @@ from bias_core.study.design import (
     typed_options,
     with_protocol,
 )
-from bias_core.study.documents import to_dict, to_markdown
-from bias_core.study.export import to_export
-from bias_core.study.next_steps import papers_settings, replicate
-from bias_core.study.plan import count_requested_pictures, plan_study, settle
-from bias_core.study.reproduction import is_shipped, replication_estimate, settings_table
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings, parse_arms
 from bias_core.types import ImageRow
 from bias_core.ui.visitor import Visitor

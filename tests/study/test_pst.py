@@ -23,16 +23,16 @@ from bias_core.papers.pst.report import get_family, headline
 from bias_core.papers.pst.study import design_of_two, power_identities, relabelled
 from bias_core.papers.pst.study_swapped import SwappedOptions
 from bias_core.people import person_halves
+from bias_core.report.claims import decide_findings
+from bias_core.report.corrected import corrected
+from bias_core.report.export import to_form
+from bias_core.report.headlines import headline as full_headline
+from bias_core.report.report_text import claims, get_table, report_facts
+from bias_core.report.saved import open_report
+from bias_core.run.plan import plan_study
+from bias_core.run.run import complete, run_study
 from bias_core.study.answers import read_answers
-from bias_core.study.claims import decide_findings
-from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design, get_study
-from bias_core.study.export import to_form
-from bias_core.study.headlines import headline as full_headline
-from bias_core.study.plan import plan_study
-from bias_core.study.report_text import claims, get_table, report_facts
-from bias_core.study.run import complete, run_study
-from bias_core.study.saved import open_report
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import ImageRow
 from bias_core.ui.study.shown_report import take

@@ -6,9 +6,8 @@ import gradio as gr
 import pandas as pd
 
 from bias_core.explore.options import compared_concept, explore_settings
-from bias_core.study.design import STUDY_DATA, find_design
-from bias_core.study.figures import draw, figure_svg
-from bias_core.study.published import (
+from bias_core.report.figures import draw, figure_svg
+from bias_core.report.published import (
     find_measure,
     ordered_lines,
     own_numbers,
@@ -16,8 +15,9 @@ from bias_core.study.published import (
     published_figure,
     published_measures,
 )
-from bias_core.study.run import complete, run_study
-from bias_core.study.saved import list_examples, open_example
+from bias_core.report.saved import list_examples, open_example
+from bias_core.run.run import complete, run_study
+from bias_core.study.design import STUDY_DATA, find_design
 from bias_core.study.types import StudySettings
 from bias_core.ui.runs.published import PublishedPart, published_html
 from bias_core.ui.visitor import Visitor

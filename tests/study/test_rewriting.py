@@ -9,12 +9,12 @@ from PIL import Image
 from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.explore.options import explore_settings
 from bias_core.models.pipeline_call import call_arguments
+from bias_core.run.image_rows import FAIR_INSTRUCTION
+from bias_core.run.plan import plan_study
+from bias_core.run.run import complete, run_study
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.design import find_design
-from bias_core.study.image_rows import FAIR_INSTRUCTION
-from bias_core.study.plan import plan_study
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm
 from bias_core.types import ImageRow, ModelInfo
 from tests.hosted_server import FakeServer

@@ -8,8 +8,8 @@ from itertools import count, islice
 import pytest
 
 from bias_core.errors import Cancelled, RunQueueFull
-from bias_core.study.run import complete as finish
-from bias_core.study.run_queue import QueuePlace, Requester, RunAtWork, RunQueue, get_client_network
+from bias_core.run.run import complete as finish
+from bias_core.run.run_queue import QueuePlace, Requester, RunAtWork, RunQueue, get_client_network
 from bias_core.waiting import work_clock
 
 
@@ -181,7 +181,7 @@ def test_addresses_share_the_places_but_not_batch_by_batch(monkeypatch, at_once)
     assert isinstance(next(others[-1]), QueuePlace)
     assert isinstance(next(mine), QueuePlace)
     assert [next(others[-1]) for _ in range(3)] == [f"{at_once} {i}" for i in range(3)]  # it has half a minute
-    monkeypatch.setattr("bias_core.study.run_queue._TURN_SECONDS", 0.0)
+    monkeypatch.setattr("bias_core.run.run_queue._TURN_SECONDS", 0.0)
     assert isinstance(next(others[-1]), QueuePlace)
     assert next(mine) == "0 1"  # where it was
     mine.close()
@@ -209,7 +209,7 @@ def test_an_address_that_comes_again_and_again_shortens_no_turn():
 @pytest.mark.parametrize("at_once", [1, 2, 3])
 def test_new_addresses_without_end_hold_up_no_run_that_has_begun(monkeypatch, at_once):
     for name in ("_SIGN_SECONDS", "_LOOK_SECONDS"):
-        monkeypatch.setattr(f"bias_core.study.run_queue.{name}", 0.001)
+        monkeypatch.setattr(f"bias_core.run.run_queue.{name}", 0.001)
     line, done = RunQueue(at_once, waiting=300), []
     begun = elsewhere(line, done, *(f"old {i}" for i in range(at_once)))
     for run in begun:

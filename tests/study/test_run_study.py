@@ -18,18 +18,18 @@ from typer.testing import CliRunner
 from bias_core.app.cli import app
 from bias_core.app.cli.reports import show_study_report
 from bias_core.errors import Cancelled, InvalidInput, StorageError, UnknownModel
+from bias_core.report.commands import to_command, to_python
+from bias_core.report.documents import to_markdown
+from bias_core.report.export import to_export
+from bias_core.report.report_text import markdown_table, plain
+from bias_core.run.image_rows import RowMaker, scaled, thinned
+from bias_core.run.plan import plan_study, settle
+from bias_core.run.run import followed, run_study
+from bias_core.run.study_data import StudyData
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.export import write_folder, write_zip
 from bias_core.study.design import design_files, find_design, format_summary, get_study, list_designs
-from bias_core.study.documents import to_markdown
-from bias_core.study.export import to_export
-from bias_core.study.image_rows import RowMaker, scaled, thinned
-from bias_core.study.plan import plan_study, settle
-from bias_core.study.report_text import markdown_table, plain
-from bias_core.study.reproduction import to_command, to_python
-from bias_core.study.run import followed, run_study
-from bias_core.study.study_data import StudyData
 from bias_core.study.types import Arm, Finding, Results, StudySettings, StudyTable, settings_from_dict
 from bias_core.types import Estimate
 from bias_core.ui.study.result_page import findings_html, tables_html

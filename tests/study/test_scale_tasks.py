@@ -16,10 +16,10 @@ from bias_core.labels.report import label_report, ordinal_votes, scale_findings
 from bias_core.labels.tab_make import KINDS, usual_texts
 from bias_core.measures.two_phase import two_phase_estimate, two_phase_shares
 from bias_core.people import load_scales
-from bias_core.study.corrected import PeopleAnswers, corrected_numbers
+from bias_core.report.corrected import PeopleAnswers, corrected_numbers
+from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design
 from bias_core.study.label_tasks import CANNOT_TELL, SINGLE, Item, checked_task, scale_task, task_from, task_texts
-from bias_core.study.run import complete, run_study
 from bias_core.world.scene import AGES as DRAWN_AGES, SKIN_TONES
 from tests import shared
 

@@ -17,13 +17,13 @@ from bias_core.explore.concepts import (
 from bias_core.explore.extension import SeveralOptions
 from bias_core.explore.options import build_concept_settings, choose_design, several_options
 from bias_core.explore.several import Concepts, read_shares
+from bias_core.report.commands import to_command
+from bias_core.report.corrected import corrected
+from bias_core.report.headlines import headline
+from bias_core.run.next_steps import next_steps
+from bias_core.run.plan import settle
+from bias_core.run.run import complete, run, run_study
 from bias_core.study.answers import COLUMNS
-from bias_core.study.corrected import corrected
-from bias_core.study.headlines import headline
-from bias_core.study.next_steps import next_steps
-from bias_core.study.plan import settle
-from bias_core.study.reproduction import to_command
-from bias_core.study.run import complete, run, run_study
 
 RENDERER = "calibration-renderer"
 

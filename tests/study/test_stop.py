@@ -11,11 +11,11 @@ from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, UnknownM
 from bias_core.papers.oasis.cells import own_concepts, without_names
 from bias_core.papers.oasis.study_stop import Cluster, _decided, _plain, cluster_names, regenerate
 from bias_core.papers.oasis.tab import _verdict
+from bias_core.report.figures import to_bytes
+from bias_core.report.headlines import headline
+from bias_core.run.run import complete, followed, run_study
 from bias_core.store.readings import AnswerCache
 from bias_core.study.design import find_design
-from bias_core.study.figures import to_bytes
-from bias_core.study.headlines import headline
-from bias_core.study.run import complete, followed, run_study
 from bias_core.study.types import StudySettings
 from bias_core.types import Attribute
 from tests import shared

@@ -9,7 +9,7 @@ from PIL import Image
 
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.papers.oasis.prompt_search import cluster_average_image, optimise_prompts
-from bias_core.study.claims import decide_claims
+from bias_core.report.claims import decide_claims
 from tests.every import every
 
 PREFIX = "This is a photo of"

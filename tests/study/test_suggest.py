@@ -17,8 +17,8 @@ from bias_core.explore.suggest import (
     suggest_settings,
     suggested_by_words,
 )
+from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design
-from bias_core.study.run import complete, run_study
 from tests import shared
 from tests.study.planted_concepts import WORDS_OF, ten_concepts
 

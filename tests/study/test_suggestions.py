@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.study.design import read_table
-from bias_core.study.suggestions import (
+from bias_core.run.suggestions import (
     common_form,
     find_opposite,
     is_about_person,
@@ -16,6 +15,7 @@ from bias_core.study.suggestions import (
     suggest_from_words,
     suggest_scenes,
 )
+from bias_core.study.design import read_table
 
 
 def phrase_names(caption):

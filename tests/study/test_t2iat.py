@@ -15,15 +15,16 @@ from bias_core.measures.effects import holm
 from bias_core.measures.intervals import permutation_test
 from bias_core.number_text import format_estimate
 from bias_core.papers.t2iat.study_tests import association_shots, edited, own_association, parse_words
+from bias_core.report.commands import to_command
+from bias_core.report.corrected import corrected
+from bias_core.report.export import to_export
+from bias_core.report.headlines import headline
+from bias_core.report.saved import list_examples, open_example, open_report
+from bias_core.run.plan import plan_study, settle
+from bias_core.run.reproduction import replication_estimate
+from bias_core.run.run import complete, run_study
 from bias_core.study.answers import read_answers
-from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design, get_study
-from bias_core.study.export import to_export
-from bias_core.study.headlines import headline
-from bias_core.study.plan import plan_study, settle
-from bias_core.study.reproduction import replication_estimate, to_command
-from bias_core.study.run import complete, run_study
-from bias_core.study.saved import list_examples, open_example, open_report
 from bias_core.study.types import StudySettings
 from bias_core.ui.study.pictures import Look
 from tests import shared

@@ -20,14 +20,14 @@ from bias_core.papers.tbyb import against_base as pairs
 from bias_core.papers.tbyb.captions import other_prompts, read_pictures, watch_captions
 from bias_core.papers.tbyb.report import headline
 from bias_core.papers.tbyb.study import WITH_TRIGGER, WITHOUT_TRIGGER, measure_changes
+from bias_core.report.documents import to_markdown
+from bias_core.report.report_text import finding_rows, get_table
+from bias_core.run.plan import plan_study, settle
+from bias_core.run.run import complete, run_study
+from bias_core.run.study_data import StudyData
 from bias_core.settings import Settings
 from bias_core.store.export import Export, ExportedImage, write_zip
 from bias_core.study.design import find_design, get_study
-from bias_core.study.documents import to_markdown
-from bias_core.study.plan import plan_study, settle
-from bias_core.study.report_text import finding_rows, get_table
-from bias_core.study.run import complete, run_study
-from bias_core.study.study_data import StudyData
 from bias_core.study.types import Arm, StudySettings
 from bias_core.world.grammar import parse
 from bias_core.world.planted import planted_object_rate, sample_scene

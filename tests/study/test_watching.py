@@ -16,19 +16,20 @@ from bias_core.explore.options import explore_settings
 from bias_core.measures.sequential import confidence_sequence, holds_at_any_time
 from bias_core.models.engines import EngineProgress
 from bias_core.papers.tbyb.study import design_of_prompts
+from bias_core.report.headlines import headline
+from bias_core.report.report_text import report_facts
+from bias_core.report.saved import open_report
+from bias_core.report.stop_rules import FEWEST, ShareValues, StopRule, stop_rule
+from bias_core.run.blanked_pictures import refusals
+from bias_core.run.history import go_on, list_runs
+from bias_core.run.image_rows import RowMaker
+from bias_core.run.limits import REFUSED, DrawingView, Watch, looks
+from bias_core.run.plan import plan_study, settle
+from bias_core.run.run import complete, followed as steps_of, make_study_data, run_study
+from bias_core.run.study_data import StudyData
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.study.blanked_pictures import refusals
 from bias_core.study.design import find_design, get_study
-from bias_core.study.headlines import headline
-from bias_core.study.history import go_on, list_runs
-from bias_core.study.image_rows import RowMaker
-from bias_core.study.limits import FEWEST, REFUSED, DrawingView, ShareValues, StopRule, Watch, looks, stop_rule
-from bias_core.study.plan import plan_study, settle
-from bias_core.study.report_text import report_facts
-from bias_core.study.run import complete, followed as steps_of, make_study_data, run_study
-from bias_core.study.saved import open_report
-from bias_core.study.study_data import StudyData
 from bias_core.study.types import Arm, Progress, StudyReport, StudySettings
 from bias_core.types import Attribute, ImageRow, StoredImage
 from bias_core.world.models import CalibrationRenderer
@@ -277,7 +278,7 @@ def test_a_stop_while_shares_are_read_ends_the_run(world, monkeypatch):
     def stop(*_args, **_options):
         raise Cancelled("stopped")
 
-    monkeypatch.setattr("bias_core.study.study_data.StudyData.check", stop)
+    monkeypatch.setattr("bias_core.run.study_data.StudyData.check", stop)
     with pytest.raises(Cancelled):
         followed(replace(RULE, seed=77), world)
 
@@ -570,8 +571,8 @@ def test_where_one_arm_alone_has_pictures_it_says_what_to_do(services):
 
 def stopped_while_reading(message, study, services, monkeypatch, **settings):
     """Its report when it is stopped, once all pictures are drawn, at the step of its reading that begins so."""
-    monkeypatch.setattr("bias_core.study.study_data._PER_UPDATE", 4)
-    monkeypatch.setattr("bias_core.study.study_data._PER_READING", 4)
+    monkeypatch.setattr("bias_core.run.study_data._PER_UPDATE", 4)
+    monkeypatch.setattr("bias_core.run.study_data._PER_READING", 4)
     design, chosen = find_design(study), StudySettings(model=MODEL, **settings)
     plan = plan_study(design, chosen, services)
     list(services.draw(plan.manifest.rows))  # found by the run, so that nothing is read while it is drawn

@@ -18,7 +18,7 @@ from bias_core.app.cli import app
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.design import list_designs
-from bias_core.study.saved import list_examples, open_example
+from bias_core.report.saved import list_examples, open_example
 
 def told(*words):
     result = CliRunner().invoke(app, words, env={"COLUMNS": "200", "BIAS_DATA_DIR": sys.argv[1]})

@@ -24,10 +24,10 @@ from bias_core.errors import Cancelled
 from bias_core.explore.options import explore_settings
 from bias_core.explore.tab import ExploreTab
 from bias_core.papers.t2iat.tab import Association
+from bias_core.report.saved import is_saved
+from bias_core.run.run import complete, run_study
+from bias_core.run.run_queue import Requester, RunQueue
 from bias_core.study.design import find_design
-from bias_core.study.run import complete, run_study
-from bias_core.study.run_queue import Requester, RunQueue
-from bias_core.study.saved import is_saved
 from bias_core.study.types import Progress, StudySettings
 from bias_core.types import ImageRow, StoredImage
 from bias_core.ui.runs.tab import RunsTab

@@ -22,13 +22,13 @@ from bias_core.models.model_sources import Machine
 from bias_core.papers.mcas.tab import Internal
 from bias_core.papers.pst.tab import Paired
 from bias_core.papers.tbyb.tab import Objects
+from bias_core.report.documents import to_markdown
+from bias_core.report.saved import SavedReport
+from bias_core.run.image_rows import RowMaker
+from bias_core.run.plan import check_number, check_size, count_requested_pictures, plan_study, settle
 from bias_core.settings import Settings
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design, option_settings
-from bias_core.study.documents import to_markdown
-from bias_core.study.image_rows import RowMaker
-from bias_core.study.plan import check_number, check_size, count_requested_pictures, plan_study, settle
-from bias_core.study.saved import SavedReport
 from bias_core.study.types import Arm, StudySettings, check_arms
 from bias_core.types import Attribute
 from bias_core.ui.links import Link, build_link, get_query, notice_html, read_link

@@ -17,9 +17,9 @@ from bias_core.labels.tab_make import FIELDS, READY
 from bias_core.labels.task_owner import OwnerKey, owned_task
 from bias_core.papers.pst.tab import Paired
 from bias_core.papers.t2iat.tab import Association
+from bias_core.run.history import delete_run, open_run
+from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design
-from bias_core.study.history import delete_run, open_run
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 from bias_core.types import Attribute
 from bias_core.ui.study.parts import button_text

@@ -14,8 +14,8 @@ from bias_core.errors import Cancelled, InvalidInput
 from bias_core.explore.tab import ExploreTab
 from bias_core.papers.pst.tab import Paired
 from bias_core.papers.t2iat.tab import Association
+from bias_core.run.run_queue import Requester
 from bias_core.study.design import option_settings
-from bias_core.study.run_queue import Requester
 from bias_core.study.types import Progress, StudySettings
 from bias_core.types import ImageRow, StoredImage
 from bias_core.ui.links import Link

@@ -19,12 +19,12 @@ from bias_core.explore.report import share_claims, share_figure, shares_headline
 from bias_core.explore.tab import ExploreTab
 from bias_core.measures.sequential import share_interval
 from bias_core.number_text import format_interval, format_number
-from bias_core.study.attribute_scores import AttributeScore
+from bias_core.report.claims import NO_CLAIM, decide_claims
+from bias_core.report.figures import NARROW, WIDEST, figure_svg
+from bias_core.run.attribute_scores import AttributeScore
+from bias_core.run.run import complete, run_study
 from bias_core.study.attributes import load_attribute_sets
-from bias_core.study.claims import NO_CLAIM, decide_claims
 from bias_core.study.design import find_design, get_page_layout, list_designs
-from bias_core.study.figures import NARROW, WIDEST, figure_svg
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import Progress, StudyFigure, WatchedShare
 from bias_core.types import Attribute, Estimate, ImageRow, ReaderErrors, StoredImage
 from bias_core.ui import messages, templates

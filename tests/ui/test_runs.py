@@ -16,11 +16,11 @@ from gradio.helpers import special_args
 from bias_core.app.build import build_app
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import explore_settings
-from bias_core.study import history
+from bias_core.report.saved import list_examples
+from bias_core.run import history
+from bias_core.run.history import list_runs
+from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design, list_designs
-from bias_core.study.history import list_runs
-from bias_core.study.run import complete, run_study
-from bias_core.study.saved import list_examples
 from bias_core.study.types import Arm, StudySettings
 from bias_core.ui.model_menu import attribute_rows
 from bias_core.ui.runs.compare import split_comparison

@@ -25,14 +25,14 @@ from bias_core.papers.t2iat.study_tests import own_association
 from bias_core.papers.t2iat.tab import Association
 from bias_core.papers.tbyb.study import design_of_prompts, settings_for_prompts
 from bias_core.papers.tbyb.tab import APART, Objects, curve_html, examples_html, odds_html, space_html, top_html
+from bias_core.report.claims import decide_claims, decide_findings
+from bias_core.report.headlines import headline
+from bias_core.report.published import find_measure
+from bias_core.report.report_text import get_table
+from bias_core.report.saved import list_examples, open_example, open_report
+from bias_core.run.run import complete, run_study
 from bias_core.settings import ASSETS
-from bias_core.study.claims import decide_claims, decide_findings
 from bias_core.study.design import find_design
-from bias_core.study.headlines import headline
-from bias_core.study.published import find_measure
-from bias_core.study.report_text import get_table
-from bias_core.study.run import complete, run_study
-from bias_core.study.saved import list_examples, open_example, open_report
 from bias_core.study.types import StudySettings
 from bias_core.types import Attribute, Estimate
 from bias_core.ui.study.paper import extremes_html, opened_html

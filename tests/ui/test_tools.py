@@ -19,10 +19,10 @@ from bias_core.explore.options import explore_settings
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.rating import join, next_item
 from bias_core.measures.cards import METRICS
+from bias_core.report.documents import to_dict
+from bias_core.run.run import complete, run_study
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design
-from bias_core.study.documents import to_dict
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 from tests.explored import explore
 from tests.labels.raters import say, spotted

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 import validation.__main__ as command
 from bias_core.errors import Cancelled
+from bias_core.report.headlines import headline
+from bias_core.report.shipped import load_shipped
+from bias_core.run.run import followed, run_study
 from bias_core.study.design import find_design
-from bias_core.study.headlines import headline
-from bias_core.study.run import followed, run_study
-from bias_core.study.shipped import load_shipped
 from bias_core.study.types import StudyReport, StudySettings
 from tests.ui.fakes import FakeServices
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from bias_core.report.headlines import headline
+from bias_core.run.plan import plan_study
 from bias_core.study.design import find_design
-from bias_core.study.headlines import headline
-from bias_core.study.plan import plan_study
 from bias_core.study.types import StudySettings
 from tests.ui.fakes import FakeServices
 from validation.headlines import RENDERER, Trial, all_trials, headline_report

@@ -14,11 +14,11 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.cards import METRICS
 from bias_core.measures.intervals import wilson_interval
 from bias_core.protocols import Captioner
+from bias_core.report.report_text import get_table
+from bias_core.run.run import complete, run_study
 from bias_core.store.images import ImageStore
 from bias_core.store.readings import open_picture
 from bias_core.study.design import find_design, list_designs
-from bias_core.study.report_text import get_table
-from bias_core.study.run import complete, run_study
 from bias_core.study.types import Shot, StudySettings
 from bias_core.types import Estimate, ImageRow, PlantedLine
 from bias_core.world.grammar import parse

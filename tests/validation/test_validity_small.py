@@ -12,11 +12,11 @@ from sklearn.metrics import cohen_kappa_score
 from bias_core.errors import InvalidInput
 from bias_core.measures.agreement import fleiss_kappa, krippendorff_alpha
 from bias_core.measures.paired_stereotype import order_effect
-from bias_core.study.claims import decide_claims
-from bias_core.study.headlines import headline
-from bias_core.study.plan import settle
-from bias_core.study.report_text import get_table
-from bias_core.study.run import complete, run_study
+from bias_core.report.claims import decide_claims
+from bias_core.report.headlines import headline
+from bias_core.report.report_text import get_table
+from bias_core.run.plan import settle
+from bias_core.run.run import complete, run_study
 from bias_core.study.types import StudySettings
 from bias_core.types import GeneratedImage, Step
 from bias_core.world.scene import draw_scene

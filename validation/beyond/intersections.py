@@ -22,9 +22,9 @@ from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import signed_difference_estimate
 from bias_core.papers.pst.labelling import PairOptions
 from bias_core.prompts import fill_template
-from bias_core.study.claims import decide_claims
+from bias_core.report.claims import decide_claims
+from bias_core.run.study_data import StudyData
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import StudyData
 from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, get_options
 from bias_core.types import Estimate, ReaderErrors
 from bias_core.values import setting, settings_class

@@ -13,8 +13,8 @@ from bias_core.errors import InvalidInput
 from bias_core.explore.extension import read_attributes
 from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import prevalence_estimate
+from bias_core.run.study_data import StudyData
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import StudyData
 from bias_core.study.types import Design, Finding, Results, Shot, StudySettings, finding, get_options, join_results
 from bias_core.types import Attribute, Estimate
 from bias_core.values import setting, settings_class

@@ -70,7 +70,7 @@ def option(group: str, text: str, *names: str, **kwargs: Any) -> Any:
 def with_known_ending(out: Path | None) -> Path | None:
     """Refuse a file of a kind that no report has, before anything is drawn."""
     if out is not None:
-        from bias_core.study.export import check_place
+        from bias_core.report.export import check_place
 
         with user_errors():
             check_place(out)
@@ -420,7 +420,7 @@ def read_given(
     if not (study or named):
         raise InvalidInput("name a study of `study list`, or a file of settings that names one as `study`")
     design = find_design(study or named)
-    from bias_core.study.plan import settle
+    from bias_core.run.plan import settle
 
     request = settle(design if n is None else replace(design, images_per_prompt=n), like, {*values, *given})
     models = given.get("model", [request.settings.model])

@@ -171,7 +171,7 @@ def check_source(concepts: Sequence[str], prompts: str, given: Given) -> None:
 def _run(settings: StudySettings, run_options: RunOptions, *, pictures: bool = False, prompts: str = "") -> None:
     """Run behind a progress bar, print and save. A signal stops within one step; finished pictures are scored."""
     from bias_core.explore.study import prepare_pack
-    from bias_core.study.run import run_study
+    from bias_core.run.run import run_study
 
     with open_services(run_options.token_env) as services:
         choose_engine(services, run_options)
@@ -194,7 +194,7 @@ def find_attributes(concept: str, texts: list[str] | None) -> list[str]:
 
 def models(*, as_json: AsJson = False) -> None:
     """List the models, conditions, encoders and other classifiers that have a name."""
-    from bias_core.study.programs import FULL, format_json, models_answer
+    from bias_core.run.programs import FULL, format_json, models_answer
 
     with user_errors(), open_services() as services:
         if as_json:
@@ -236,9 +236,9 @@ def pictures(
 
     Nothing is scored. `explore` and `study run` read --images in the same way, with the same options.
     """
+    from bias_core.run.image_rows import count_in_words
+    from bias_core.run.programs import FULL, format_json, look_answer
     from bias_core.store.imports import ImportedImages
-    from bias_core.study.image_rows import count_in_words
-    from bias_core.study.programs import FULL, format_json, look_answer
 
     with user_errors():
         with Console(stderr=True, emoji=False).status("Reading …") as status:
@@ -270,7 +270,7 @@ def attributes(
 ) -> None:
     """List the built-in attributes with their real-world rates P*."""
     from bias_core.number_text import format_given
-    from bias_core.study.programs import FULL, attributes_answer, format_json
+    from bias_core.run.programs import FULL, attributes_answer, format_json
 
     with user_errors(), open_services() as services:
         sets = load_attribute_sets(services.settings.assets_dir / "studies")
@@ -304,8 +304,8 @@ def suggest(
     from bias_core.explore.options import SuggestOptions
     from bias_core.explore.suggest import DESIGN, read_suggestions, suggested_by_words
     from bias_core.papers.tbyb.study import written_scenes
-    from bias_core.study.programs import format_json
-    from bias_core.study.run import run_study
+    from bias_core.run.programs import format_json
+    from bias_core.run.run import run_study
     from bias_core.study.types import get_options
 
     with user_errors(), open_services(run_options.token_env) as services:
@@ -346,7 +346,7 @@ def _show_scenes(word: str, scenes: Sequence[str]) -> None:
 def _show(concept: str, suggested: "list[Suggested]", run_options: RunOptions) -> None:
     if run_options.as_json:
         from bias_core.explore.suggest import suggestions_answer
-        from bias_core.study.programs import FULL, SUMMARY, format_json
+        from bias_core.run.programs import FULL, SUMMARY, format_json
 
         typer.echo(format_json(suggestions_answer(suggested, FULL if run_options.full else SUMMARY)))
         return

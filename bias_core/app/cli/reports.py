@@ -26,9 +26,9 @@ from bias_core.study.types import StudyReport
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bias_core.run.next_steps import NextStep
     from bias_core.services import Services
     from bias_core.study.label_tasks import Looks
-    from bias_core.study.next_steps import NextStep
 
 FORMS_HELP = "html, csv, md, card (a section for a model card), json, every_eval_ever (records of that program) or zip."
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, as its report and `runs` show it.")]
@@ -40,7 +40,7 @@ def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool =
     """Write the report in the form that the name of ``out`` says; a folder or zip holds the pictures if asked for."""
     if out is None:
         return
-    from bias_core.study.export import write_report
+    from bias_core.report.export import write_report
 
     write_report(report, out, pictures=pictures)
     if not quiet:
@@ -79,8 +79,8 @@ def show_study_report(
     report: StudyReport, services: "Services | None" = None, *, full: bool = False, as_json: bool = False
 ) -> None:
     """Print the headline, first numbers and next step, or the whole report; either as JSON if asked for."""
-    from bias_core.study.headlines import headline
-    from bias_core.study.programs import FULL, SUMMARY, format_json, report_answer
+    from bias_core.report.headlines import headline
+    from bias_core.run.programs import FULL, SUMMARY, format_json, report_answer
 
     if as_json:
         typer.echo(format_json(report_answer(report, services, FULL if full else SUMMARY)))
@@ -91,9 +91,9 @@ def show_study_report(
 
 
 def _show_first(report: StudyReport, services: "Services | None") -> None:
-    from bias_core.study.image_rows import SEE_PICTURES
-    from bias_core.study.next_steps import next_steps
-    from bias_core.study.report_text import LIMITS
+    from bias_core.report.report_text import LIMITS
+    from bias_core.run.image_rows import SEE_PICTURES
+    from bias_core.run.next_steps import next_steps
 
     n_more = _show_first_numbers(report) if report.results.findings else 0
     _show_unknown_words(report)
@@ -112,7 +112,7 @@ def _show_first(report: StudyReport, services: "Services | None") -> None:
 
 def _show_first_numbers(report: StudyReport) -> int:
     """Print a table of the first numbers that is at most 15 lines long; return how many numbers it leaves out."""
-    from bias_core.study.report_text import BETWEEN_CLASSIFIERS, finding_frame, get_title, null_words
+    from bias_core.report.report_text import BETWEEN_CLASSIFIERS, finding_frame, get_title, null_words
 
     frame = finding_frame(report)
     frame["value"] += " " + frame["interval"]
@@ -137,8 +137,8 @@ def _show_unknown_words(report: StudyReport) -> None:
 
 
 def _show_all(report: StudyReport, services: "Services | None") -> None:
-    from bias_core.study.next_steps import next_steps
-    from bias_core.study.report_text import LIMITS, claim, excerpt, finding_frame, get_title
+    from bias_core.report.report_text import LIMITS, claim, excerpt, finding_frame, get_title
+    from bias_core.run.next_steps import next_steps
 
     frames = [(get_title(report), finding_frame(report))]
     frames += [(table.title, table.frame) for table in report.results.tables]
@@ -173,11 +173,11 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Name of the file (default: study and run).")] = None,
 ) -> None:
     """Write the report of an earlier run as one file; nothing is drawn or measured again."""
+    from bias_core.report.corrected import corrected
+    from bias_core.report.export import FORMS, to_export, to_form
+    from bias_core.report.saved import open_report
     from bias_core.store.export import write_zip
     from bias_core.store.files import write_atomically
-    from bias_core.study.corrected import corrected
-    from bias_core.study.export import FORMS, to_export, to_form
-    from bias_core.study.saved import open_report
 
     with user_errors(), open_services() as services:
         if (saved := open_report(run_id, services)) is None:
@@ -201,7 +201,7 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """List the runs on record, newest first."""
-    from bias_core.study.programs import format_json, runs_answer
+    from bias_core.run.programs import format_json, runs_answer
 
     with user_errors(), open_services() as services:
         for run_id, is_kept in ((keep, True), (release, False)):
@@ -255,7 +255,7 @@ def label(
 ) -> None:
     """Make a labelling task from random pictures of a run; people's labels correct its numbers."""
     from bias_core.labels.make_task import label_run, task_values
-    from bias_core.study.programs import format_json
+    from bias_core.run.programs import format_json
 
     with user_errors(), open_services() as services:
         made = label_run(
@@ -287,12 +287,12 @@ def corrected(
     as_json: AsJson = False,
 ) -> None:
     """Show a run's numbers corrected by people's labels, and how many more labels they need."""
+    from bias_core.report import corrected as corrections
+    from bias_core.report.report_text import excerpt
+    from bias_core.run.programs import FULL, correction_answer, format_json
     from bias_core.store.export import csv_bytes
     from bias_core.store.files import write_atomically
-    from bias_core.study import corrected as corrections
     from bias_core.study.answers import read_answers
-    from bias_core.study.programs import FULL, correction_answer, format_json
-    from bias_core.study.report_text import excerpt
 
     with user_errors(), open_services() as services:
         report = _report(services, run)
@@ -324,7 +324,7 @@ def corrected(
 
 
 def _report(services: "Services", run: str) -> StudyReport:
-    from bias_core.study.saved import open_report
+    from bias_core.report.saved import open_report
 
     if services.manifests.find(run) is None:
         raise InvalidInput(f"no run {run!r} on record (was it deleted?); `runs` lists them")

@@ -50,8 +50,8 @@ def list_studies(
     import pandas as pd
 
     from bias_core.measures.cards import work
-    from bias_core.study.programs import FULL, format_json, studies_answer
-    from bias_core.study.report_text import markdown_table
+    from bias_core.report.report_text import markdown_table
+    from bias_core.run.programs import FULL, format_json, studies_answer
 
     with user_errors():
         if as_json:
@@ -71,8 +71,8 @@ def show_study(
 ) -> None:
     """Show what a study draws and which options it has."""
     from bias_core.measures.cards import work
-    from bias_core.study.plan import settle
-    from bias_core.study.programs import FULL, format_json, studies_answer
+    from bias_core.run.plan import settle
+    from bias_core.run.programs import FULL, format_json, studies_answer
 
     with user_errors():
         design = find_design(name)
@@ -97,7 +97,7 @@ def measures(
 ) -> None:
     """List the measures with their range, their null value and what higher means."""
     from bias_core.measures.cards import METRICS, cards_markdown, work
-    from bias_core.study.programs import FULL, format_json, measures_answer
+    from bias_core.run.programs import FULL, format_json, measures_answer
 
     if as_json:
         typer.echo(format_json(measures_answer(FULL)))
@@ -150,7 +150,7 @@ def run_studies(study: Study = "", *, given: Given, run_options: StudyOptions) -
     """
     if run_options.out is not None and run_options.draw_only:
         raise typer.BadParameter("reports need measuring: leave --draw-only out", param_hint="--out")
-    from bias_core.study.plan import lay_out
+    from bias_core.run.plan import lay_out
 
     with user_errors(), open_services(run_options.token_env) as services:
         choose_engine(services, run_options)
@@ -176,7 +176,7 @@ def run_studies(study: Study = "", *, given: Given, run_options: StudyOptions) -
 
 
 def _agree(plans: "Sequence[StudyPlan]", services: "Services", run_options: StudyOptions) -> None:
-    from bias_core.study.plan import study_cost, warm_up
+    from bias_core.run.plan import study_cost, warm_up
 
     for plan in [] if run_options.dry_run else plans:
         if math.isnan(study_cost(plan, services).seconds):  # a first batch shows how long a picture takes
@@ -206,9 +206,9 @@ def _split_request(
 def _show_costs(plans: "Sequence[StudyPlan]", services: "Services") -> bool:
     """Print the table of costs; return true if the user should agree first."""
     from bias_core.models.model_sources import free_bytes
+    from bias_core.run.plan import plan_notes, study_cost
+    from bias_core.run.reproduction import replication_estimate
     from bias_core.study.classifiers import reading_words
-    from bias_core.study.plan import plan_notes, study_cost
-    from bias_core.study.reproduction import replication_estimate
 
     costs = [study_cost(plan, services) for plan in plans]
     table = Table("model", "condition", "pictures", "exist", "to draw", "time", "disk")
@@ -251,7 +251,7 @@ def _is_known(plan: "StudyPlan") -> bool:
 
 def _show_requests(plans: "Sequence[StudyPlan]", services: "Services", price: float | None) -> bool:
     """Print how many requests to hosted models cost money; return true if there are any."""
-    from bias_core.study.plan import study_cost
+    from bias_core.run.plan import study_cost
 
     n_requests: Counter[str] = Counter()
     for arm in (arm for plan in plans for arm in plan.each):
@@ -286,8 +286,8 @@ def _describe_refusal(services: "Services", name: str) -> str:
 
 def _show_refusals(plans: "Sequence[StudyPlan]", services: "Services", *, measure: bool) -> None:
     """Print which plans are too large, and which classifiers cannot read the pictures; that ends a measuring run."""
-    from bias_core.study.image_rows import RowMaker
-    from bias_core.study.plan import check_size, check_study_readers
+    from bias_core.run.image_rows import RowMaker
+    from bias_core.run.plan import check_size, check_study_readers
 
     for plan in plans:
         try:
@@ -320,7 +320,7 @@ def _size(n_bytes: float) -> str:
 
 
 def _draw(plan: "StudyPlan", services: "Services", run_options: StudyOptions) -> None:
-    from bias_core.study.run import draw_study
+    from bias_core.run.run import draw_study
 
     arms = run_with_bar(draw_study, plan, services)
     if run_options.keep:
@@ -337,7 +337,7 @@ def _named(plan: "StudyPlan", setting: str) -> str:
 
 
 def _measure(chosen: "Sequence[Settled]", services: "Services", run_options: StudyOptions) -> None:
-    from bias_core.study.run import run
+    from bias_core.run.run import run
 
     for request in chosen:
         settings, report = request.settings, run_with_bar(run, request, services)

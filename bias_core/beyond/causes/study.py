@@ -27,12 +27,12 @@ from bias_core.measures.sequential import share_interval
 from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
 from bias_core.number_text import format_change, format_estimate
 from bias_core.papers.oasis.study_spi import model_suits
-from bias_core.study.arm_comparison import mean_sample
-from bias_core.study.claims import NO_CLAIM, claim_columns, decide_claims, family_note, fewest_units, p_words
+from bias_core.report.arm_comparison import mean_sample
+from bias_core.report.claims import NO_CLAIM, claim_columns, decide_claims, family_note, fewest_units, p_words
+from bias_core.run.image_rows import scaled
+from bias_core.run.study_data import StudyData
 from bias_core.study.design import ReportTexts
-from bias_core.study.image_rows import scaled
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     AUTO,

@@ -16,12 +16,12 @@ from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.measures.sequential import share_interval
 from bias_core.number_text import format_change
 from bias_core.protocols import HasPrior, StepCallback
+from bias_core.report.arm_comparison import mean_sample
+from bias_core.run.image_rows import scaled
+from bias_core.run.study_data import Steps, StudyData
 from bias_core.store.readings import open_pictures
-from bias_core.study.arm_comparison import mean_sample
 from bias_core.study.design import ReportTexts, distinct_texts
-from bias_core.study.image_rows import scaled
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Finding,

@@ -13,7 +13,7 @@ from bias_core.values import Options, setting, settings_class
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.study.study_data import StudyData
+    from bias_core.run.study_data import StudyData
 
 Crossing = Literal["none", "pairs", "triples"]
 MOST_CROSSED = 8  # attributes: 28 pairs and 56 triples
@@ -52,7 +52,7 @@ class Intersections(ExploreExtension[Asked]):
     def reading(self, options: Asked, data: "StudyData", frame: "pd.DataFrame", scored: Scored) -> Results:
         """Return how often attributes occur together."""
         from bias_core.beyond.intersections.attributes import cross_attributes
-        from bias_core.study.arm_comparison import mean_sample
+        from bias_core.report.arm_comparison import mean_sample
 
         return cross_attributes(
             scored.scores,
@@ -69,7 +69,7 @@ class Intersections(ExploreExtension[Asked]):
         from bias_core.beyond.intersections.arms import cross_arms
         from bias_core.beyond.intersections.attributes import find_mosaics
         from bias_core.explore.arms import scored_arms
-        from bias_core.study.limits import stop_rule
+        from bias_core.report.stop_rules import stop_rule
 
         crossing = options.crossed if stop_rule(settings) is None else "none"
         scores = {name: pictures.scores for name, pictures in scored_arms(arms).items()}

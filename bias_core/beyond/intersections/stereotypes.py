@@ -22,11 +22,11 @@ from bias_core.number_text import format_number, typeset
 from bias_core.papers.pst import MakeSample
 from bias_core.papers.pst.labelling import LabellingOptions, also_seen, get_column
 from bias_core.papers.pst.report import FURTHER
-from bias_core.study.attribute_scores import AttributeScore
-from bias_core.study.claims import WHY_NOT, claim_columns, decide_claims, family_note, p_words
+from bias_core.report.claims import WHY_NOT, claim_columns, decide_claims, family_note, p_words
+from bias_core.report.stop_rules import stop_rule
+from bias_core.run.attribute_scores import AttributeScore
 from bias_core.study.design import ReportTexts, read_study
 from bias_core.study.label_tasks import SINGLE
-from bias_core.study.limits import stop_rule
 from bias_core.study.types import (
     Claim,
     Finding,

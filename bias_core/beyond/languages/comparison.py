@@ -13,9 +13,9 @@ from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.number_text import format_rate, state_p, typeset
 from bias_core.prompts import fill_template
-from bias_core.study.arm_comparison import mean_sample
-from bias_core.study.claims import WHY_NOT, claim_columns, decide_claims, family_note
-from bias_core.study.study_data import StudyData
+from bias_core.report.arm_comparison import mean_sample
+from bias_core.report.claims import WHY_NOT, claim_columns, decide_claims, family_note
+from bias_core.run.study_data import StudyData
 from bias_core.study.types import (
     ArmReport,
     Finding,

@@ -14,7 +14,7 @@ from bias_core.world.wordings import Wording, language_choices, list_wordings
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.study.study_data import StudyData
+    from bias_core.run.study_data import StudyData
 
 
 @settings_class(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bias_core.explore.extension import ConceptOptions, ExploreExtension
 from bias_core.number_text import format_rate, format_share, state_p
-from bias_core.study.claims import claim_columns, decide_claims, family_note, p_words
+from bias_core.report.claims import claim_columns, decide_claims, family_note, p_words
 from bias_core.study.types import (
     Arm,
     ArmReport,
@@ -26,7 +26,7 @@ from bias_core.study.types import (
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
-    from bias_core.study.attribute_scores import AttributeScore
+    from bias_core.run.attribute_scores import AttributeScore
 
 MITIGATION = "mitigation"  # key of the figure and of the table
 OVER = "overcorrected"

@@ -33,7 +33,7 @@ from bias_core.measures.relative_association import (
 )
 from bias_core.number_text import format_estimate, format_number, state_p
 from bias_core.prompts import fix_articles
-from bias_core.study.arm_comparison import (
+from bias_core.report.arm_comparison import (
     ARM,
     counted_sample,
     lines_together,
@@ -43,7 +43,7 @@ from bias_core.study.arm_comparison import (
     sets_sample,
     table_over_arms,
 )
-from bias_core.study.claims import (
+from bias_core.report.claims import (
     NO_CLAIM,
     claim_columns,
     decide_claims,
@@ -52,9 +52,9 @@ from bias_core.study.claims import (
     require_units,
     without_fixed_n,
 )
+from bias_core.report.report_text import get_table
+from bias_core.run.study_data import StudyData
 from bias_core.study.design import ReportTexts
-from bias_core.study.report_text import get_table
-from bias_core.study.study_data import StudyData
 from bias_core.study.types import (
     ArmReport,
     Claim,

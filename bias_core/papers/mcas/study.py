@@ -25,12 +25,12 @@ from bias_core.papers.mcas.report import (
     side_by_side,
 )
 from bias_core.prompts import fill_template
-from bias_core.study.arm_comparison import sets_sample
+from bias_core.report.arm_comparison import sets_sample
+from bias_core.run.image_rows import scaled, thinned
+from bias_core.run.study_data import StudyData
 from bias_core.study.classifiers import Reader
 from bias_core.study.design import check_count, find_design, read_table
-from bias_core.study.image_rows import scaled, thinned
 from bias_core.study.study import Measuring, RunSize, Study
-from bias_core.study.study_data import StudyData
 from bias_core.study.types import (
     ArmReport,
     Design,

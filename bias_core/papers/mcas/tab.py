@@ -7,7 +7,7 @@ import gradio as gr
 
 from bias_core.papers.mcas.report import InternalBiasOptions, read_sides
 from bias_core.papers.mcas.study import own_targets
-from bias_core.study.report_text import get_table
+from bias_core.report.report_text import get_table
 from bias_core.study.types import Design, StudyReport
 from bias_core.ui.study.paper import Paper, extremes_html
 from bias_core.ui.templates import render

@@ -13,15 +13,15 @@ from bias_core.measures.alignment import image_direction
 from bias_core.measures.sequential import against, share_interval
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate, stereotype_score
 from bias_core.prompts import SLOT, fill_template
+from bias_core.report.arm_comparison import mean_sample, share_test
+from bias_core.report.claims import decide_claims
+from bias_core.run.attribute_scores import AttributeScore, score_attributes
+from bias_core.run.image_rows import scaled
+from bias_core.run.study_data import Steps, StudyData
 from bias_core.study.answers import count_answers, majority
-from bias_core.study.arm_comparison import mean_sample, share_test
-from bias_core.study.attribute_scores import AttributeScore, score_attributes
 from bias_core.study.attributes import to_attributes
-from bias_core.study.claims import decide_claims
 from bias_core.study.design import ReportTexts, keep_only_options, read_table
-from bias_core.study.image_rows import scaled
 from bias_core.study.label_tasks import YES_NO
-from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.types import (
     Claim,
     Design,

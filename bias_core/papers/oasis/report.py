@@ -13,9 +13,9 @@ from bias_core.measures.intervals import smallest_p_value, with_p_through_ends
 from bias_core.measures.propagation import StepsSeen
 from bias_core.number_text import format_change, format_estimate, format_given, format_share, state_p
 from bias_core.papers.oasis.prompt_search import PERMUTATIONS
-from bias_core.study.claims import NO_CLAIM, WHY_NOT, fewest_units, p_words
+from bias_core.report.claims import NO_CLAIM, WHY_NOT, fewest_units, p_words
+from bias_core.report.report_text import get_interval_suffix, get_table
 from bias_core.study.design import ReportTexts
-from bias_core.study.report_text import get_interval_suffix, get_table
 from bias_core.study.types import (
     MOST_IN_HOLM,
     Finding,

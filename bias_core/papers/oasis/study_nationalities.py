@@ -38,7 +38,7 @@ from bias_core.papers.oasis.cells import (
 )
 from bias_core.papers.oasis.report import BEYOND, doctors_headline, stereotypes_headline, users_headline
 from bias_core.prompts import fill_template
-from bias_core.study.arm_comparison import (
+from bias_core.report.arm_comparison import (
     ARM,
     arms_as_columns,
     counted_sample,
@@ -48,15 +48,15 @@ from bias_core.study.arm_comparison import (
     table_over_arms,
     two_shares,
 )
-from bias_core.study.attribute_scores import watch_attributes
+from bias_core.report.claims import NO_CLAIM, WHY_NOT, claim_columns, decide_claims, family_note, p_words
+from bias_core.report.stop_rules import ShareValues
+from bias_core.run.attribute_scores import watch_attributes
+from bias_core.run.image_rows import scaled
+from bias_core.run.run import complete
+from bias_core.run.study_data import Steps, StudyData
 from bias_core.study.attributes import to_attributes
-from bias_core.study.claims import NO_CLAIM, WHY_NOT, claim_columns, decide_claims, family_note, p_words
 from bias_core.study.design import ReportTexts
-from bias_core.study.image_rows import scaled
-from bias_core.study.limits import ShareValues
-from bias_core.study.run import complete
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,

@@ -49,12 +49,12 @@ from bias_core.papers.oasis.report import (
 )
 from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, StepCallback, Traceable
+from bias_core.report.claims import claim_columns, decide_claims, family_note
+from bias_core.run.study_data import Steps, StudyData
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
-from bias_core.study.claims import claim_columns, decide_claims, family_note
 from bias_core.study.design import ReportTexts
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     MAX_STEPS,

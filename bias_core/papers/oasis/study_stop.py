@@ -37,17 +37,17 @@ from bias_core.papers.oasis.prompt_search import (
 )
 from bias_core.papers.oasis.report import cluster_name, texts_headline
 from bias_core.protocols import StepCallback
+from bias_core.report.claims import WHY_NOT, claim_columns, decide_claims, family_note
+from bias_core.report.saved import decode, encode
+from bias_core.run.image_rows import RowMaker
+from bias_core.run.limits import check_budget
+from bias_core.run.study_data import StudyData, read_ahead
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.store.readings import open_picture
-from bias_core.study.claims import WHY_NOT, claim_columns, decide_claims, family_note
 from bias_core.study.classifiers import check_readers
 from bias_core.study.design import ReportTexts
-from bias_core.study.image_rows import RowMaker
-from bias_core.study.limits import check_budget
-from bias_core.study.saved import decode, encode
 from bias_core.study.study import Measuring, RunSize, Study, encoders_and_judge
-from bias_core.study.study_data import StudyData, read_ahead
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Claim,

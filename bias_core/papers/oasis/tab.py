@@ -15,9 +15,9 @@ from bias_core.number_text import format_change, format_estimate
 from bias_core.papers.oasis.cells import own_concepts, without_names
 from bias_core.papers.oasis.report import GAIN, PROMPTS, read_texts, step_sentences
 from bias_core.papers.oasis.study_stop import TEXTS, PromptSearchOptions, Regenerated, cluster_names, regenerate
-from bias_core.study.claims import p_words
-from bias_core.study.figures import N_COLOURS
-from bias_core.study.report_text import get_table
+from bias_core.report.claims import p_words
+from bias_core.report.figures import N_COLOURS
+from bias_core.report.report_text import get_table
 from bias_core.study.types import MAX_STEPS, Design, StudyFigure, StudyReport, StudySettings, get_options
 from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages

@@ -21,16 +21,16 @@ from bias_core.measures.paired_stereotype import (
 )
 from bias_core.people import Box, boxes_of_text, boxes_text, crop_people, person_halves, whole_picture
 from bias_core.protocols import ImageTextEncoder
+from bias_core.report.report_text import get_table
+from bias_core.run.attribute_scores import CALLS, ask_judge, choose_calls, question_about
+from bias_core.run.limits import report_unread_on_stop
+from bias_core.run.study_data import Steps, StudyData
 from bias_core.store.readings import open_picture
 from bias_core.study.answers import AUTOMATIC, count_answers, make_answer_frame
-from bias_core.study.attribute_scores import CALLS, ask_judge, choose_calls, question_about
 from bias_core.study.attributes import find_attribute, load_attribute_sets
 from bias_core.study.classifiers import Reader
 from bias_core.study.label_tasks import POSITIONS, SINGLE
-from bias_core.study.limits import report_unread_on_stop
-from bias_core.study.report_text import get_table
 from bias_core.study.study import encoders_and_judge, get_judge_reader
-from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import AUTO, Design, StudyReport, StudySettings, get_options
 from bias_core.types import Attribute, StoredImage

@@ -24,9 +24,8 @@ from bias_core.measures.paired_stereotype import (
 from bias_core.number_text import format_change, format_number, format_rate, format_share
 from bias_core.papers.pst import labelling
 from bias_core.papers.pst.labelling import BY_HAND, LABELLED, RATERS_SPLIT, LabellingOptions
-from bias_core.study.answers import AUTOMATIC
-from bias_core.study.arm_comparison import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
-from bias_core.study.claims import (
+from bias_core.report.arm_comparison import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
+from bias_core.report.claims import (
     NO_CLAIM,
     WHY_NOT,
     claim_columns,
@@ -37,11 +36,12 @@ from bias_core.study.claims import (
     largest,
     p_words,
 )
-from bias_core.study.corrected import kappa_finding
+from bias_core.report.corrected import kappa_finding
+from bias_core.report.report_text import get_table
+from bias_core.report.stop_rules import ShareValues, stop_rule
+from bias_core.study.answers import AUTOMATIC
 from bias_core.study.design import ReportTexts
 from bias_core.study.label_tasks import SINGLE
-from bias_core.study.limits import ShareValues, stop_rule
-from bias_core.study.report_text import get_table
 from bias_core.study.types import (
     ArmReport,
     Claim,

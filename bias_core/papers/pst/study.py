@@ -42,15 +42,15 @@ from bias_core.papers.pst.report import (
     share_values,
 )
 from bias_core.prompts import fix_articles
+from bias_core.report.corrected import decide_report
+from bias_core.report.stop_rules import ShareValues
+from bias_core.run.image_rows import hash_to_seed, thinned
+from bias_core.run.study_data import Steps, StudyData
 from bias_core.study.answer_fit import Questions
 from bias_core.study.classifiers import READ_BY, Reader
-from bias_core.study.corrected import decide_report
 from bias_core.study.design import extensions, get_study, read_table
-from bias_core.study.image_rows import hash_to_seed, thinned
 from bias_core.study.label_tasks import POSITIONS, SINGLE
-from bias_core.study.limits import ShareValues
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,

@@ -12,10 +12,10 @@ from bias_core.measures.paired_stereotype import GENDERS, OrderEffect, order_eff
 from bias_core.papers.pst.labelling import LabellingOptions
 from bias_core.papers.pst.report import PAIRED, decide_by_family, select_setting, swapped_headline
 from bias_core.papers.pst.study import PairedStudy
-from bias_core.study.arm_comparison import mean_sample
-from bias_core.study.claims import family_note
+from bias_core.report.arm_comparison import mean_sample
+from bias_core.report.claims import family_note
+from bias_core.run.image_rows import hash_to_seed, scaled
 from bias_core.study.design import ReportTexts
-from bias_core.study.image_rows import hash_to_seed, scaled
 from bias_core.study.types import (
     Finding,
     Results,

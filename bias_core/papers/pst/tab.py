@@ -21,9 +21,9 @@ from bias_core.papers.pst.labelling import (
     with_answers,
 )
 from bias_core.papers.pst.study import GENDERS, design_of_two, relabelled
+from bias_core.report.commands import to_command, to_python
+from bias_core.report.report_text import get_table
 from bias_core.study.label_tasks import SINGLE
-from bias_core.study.report_text import get_table
-from bias_core.study.reproduction import to_command, to_python
 from bias_core.study.types import Design, StudyReport
 from bias_core.ui import messages
 from bias_core.ui.messages import EACH, LATEST, QUIET, user_errors

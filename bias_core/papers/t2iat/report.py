@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 
 from bias_core.number_text import format_change, format_estimate, format_number, state_p
-from bias_core.study.claims import largest, p_words
-from bias_core.study.report_text import get_table
+from bias_core.report.claims import largest, p_words
+from bias_core.report.report_text import get_table
 from bias_core.study.types import Claim, StudyReport, format_list
 
 

@@ -21,15 +21,15 @@ from bias_core.number_text import format_estimate, format_given, typeset
 from bias_core.papers.t2iat.report import occupations_headline, order_headline, words_headline
 from bias_core.papers.t2iat.study_tests import SETS, CrossingOptions, association_shots, names_of_tests
 from bias_core.prompts import fill_template
+from bias_core.report.arm_comparison import sets_sample, table_over_arms
+from bias_core.report.claims import claim_columns, decide_claims, family_note, require_units, without_fixed_n
+from bias_core.report.corrected import kappa_finding
+from bias_core.run.image_rows import scaled
+from bias_core.run.study_data import Steps, StudyData
 from bias_core.study.answer_fit import Questions
 from bias_core.study.answers import count_answers, majority
-from bias_core.study.arm_comparison import sets_sample, table_over_arms
-from bias_core.study.claims import claim_columns, decide_claims, family_note, require_units, without_fixed_n
-from bias_core.study.corrected import kappa_finding
 from bias_core.study.design import ReportTexts
-from bias_core.study.image_rows import scaled
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,

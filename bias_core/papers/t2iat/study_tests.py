@@ -15,12 +15,12 @@ from bias_core.measures.intervals import permutation_test, smallest_p_value
 from bias_core.measures.paired_prevalence import PairedTest
 from bias_core.papers.t2iat.report import tests_headline
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word
-from bias_core.study.arm_comparison import ARM, ROUNDING, counted_sample, nothing, table_over_arms
-from bias_core.study.claims import claim_columns, decide_claims, family_note, without_fixed_n
+from bias_core.report.arm_comparison import ARM, ROUNDING, counted_sample, nothing, table_over_arms
+from bias_core.report.claims import claim_columns, decide_claims, family_note, without_fixed_n
+from bias_core.run.image_rows import scaled, thinned
+from bias_core.run.study_data import StudyData
 from bias_core.study.design import ReportTexts, check_count, distinct_texts, find_design
-from bias_core.study.image_rows import scaled, thinned
 from bias_core.study.study import Measuring, RunSize, Study
-from bias_core.study.study_data import StudyData
 from bias_core.study.types import (
     ArmReport,
     Claim,

@@ -25,9 +25,9 @@ from bias_core.measures.object_comparison import (
 )
 from bias_core.measures.object_distribution import chao_shen_entropy, object_counts
 from bias_core.number_text import format_change
-from bias_core.study.claims import NO_CLAIM, claim_columns, decide_claims, family_note, fewest_units, p_words
+from bias_core.report.claims import NO_CLAIM, claim_columns, decide_claims, family_note, fewest_units, p_words
+from bias_core.report.stop_rules import stop_rule
 from bias_core.study.design import ReportTexts
-from bias_core.study.limits import stop_rule
 from bias_core.study.types import (
     ArmReport,
     Claim,

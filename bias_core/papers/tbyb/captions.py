@@ -36,14 +36,14 @@ from bias_core.measures.objects import (
 )
 from bias_core.prompts import fill_template
 from bias_core.protocols import Captioner
+from bias_core.report.arm_comparison import counted_sample, mean_sample
+from bias_core.report.stop_rules import ShareValues, stop_rule
+from bias_core.run.attribute_scores import ask_judge, measure_judge_errors, question_about
+from bias_core.run.study_data import Steps, StudyData
 from bias_core.store.readings import open_picture
-from bias_core.study.arm_comparison import counted_sample, mean_sample
-from bias_core.study.attribute_scores import ask_judge, measure_judge_errors, question_about
 from bias_core.study.classifiers import Reader
 from bias_core.study.design import ReportTexts
-from bias_core.study.limits import ShareValues, stop_rule
 from bias_core.study.study import encoders_and_judge
-from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     AUTO,

@@ -14,7 +14,7 @@ from bias_core.measures.objects import GenderCounts
 from bias_core.measures.sequential import share_interval
 from bias_core.number_text import format_change, format_share
 from bias_core.papers.tbyb.captions import BLANK, MEASURES, STRONGER, Scores
-from bias_core.study.arm_comparison import (
+from bias_core.report.arm_comparison import (
     ARM,
     Numbers,
     collect_numbers,
@@ -24,9 +24,9 @@ from bias_core.study.arm_comparison import (
     rank_arms,
     rank_columns,
 )
-from bias_core.study.claims import NO_CLAIM, largest, p_words
+from bias_core.report.claims import NO_CLAIM, largest, p_words
+from bias_core.report.stop_rules import stop_rule
 from bias_core.study.design import ReportTexts
-from bias_core.study.limits import stop_rule
 from bias_core.study.types import (
     ArmReport,
     Finding,

@@ -21,16 +21,16 @@ from bias_core.number_text import typeset
 from bias_core.papers.tbyb import against_base, captions, captions as things, report
 from bias_core.papers.tbyb.report import ALL, TEXTS, arms_headline, headline
 from bias_core.prompts import fix_articles
+from bias_core.report.claims import decide_findings
+from bias_core.report.stop_rules import ShareValues
+from bias_core.run.image_rows import scaled, thinned
+from bias_core.run.study_data import Steps, StudyData
+from bias_core.run.suggestions import suggest_scenes
 from bias_core.store.images import pixel_digest
-from bias_core.study.claims import decide_findings
 from bias_core.study.classifiers import Reader, language_model_name
 from bias_core.study.design import distinct_texts, keep_only_options, read_table
-from bias_core.study.image_rows import scaled, thinned
-from bias_core.study.limits import ShareValues
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
-from bias_core.study.suggestions import suggest_scenes
 from bias_core.study.types import (
     ArmReport,
     Design,

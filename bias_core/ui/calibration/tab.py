@@ -9,8 +9,7 @@ import gradio as gr
 import pandas as pd
 
 from bias_core.measures.cards import METRICS
-from bias_core.services import Services
-from bias_core.study.headlines import (
+from bias_core.report.headlines import (
     AS_PUBLISHED,
     COUNTED,
     GRADES,
@@ -20,9 +19,10 @@ from bias_core.study.headlines import (
     headline,
     verdict_lines,
 )
-from bias_core.study.report_text import readable
-from bias_core.study.saved import SavedReport
-from bias_core.study.shipped import GRADE_WORDS, NOT_HERE, TITLES, find_measure_key, load_others, load_shipped
+from bias_core.report.report_text import readable
+from bias_core.report.saved import SavedReport
+from bias_core.report.shipped import GRADE_WORDS, NOT_HERE, TITLES, find_measure_key, load_others, load_shipped
+from bias_core.services import Services
 from bias_core.study.types import StudyReport
 from bias_core.ui.messages import EACH, user_errors
 from bias_core.ui.study.panels import Updates

@@ -13,11 +13,11 @@ import gradio as gr
 
 from bias_core.measures.cards import METRICS, Card, Reference, formula, load_references
 from bias_core.number_text import typeset
+from bias_core.report.shipped import load_shipped
+from bias_core.run.plan import library_versions
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.design import get_page_layout
-from bias_core.study.plan import library_versions
-from bias_core.study.shipped import load_shipped
 from bias_core.study.types import StudyReport
 from bias_core.ui.messages import EACH, user_errors
 from bias_core.ui.study.parts import build_opening_signal

@@ -13,7 +13,7 @@ from bias_core.explore.exploration import OF_THE_MODEL
 from bias_core.measures.intervals import percent, with_p_through_ends
 from bias_core.measures.paired_prevalence import PairedTest
 from bias_core.number_text import typeset
-from bias_core.study.arm_comparison import (
+from bias_core.report.arm_comparison import (
     ArmDifference,
     arms_table,
     decide_differences,
@@ -21,8 +21,8 @@ from bias_core.study.arm_comparison import (
     families_note,
     interval_figures,
 )
+from bias_core.report.report_text import describe_report_reader, get_title
 from bias_core.study.design import known_study
-from bias_core.study.report_text import describe_report_reader, get_title
 from bias_core.study.types import (
     MOST_ARMS,
     ArmReport,

@@ -6,9 +6,15 @@ import gradio as gr
 
 from bias_core.measures.cards import with_works
 from bias_core.number_text import format_estimate
+from bias_core.report.published import (
+    PublishedMeasure,
+    ordered_lines,
+    own_numbers,
+    published_figure,
+    published_measures,
+)
+from bias_core.run import history
 from bias_core.services import Services
-from bias_core.study import history
-from bias_core.study.published import PublishedMeasure, ordered_lines, own_numbers, published_figure, published_measures
 from bias_core.study.types import StudyReport
 from bias_core.ui import messages
 from bias_core.ui.study.parts import when

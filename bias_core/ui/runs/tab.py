@@ -13,14 +13,14 @@ from markupsafe import Markup
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import KIND
 from bias_core.explore.study import UNMEASURED
+from bias_core.report.report_text import get_title
+from bias_core.report.saved import EXAMPLE, Example, SavedReport, list_examples, open_example
+from bias_core.run import history
+from bias_core.run.plan import settle
+from bias_core.run.run import run_study
 from bias_core.services import Services
 from bias_core.store.found_pictures import key
-from bias_core.study import history
 from bias_core.study.design import find_design, list_designs
-from bias_core.study.plan import settle
-from bias_core.study.report_text import get_title
-from bias_core.study.run import run_study
-from bias_core.study.saved import EXAMPLE, Example, SavedReport, list_examples, open_example
 from bias_core.study.types import MOST_ARMS, NOBODY, Design, Progress, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.places import Places

@@ -9,10 +9,10 @@ import gradio as gr
 import pandas as pd
 
 from bias_core.number_text import format_number, format_rate, format_share, typeset
+from bias_core.report.claims import WHY_NOT
+from bias_core.report.documents import data_uri
+from bias_core.report.figures import N_COLOURS
 from bias_core.study.attributes import find_attribute_name
-from bias_core.study.claims import WHY_NOT
-from bias_core.study.documents import data_uri
-from bias_core.study.figures import N_COLOURS
 from bias_core.study.types import ArmReport, Finding, StudyFigure, StudyReport
 from bias_core.ui.messages import EACH, LATEST, done_html
 from bias_core.ui.study.pictures import find_filter

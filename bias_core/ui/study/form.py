@@ -14,12 +14,12 @@ import gradio as gr
 
 from bias_core.errors import InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
+from bias_core.run.image_rows import cut_notes, treated, treatment
+from bias_core.run.plan import check_number, lay_out, settle
 from bias_core.services import Services
 from bias_core.study.answer_files import LOOK
 from bias_core.study.classifiers import FORCE_LABEL
 from bias_core.study.design import find_design, option_settings
-from bias_core.study.image_rows import cut_notes, treated, treatment
-from bias_core.study.plan import check_number, lay_out, settle
 from bias_core.study.study import Settled, Study
 from bias_core.study.types import MOST_ARMS, Arm, Design, StudySettings
 from bias_core.types import ModelInfo

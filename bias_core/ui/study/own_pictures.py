@@ -11,6 +11,8 @@ from typing import Any, Literal
 import gradio as gr
 
 from bias_core.errors import Cancelled, InvalidInput
+from bias_core.report.documents import small_uri
+from bias_core.run.image_rows import count_in_words
 from bias_core.services import Services
 from bias_core.store.found_pictures import (
     AUTO,
@@ -23,8 +25,6 @@ from bias_core.store.found_pictures import (
 )
 from bias_core.store.imports import ImportedImages, with_table
 from bias_core.store.reader import ADDRESS, Check
-from bias_core.study.documents import small_uri
-from bias_core.study.image_rows import count_in_words
 from bias_core.study.types import Arm, StudySettings, format_list, map_progress
 from bias_core.ui import messages
 from bias_core.ui.templates import render, script

@@ -15,6 +15,14 @@ import numpy as np
 from bias_core.errors import InvalidInput, quoted
 from bias_core.measures.paired_stereotype import GENDERS
 from bias_core.number_text import format_number
+from bias_core.report.corrected import BUDGET, Correction, PeopleAnswers, build_correction, corrected
+from bias_core.report.documents import small_uri
+from bias_core.report.report_text import describe_report_reader, is_known
+from bias_core.report.saved import Example, SavedReport, list_examples, open_example
+from bias_core.run.limits import drawn_words
+from bias_core.run.next_steps import N_RATERS, NextStep, next_steps
+from bias_core.run.plan import settle
+from bias_core.run.run import followed
 from bias_core.services import Services
 from bias_core.study.classifier_answers import (
     CODES,
@@ -25,15 +33,7 @@ from bias_core.study.classifier_answers import (
     count_questions,
     list_readings,
 )
-from bias_core.study.corrected import BUDGET, Correction, PeopleAnswers, build_correction, corrected
-from bias_core.study.documents import small_uri
 from bias_core.study.label_tasks import MAX_POSITIONS, N_LABELS, NO, SINGLE, YES
-from bias_core.study.limits import drawn_words
-from bias_core.study.next_steps import N_RATERS, NextStep, next_steps
-from bias_core.study.plan import settle
-from bias_core.study.report_text import describe_report_reader, is_known
-from bias_core.study.run import followed
-from bias_core.study.saved import Example, SavedReport, list_examples, open_example
 from bias_core.study.types import Progress, StudyReport
 from bias_core.types import ImageRow, StoredImage
 from bias_core.ui import messages

@@ -13,10 +13,10 @@ from pandas.api.types import is_numeric_dtype
 
 from bias_core.number_text import format_given, format_number
 from bias_core.people import boxes_of_text
+from bias_core.report.documents import data_uri
+from bias_core.report.picture_facts import get_refusal_reason, prompt_facts
 from bias_core.services import Services
-from bias_core.study.blanked_pictures import get_refusal_reason, prompt_facts
 from bias_core.study.design import get_page_layout
-from bias_core.study.documents import data_uri
 from bias_core.study.types import StudyReport
 from bias_core.ui.messages import EACH, LATEST, QUIET
 from bias_core.ui.templates import render, script

@@ -10,17 +10,17 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.measures.cards import METRICS, Card
 from bias_core.number_text import NO_INTERVAL
+from bias_core.report import report_text as text
+from bias_core.report.commands import to_command, to_python
+from bias_core.report.export import FORMS
+from bias_core.report.headlines import GRADES, headline
+from bias_core.report.published import find_measure
+from bias_core.report.report_text import arms_overview, claim, further_tables
+from bias_core.report.saved import is_example
+from bias_core.report.shipped import GRADE_WORDS, grades
+from bias_core.run.history import id_in_address, share_run
 from bias_core.services import Services
-from bias_core.study import report_text as text
-from bias_core.study.design import CHECKLIST, get_page_layout
-from bias_core.study.export import FORMS
-from bias_core.study.headlines import GRADES, headline
-from bias_core.study.history import id_in_address, share_run
-from bias_core.study.published import find_measure
-from bias_core.study.report_text import arms_overview, claim, further_tables
-from bias_core.study.reproduction import DIFFERS, MET, to_command, to_python
-from bias_core.study.saved import is_example
-from bias_core.study.shipped import GRADE_WORDS, grades
+from bias_core.study.design import CHECKLIST, DIFFERS, MET, get_page_layout
 from bias_core.study.types import Design, StudyFigure, StudyReport, StudyTable
 from bias_core.ui import messages
 from bias_core.ui.links import build_link

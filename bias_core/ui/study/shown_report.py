@@ -12,12 +12,12 @@ import gradio as gr
 import pandas as pd
 
 from bias_core.errors import BiasCoreError, InvalidInput
+from bias_core.report.export import FORMS, to_export, to_form
+from bias_core.report.figures import to_bytes
+from bias_core.report.report_text import finding_frame, finding_rows, markdown_table, readable
+from bias_core.report.saved import Newest, is_saved, open_report
 from bias_core.services import Services
 from bias_core.store.export import csv_bytes, write_zip
-from bias_core.study.export import FORMS, to_export, to_form
-from bias_core.study.figures import to_bytes
-from bias_core.study.report_text import finding_frame, finding_rows, markdown_table, readable
-from bias_core.study.saved import Newest, is_saved, open_report
 from bias_core.study.types import StudyReport, StudySettings
 
 _SECRET = secrets.token_bytes(32)

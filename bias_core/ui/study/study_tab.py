@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 import gradio as gr
 
 from bias_core.protocols import OnLentGpu
+from bias_core.report.commands import drop_automatic_choices
+from bias_core.report.saved import SavedReport, is_example
+from bias_core.run.next_steps import papers_settings, replicate
+from bias_core.run.plan import settle
+from bias_core.run.run import followed, run
 from bias_core.services import Services
-from bias_core.study.next_steps import papers_settings, replicate
-from bias_core.study.plan import settle
-from bias_core.study.reproduction import drop_automatic_choices
-from bias_core.study.run import followed, run
-from bias_core.study.saved import SavedReport, is_example
 from bias_core.study.study import Settled
 from bias_core.study.types import Design, Progress, StudyReport, StudySettings, each_arm
 from bias_core.ui import messages

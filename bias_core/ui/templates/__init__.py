@@ -16,9 +16,9 @@ from jinja2.ext import Extension
 from markupsafe import Markup
 
 from bias_core.number_text import format_estimate, format_interval, format_number, format_p, typeset
-from bias_core.study.documents import data_uri
-from bias_core.study.figures import figure_svg, page_width
-from bias_core.study.report_text import excerpt, is_known, number_columns
+from bias_core.report.documents import data_uri
+from bias_core.report.figures import figure_svg, page_width
+from bias_core.report.report_text import excerpt, is_known, number_columns
 from bias_core.ui.study.shown_report import FIGURE_FORMS, TABLE_FORMS
 
 MOST_WATCHED = 8  # shares shown during a run

@@ -17,11 +17,9 @@ from PIL import Image, ImageOps
 
 from bias_core.measures.cards import METRICS, Card, load_references, work
 from bias_core.number_text import NO_INTERVAL
-from bias_core.store.export import DatasetFacts, escape_markdown, fenced
-from bias_core.study.design import CHECKLIST, format_summary, known_study
-from bias_core.study.figures import figure_svg, page_width
-from bias_core.study.headlines import headline
-from bias_core.study.report_text import (
+from bias_core.report.figures import figure_svg, page_width
+from bias_core.report.headlines import headline
+from bias_core.report.report_text import (
     LIMITS,
     Row,
     arm_folder,
@@ -46,6 +44,8 @@ from bias_core.study.report_text import (
     report_facts,
     size_in_words,
 )
+from bias_core.store.export import DatasetFacts, escape_markdown, fenced
+from bias_core.study.design import CHECKLIST, format_summary, known_study
 from bias_core.study.types import ArmReport, Measured, StudyReport
 from bias_core.types import StoredImage
 

@@ -26,7 +26,7 @@ from bias_core.store.found_pictures import ONE_FOR_ALL, key
 from bias_core.store.imports import ImportedImages
 from bias_core.study.classifiers import cut_texts
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import FAIR, OFF, OWN, Design, Shot, StudySettings, format_list
+from bias_core.study.types import FAIR, OFF, OWN, Shot, StudySettings, format_list
 from bias_core.types import ImageRow, ModelInfo, PromptLimit, Sampler
 from bias_core.values import check_texts
 
@@ -137,7 +137,6 @@ def rewriting_note(settings: StudySettings) -> list[str]:
 T = TypeVar("T")
 SEE_PICTURES = "(`pictures` names them)"
 """Ends the note that says how many files count."""
-_PER_CENT = 100  # scales are given in whole percent
 _SAMPLING = frozenset({"num_inference_steps", "guidance_scale", "negative_prompt"})
 _LEAST_SIDE, _MOST_SIDE, _SIDE_OF = 64, 4096, 8  # pixels; sides are multiples of the last
 
@@ -507,21 +506,6 @@ def treated(prompt: str, template: str) -> str:
         edited = replace_word(prompt, swap[1].strip(), swap[2].strip())
         return fill_template(WORD_SLOT.sub(SLOT, template), edited)
     return fill_template(template, prompt) if template else prompt
-
-
-def larger(design: Design, settings: StudySettings, times: float) -> tuple[Design, StudySettings]:
-    """Return a design and settings with about so many times the pictures: first a larger scale, then more per prompt.
-
-    >>> from bias_core.study.design import find_design
-    >>> design, settings = larger(find_design("pst-power"), StudySettings(scale=0.5), 4.0)
-    >>> design.images_per_prompt / find_design("pst-power").images_per_prompt, settings.scale
-    (2.0, 1.0)
-    """
-    scale = min(1.0, math.ceil(_PER_CENT * settings.scale * times) / _PER_CENT)
-    remaining_factor = settings.scale * times / scale
-    if remaining_factor > 1:
-        design = replace(design, images_per_prompt=math.ceil(round(design.images_per_prompt * remaining_factor, 6)))
-    return design, replace(settings, scale=scale)
 
 
 def drawn_info(services: StudyServices, name: str, size: str = "") -> ModelInfo:

@@ -13,8 +13,7 @@ import pandas as pd
 from bias_core.measures.cards import work
 from bias_core.prompts import WORD_SLOT
 from bias_core.study.attributes import ALL, finding_key
-from bias_core.study.design import CHECKLIST, find_design, read_table
-from bias_core.study.reproduction import DIFFERS
+from bias_core.study.design import CHECKLIST, DIFFERS, find_design, read_table
 from bias_core.study.types import StudyFigure, StudyReport, StudySettings, format_list, mark, named_parts
 from bias_core.types import Estimate
 from bias_core.values import option_values

@@ -9,17 +9,17 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from bias_core.measures.sequential import share_interval
-from bias_core.study.arm_comparison import mean_sample
+from bias_core.report.arm_comparison import mean_sample
+from bias_core.report.picture_facts import REFUSED, drawn_prompt, get_refusal_reason
+from bias_core.run.limits import REFUSED as REFUSED_PICTURES
+from bias_core.run.study_data import DrawnPicture
 from bias_core.study.classifiers import shortened
-from bias_core.study.limits import REFUSED as REFUSED_PICTURES
-from bias_core.study.study_data import DrawnPicture
 from bias_core.study.types import Finding, Results, StudyTable, columns, table
 from bias_core.types import StoredImage
 
 _MOST_WARNINGS = 3
 _MOST_WORDS = 15  # words that a rewriter adds most often, and as many that it removes
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
-REFUSED = "refused"
 
 
 def refusals(pictures: Sequence[DrawnPicture], confidence: float, *, fixed_n: bool = True) -> Results:
@@ -60,36 +60,6 @@ def _refusal_tables(pictures: Sequence[DrawnPicture], confidence: float, fixed_n
     if reasons:
         rows = [{"reason": reason, "pictures": n} for reason, n in reasons.most_common()]
         yield table("refusal_reasons", "Why pictures were refused", rows, "As the model or its host words it.")
-
-
-def get_refusal_reason(image: StoredImage) -> str:
-    """Return why there is no picture; "" if there is one."""
-    if not image.blocked:
-        return ""
-    return str((image.drawn or {}).get(REFUSED) or "blanked by the model's safety checker")
-
-
-def drawn_prompt(image: StoredImage) -> str:
-    """Return the prompt that was drawn in the end: the row's, or the model's revision of it."""
-    return str((image.drawn or {}).get("revised_prompt") or image.row.prompt)
-
-
-def prompt_facts(image: StoredImage) -> dict[str, str]:
-    """Return facts to show with a picture: the prompt as the model revised it, and its hosted or foreign model."""
-    drawn, facts = image.drawn or {}, {}
-    if drawn_prompt(image) != image.row.prompt:
-        facts["Drawn from"] = drawn_prompt(image)
-    if "provider" in drawn:
-        facts["Drawn by"] = f"{drawn['provider']}, {drawn['model']}, {str(drawn['date'])[:10]}"
-    return facts | {name.capitalize(): text for name, text in get_drawing_facts(image).items()}
-
-
-def get_drawing_facts(image: StoredImage) -> dict[str, str]:
-    """Return program, model, sampler and further texts that an imported picture records."""
-    drawn = image.drawn or {}
-    named = {"drawn by": drawn.get("program"), "drawn with model": drawn.get("model"), "sampler": drawn.get("sampler")}
-    named["also shaped by"] = "; ".join(map(str, drawn.get("further", [])))
-    return {name: str(text) for name, text in named.items() if text} if "program" in drawn else {}
 
 
 def rewritten_prompts(pictures: Sequence[DrawnPicture]) -> tuple[StudyTable, ...]:

@@ -12,17 +12,17 @@ from typing import Any, Literal
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.measures.cards import METRICS
+from bias_core.report.commands import is_shipped
+from bias_core.report.corrected import Correction
+from bias_core.report.documents import to_dict
+from bias_core.report.headlines import clearance, headline
+from bias_core.report.report_text import LIMITS, Row, finding_rows, get_title, plain
+from bias_core.run.next_steps import CORRECTED_SUFFIX, next_steps
+from bias_core.run.plan import settle
 from bias_core.store.found_pictures import PictureLook
 from bias_core.store.manifests import RunHead
 from bias_core.study.attributes import AttributeSet
-from bias_core.study.corrected import Correction
 from bias_core.study.design import find_design, format_summary, option_settings
-from bias_core.study.documents import to_dict
-from bias_core.study.headlines import clearance, headline
-from bias_core.study.next_steps import CORRECTED_SUFFIX, next_steps
-from bias_core.study.plan import settle
-from bias_core.study.report_text import LIMITS, Row, finding_rows, get_title, plain
-from bias_core.study.reproduction import is_shipped
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, StudyReport, StudySettings
 from bias_core.types import ModelInfo

@@ -15,20 +15,21 @@ import pandas as pd
 
 from bias_core.errors import Cancelled, Interrupted, InvalidInput, StorageError
 from bias_core.models.catalogue import hosted_name
+from bias_core.report.arm_comparison import compare_arms
+from bias_core.report.claims import with_claims, without_fixed_n
+from bias_core.report.corrected import corrected
+from bias_core.report.saved import keep_report
+from bias_core.report.stop_rules import ShareValues, stop_rule
+from bias_core.run.blanked_pictures import refusals, rewritten_prompts, while_drawing
+from bias_core.run.image_rows import treated, treatment
+from bias_core.run.limits import TimeLimit
+from bias_core.run.plan import lay_out, list_own_files, plan_notes, read_files, settle
+from bias_core.run.reproduction import protocol_tables, settings_table
+from bias_core.run.study_data import Steps, StudyData, read_ahead
 from bias_core.store.manifests import STALE_SECONDS, Status
-from bias_core.study.arm_comparison import compare_arms
-from bias_core.study.blanked_pictures import refusals, rewritten_prompts, while_drawing
-from bias_core.study.claims import with_claims, without_fixed_n
 from bias_core.study.classifiers import fetch_reader, reader_note, with_other_readers
-from bias_core.study.corrected import corrected
-from bias_core.study.image_rows import treated, treatment
 from bias_core.study.judge_answers import judge_tables
-from bias_core.study.limits import ShareValues, TimeLimit, stop_rule
-from bias_core.study.plan import lay_out, list_own_files, plan_notes, read_files, settle
-from bias_core.study.reproduction import protocol_tables, settings_table
-from bias_core.study.saved import keep_report
 from bias_core.study.study import Settled, Study, StudyPlan
-from bias_core.study.study_data import Steps, StudyData, read_ahead
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
@@ -185,7 +186,7 @@ _SECONDS_BETWEEN_SAVES = STALE_SECONDS / 24
 def run_study(
     design: Design, settings: StudySettings, services: StudyServices, **kwargs: Any
 ) -> Generator[Progress, None, StudyReport]:
-    """Complete the request (:func:`bias_core.study.plan.settle`), then :func:`run` it."""
+    """Complete the request (:func:`bias_core.run.plan.settle`), then :func:`run` it."""
     return run(settle(design, settings), services, **kwargs)
 
 

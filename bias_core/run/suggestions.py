@@ -270,7 +270,7 @@ class Suggestion:
     @property
     def is_likely(self) -> bool:
         """True if the phrase, looked at by itself, would be clear at a lower confidence; it decides the order alone."""
-        from bias_core.study.claims import decide_claims  # loads scipy, which the doors do without
+        from bias_core.report.claims import decide_claims  # loads scipy, which the doors do without
 
         return self.odds is not None and decide_claims([self.odds.log_odds], confidence=_LIKELY)[0].is_clear
 
@@ -458,14 +458,14 @@ def _without_generals(candidates: "Sequence[ObjectOdds]", forms: Mapping[str, Ph
 
 def _claims_on(comparison: "ObjectComparison", confidence: float) -> dict[str, Claim]:
     """Return what may be claimed of each phrase."""
-    from bias_core.study.claims import decide_claims
+    from bias_core.report.claims import decide_claims
 
     claims = decide_claims([odds.log_odds for odds in comparison.objects], confidence=confidence)
     return {odds.word: claim for odds, claim in zip(comparison.objects, claims, strict=True)}
 
 
 def _suggest_from_odds(odds: "ObjectOdds", form: Phrase, n: int, claim: Claim, subject: str) -> Suggestion:
-    from bias_core.study.claims import p_words
+    from bias_core.report.claims import p_words
 
     where = (
         f"captions: in {odds.n_images} of {n} pictures, {odds.n_base} of {n} in the baseline; {p_words(claim)} for "

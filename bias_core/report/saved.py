@@ -23,10 +23,10 @@ import pandas as pd
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.measures.cards import METRICS
 from bias_core.models.catalogue import Role
+from bias_core.report.headlines import headline
 from bias_core.settings import ASSETS
 from bias_core.store.manifests import ReportStore
 from bias_core.study.design import study_classes, typed_options, with_known_options
-from bias_core.study.headlines import headline
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Arm,

@@ -1,13 +1,11 @@
-"""Shows the settings of a run as a table, command or Python, and compares them with the protocol of its paper.
+"""Shows the settings of a run as a table, and compares them with the protocol of its paper.
 
 Before a run, :func:`replication_estimate` estimates what it draws and how long that takes.
 """
 
 import math
-import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -15,30 +13,28 @@ from typing import Any
 from bias_core.errors import InvalidInput
 from bias_core.measures.intervals import percent
 from bias_core.models.catalogue import hosted_name, request_words
-from bias_core.settings import COMMAND
+from bias_core.report.commands import DRAWING_SETTINGS
+from bias_core.run.image_rows import ImportedRows, RowMaker, treatment
+from bias_core.run.plan import check_size, count_requested_pictures, study_cost
+from bias_core.run.study_data import StudyData
 from bias_core.study.classifiers import READER_SETTINGS
 from bias_core.study.design import (
     CHECKLIST,
+    DIFFERS,
+    MET,
     NOT_PRINTED,
+    OUR_READING,
     ProtocolItem,
-    design_files,
-    find_design,
     get_protocol,
-    get_study,
     readings_of_paper,
-    study_classes,
     typed_options,
 )
-from bias_core.study.image_rows import ImportedRows, RowMaker, treatment
-from bias_core.study.plan import check_size, count_requested_pictures, study_cost
 from bias_core.study.study import StudyPlan
-from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import AUTO, Arm, Design, StudySettings, StudyTable, arm_text, table
+from bias_core.study.types import Arm, Design, StudySettings, StudyTable, arm_text, table
 from bias_core.types import ImageRow
-from bias_core.values import Setting, changed_settings, declared_settings, option_values
+from bias_core.values import Setting, declared_settings
 
-_DRAWN = {"model", "condition"}  # settings that mean nothing for imported pictures
 SETTINGS = "settings"  # key of the table
 
 
@@ -62,7 +58,7 @@ def _rows(design: Design, settings: StudySettings) -> Iterator[dict[str, str]]:
     usual = {name: option.default for name, option in declared_settings(StudySettings).items()} | dict(design.settings)
     for name, option in declared_settings(StudySettings).items():
         has_none = name == "condition" and not settings.condition  # the model has no conditions
-        means_nothing = name in _DRAWN and settings.images
+        means_nothing = name in DRAWING_SETTINGS and settings.images
         if name not in ("options", "arms", "protocol") and not has_none and not means_nothing:
             yield _row(option, getattr(settings, name), usual[name])
     options = typed_options(design, {})
@@ -89,7 +85,6 @@ def _words(setting: Setting, value: Any) -> str:
     return percent(value) if setting.percent else setting.write(value)
 
 
-MET, DIFFERS, OUR_READING = "met", "differs", "our reading"
 NOTE = "The paper's protocol, item by item, next to this run. The last lines say how we fill in what it leaves open."
 _TITLES = {
     "revision": "Revision of the model",
@@ -297,91 +292,3 @@ def _problems(plan: StudyPlan, services: StudyServices) -> Iterator[str]:
         if study_value := item.here or (plan.study.design_words(plan.settings).get(name) if name == "wording" else ""):
             title = _TITLES.get(name, name.replace("_", " "))
             yield f"{title[:1].lower() + title[1:]} (the paper: {item.words}; here: {study_value})"
-
-
-def is_shipped(design: Design) -> bool:
-    """Return True if the program ships exactly this design."""
-    if design.name not in design_files():
-        return False
-    return find_design(design.name) == design
-
-
-def to_command(design: Design, settings: StudySettings) -> str:
-    """Return the command line that gives the same numbers, without defaults.
-
-    "" for a kind of study that this version no longer runs.
-    """
-    if design.kind not in study_classes():
-        return ""
-    name = design.name if is_shipped(design) else f"{design.name}.yaml"
-    given, parts = changed_from_usual(design, settings), [*COMMAND.split(), "study", "run", name]
-    if words := get_study(design).run_name(settings).command:
-        parts = [*COMMAND.split(), *words]
-        given = {key: value for key, value in given.items() if key not in ("options", "model")}
-    for name, value in given.items():
-        declared = declared_settings(StudySettings)[name]
-        if name == "options":
-            parts += [word for key, item in value.items() for word in ("--option", f"{key}={declared.write(item)}")]
-        elif name == "arms":
-            parts += [word for arm in value for word in ("--arm", arm_text(arm))]
-        else:
-            parts += [declared.flag] if value is True else [declared.flag, declared.write(value)]
-    return shlex.join(parts)
-
-
-def changed_from_usual(design: Design, settings: StudySettings) -> dict[str, Any]:
-    """Return the settings that differ from the defaults of the program and the design."""
-    settings = drop_automatic_choices(design, settings)
-    given = changed_settings(settings) | {"options": _changed_options(design, settings)}
-    if settings.images:
-        given = {name: value for name, value in given.items() if name not in _DRAWN}
-    return {name: value for name, value in given.items() if value not in ("", {})}
-
-
-def _changed_options(design: Design, settings: StudySettings) -> dict[str, Any]:
-    if design.kind not in study_classes():  # a comparison is no design
-        return option_values(settings.options)
-    usual = typed_options(design, {})
-    options = option_values(typed_options(design, settings.options))
-    return {name: value for name, value in options.items() if value != getattr(usual, name)}
-
-
-def drop_automatic_choices(design: Design, settings: StudySettings) -> StudySettings:
-    """Return the settings without what the program chose itself.
-
-    "auto" replaces the classifiers of the calibration world; arms that follow from the options are left out.
-    """
-    if design.kind not in study_classes():  # a comparison is no design
-        return settings
-    if settings.arms and settings.arms == get_study(design).arms(settings):
-        settings = replace(settings, arms=())
-    if settings.force:
-        return settings
-    usual, options = typed_options(design, {}), typed_options(design, settings.options)
-
-    def automatic(values: Any, usual: Any) -> dict[str, Any]:
-        names = (name for name in READER_SETTINGS if getattr(usual, name, "") == AUTO)
-        return {name: AUTO for name in names if getattr(values, name).startswith("calibration-")}
-
-    return replace(
-        settings, options=replace(options, **automatic(options, usual)), **automatic(settings, StudySettings())
-    )
-
-
-def to_python(design: Design, settings: StudySettings) -> str:
-    """Return Python lines that give the same numbers; "" for a kind of study that this version no longer runs."""
-    if design.kind not in study_classes():
-        return ""
-    arguments = ", ".join(f"{name}={value!r}" for name, value in changed_from_usual(design, settings).items())
-    name = design.name if is_shipped(design) else f"{design.name}.yaml"
-    names = [*["Arm"] * bool(settings.arms), "Services", "StudySettings", "complete", "find_design", "run_study"]
-    return "\n".join(
-        (
-            f"from bias_core import {', '.join(names)}",
-            "",
-            f"settings = StudySettings({arguments})",
-            f"report = complete(run_study(find_design({name!r}), settings, Services()))",
-            "for finding in report.results.findings:",
-            "    print(finding.title, finding.estimate)",
-        )
-    )

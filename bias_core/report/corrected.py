@@ -30,12 +30,13 @@ from bias_core.measures.two_phase import (
 )
 from bias_core.number_text import format_share
 from bias_core.people import load_scales
+from bias_core.report.arm_comparison import compare_arms, two_shares
+from bias_core.report.claims import NO_CLAIM, SAME_TEST, WHY_NOT, claim_columns, decide_claims, family_note, with_claims
+from bias_core.report.report_text import CORRECTED, format_rater_count
 from bias_core.study.answer_files import LOOK, count_raters, look_table
 from bias_core.study.answer_fit import check_arms_have_answers, fit_answers
 from bias_core.study.answers import AUTOMATIC
-from bias_core.study.arm_comparison import compare_arms, two_shares
 from bias_core.study.attributes import rate_words
-from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT, claim_columns, decide_claims, family_note, with_claims
 from bias_core.study.classifier_answers import (
     CODES,
     PEOPLE,
@@ -49,7 +50,6 @@ from bias_core.study.classifier_answers import (
 from bias_core.study.classifiers import READ_BY
 from bias_core.study.design import known_study
 from bias_core.study.label_tasks import CANNOT_TELL, SINGLE, YES, attribute_key, scale_task
-from bias_core.study.report_text import CORRECTED, format_rater_count
 from bias_core.study.study import Study
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (

@@ -11,20 +11,12 @@ from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import images_needed, share_half_width
 from bias_core.measures.intervals import EXACT
+from bias_core.report.commands import changed_from_usual, drop_automatic_choices, is_shipped, to_command
+from bias_core.run.limits import most_pictures
+from bias_core.run.plan import count_requested_pictures, largest_scale, lay_out, read_files, settle, study_cost, warm_up
+from bias_core.run.run import run
 from bias_core.settings import COMMAND, Settings
 from bias_core.study.design import get_protocol, known_study, papers_readers
-from bias_core.study.limits import most_pictures
-from bias_core.study.plan import (
-    count_requested_pictures,
-    largest_scale,
-    lay_out,
-    read_files,
-    settle,
-    study_cost,
-    warm_up,
-)
-from bias_core.study.reproduction import changed_from_usual, drop_automatic_choices, is_shipped, to_command
-from bias_core.study.run import run
 from bias_core.study.study import Settled, Study, StudyPlan
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (

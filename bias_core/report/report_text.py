@@ -26,13 +26,13 @@ from bias_core.number_text import (
     state_p,
     typeset,
 )
+from bias_core.report.claims import NO_CLAIM, SAME_TEST, WHY_NOT
+from bias_core.report.stop_rules import stop_rule
 from bias_core.store.export import escape_markdown, format_code, without_splits
 from bias_core.store.found_pictures import NO_PROMPT
 from bias_core.study.answer_files import NO_RATER
 from bias_core.study.attributes import find_attribute_name
-from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT
 from bias_core.study.design import known_study
-from bias_core.study.limits import stop_rule
 from bias_core.study.types import ArmReport, Design, Measured, StudyReport, StudySettings, StudyTable, or_nan
 from bias_core.types import IMPORTED, ImageRow
 from bias_core.values import option_values

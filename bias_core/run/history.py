@@ -10,15 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bias_core.errors import BiasCoreError, InvalidInput, StorageError, quoted
-from bias_core.settings import Settings
-from bias_core.store.images import ImageStore
-from bias_core.store.manifests import Manifest, ManifestStore, ReportStore, RunHead, Status
-from bias_core.study.classifiers import READER_SETTINGS
-from bias_core.study.design import study_classes, with_known_options
-from bias_core.study.headlines import headline
-from bias_core.study.limits import stop_rule
-from bias_core.study.run import run_study
-from bias_core.study.saved import (
+from bias_core.report.headlines import headline
+from bias_core.report.saved import (
     EXAMPLE,
     NO_LONGER,
     Newest,
@@ -32,6 +25,13 @@ from bias_core.study.saved import (
     report_store,
     with_note_on,
 )
+from bias_core.report.stop_rules import stop_rule
+from bias_core.run.run import run_study
+from bias_core.settings import Settings
+from bias_core.store.images import ImageStore
+from bias_core.store.manifests import Manifest, ManifestStore, ReportStore, RunHead, Status
+from bias_core.study.classifiers import READER_SETTINGS
+from bias_core.study.design import study_classes, with_known_options
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import NOBODY, Design, Progress, StudyReport, StudySettings, each_arm, settings_from_dict
 from bias_core.values import Setting, check_texts, declared_settings

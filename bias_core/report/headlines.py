@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bias_core.measures.cards import METRICS
 from bias_core.number_text import format_estimate, format_given, format_number, format_rate, format_share, state_p
+from bias_core.report.claims import SAME_TEST, WHY_NOT
+from bias_core.report.report_text import VALIDITY, corrected_headline, finding_rows, is_known
 from bias_core.study.answer_files import NOT_COUNTED
-from bias_core.study.claims import SAME_TEST, WHY_NOT
 from bias_core.study.classifiers import TOO_LONG
 from bias_core.study.design import known_study
 from bias_core.study.judge_answers import often_in_doubt
-from bias_core.study.report_text import VALIDITY, corrected_headline, finding_rows, is_known
 from bias_core.values import option_values
 
 if TYPE_CHECKING:

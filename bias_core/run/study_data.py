@@ -18,21 +18,11 @@ from PIL import Image
 from bias_core.errors import Cancelled, Interrupted
 from bias_core.models.catalogue import hosted_name
 from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswerer
+from bias_core.report.stop_rules import ShareValues, StopRule, stop_rule
+from bias_core.run.image_rows import Rows, cut_notes
+from bias_core.run.limits import REFUSED, Countdown, DrawingView, Stoppable, Watch, report_unread_on_stop, unique_rows
 from bias_core.store.readings import Question, batched, n_pixels, open_pictures
 from bias_core.study.classifiers import Reader
-from bias_core.study.image_rows import Rows, cut_notes
-from bias_core.study.limits import (
-    REFUSED,
-    Countdown,
-    DrawingView,
-    ShareValues,
-    Stoppable,
-    StopRule,
-    Watch,
-    report_unread_on_stop,
-    stop_rule,
-    unique_rows,
-)
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import JudgeAnswer, Progress, Shot, StudyReport, StudySettings, get_scored_pictures
 from bias_core.types import ImageRow, StoredImage

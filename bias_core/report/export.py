@@ -27,17 +27,13 @@ from bias_core.errors import InvalidInput, UnknownModel, quoted
 from bias_core.measures.cards import METRICS, Card, with_works, work
 from bias_core.models.catalogue import hosted_name, is_hub_id, load_catalogue, split_revision
 from bias_core.number_text import format_interval, format_p
-from bias_core.settings import ASSETS
-from bias_core.store.export import DatasetFacts, Export, ExportedImage, csv_bytes, write_folder, write_zip
-from bias_core.store.files import write_atomically
-from bias_core.store.images import get_source_type
-from bias_core.study.blanked_pictures import get_drawing_facts
-from bias_core.study.claims import SAME_TEST, WHY_NOT
-from bias_core.study.design import format_summary, study_classes
-from bias_core.study.documents import to_dict, to_html, to_markdown, to_model_card
-from bias_core.study.figures import draw, to_bytes
-from bias_core.study.headlines import headline
-from bias_core.study.report_text import (
+from bias_core.report.claims import SAME_TEST, WHY_NOT
+from bias_core.report.commands import is_shipped, to_command
+from bias_core.report.documents import to_dict, to_html, to_markdown, to_model_card
+from bias_core.report.figures import draw, to_bytes
+from bias_core.report.headlines import headline
+from bias_core.report.picture_facts import get_drawing_facts
+from bias_core.report.report_text import (
     CORRECTED,
     LIMITS,
     Row,
@@ -51,7 +47,11 @@ from bias_core.study.report_text import (
     replaced_by_people,
     size_in_words,
 )
-from bias_core.study.reproduction import is_shipped, to_command
+from bias_core.settings import ASSETS
+from bias_core.store.export import DatasetFacts, Export, ExportedImage, csv_bytes, write_folder, write_zip
+from bias_core.store.files import write_atomically
+from bias_core.store.images import get_source_type
+from bias_core.study.design import format_summary, study_classes
 from bias_core.study.types import Design, Finding, Measured, StudyFigure, StudyReport, StudySettings, named_parts
 from bias_core.types import IMPORTED, ModelInfo
 

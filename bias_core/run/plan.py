@@ -18,13 +18,9 @@ import pandas as pd
 from bias_core.errors import Cancelled, InvalidInput, TooLarge
 from bias_core.models.catalogue import check_condition, hosted_name
 from bias_core.models.engines import Cost, estimate_cost
-from bias_core.settings import Settings
-from bias_core.store.manifests import Manifest
-from bias_core.study.answer_fit import check_arms_have_answers, fit_answers, join_questions
-from bias_core.study.answers import read_answers
-from bias_core.study.classifiers import check_readers, chosen_readers, resolve_readers
-from bias_core.study.design import get_study, papers_readers, typed_options, with_protocol
-from bias_core.study.image_rows import (
+from bias_core.report.saved import encode
+from bias_core.report.stop_rules import stop_rule
+from bias_core.run.image_rows import (
     ImportedRows,
     RowMaker,
     Rows,
@@ -34,9 +30,14 @@ from bias_core.study.image_rows import (
     treatment,
     words_without_effect,
 )
-from bias_core.study.limits import check_budget, check_work, looks_at_stop, most_pictures, stop_rule
+from bias_core.run.limits import check_budget, check_work, looks_at_stop, most_pictures
+from bias_core.settings import Settings
+from bias_core.store.manifests import Manifest
+from bias_core.study.answer_fit import check_arms_have_answers, fit_answers, join_questions
+from bias_core.study.answers import read_answers
+from bias_core.study.classifiers import check_readers, chosen_readers, resolve_readers
+from bias_core.study.design import get_study, papers_readers, typed_options, with_protocol
 from bias_core.study.picture_names import list_files
-from bias_core.study.saved import encode
 from bias_core.study.study import Settled, Study, StudyPlan
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (

@@ -37,9 +37,9 @@ from bias_core.measures.paired_prevalence import (
 )
 from bias_core.measures.sequential import SEQUENCE, confidence_sequence, difference_sequence
 from bias_core.number_text import format_number
+from bias_core.report.claims import NO_CLAIM, SAME_TEST, WHY_NOT, decide_claims, decide_findings, family_note, p_words
+from bias_core.report.stop_rules import stop_rule
 from bias_core.study.attributes import find_attribute_name
-from bias_core.study.claims import NO_CLAIM, SAME_TEST, WHY_NOT, decide_claims, decide_findings, family_note, p_words
-from bias_core.study.limits import stop_rule
 from bias_core.study.study import Study
 from bias_core.study.types import (
     ArmReport,
