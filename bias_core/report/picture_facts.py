@@ -1,4 +1,4 @@
-"""What a stored picture records of its drawing: prompt, reason of a refusal, program and model."""
+"""Facts that a stored picture records of its drawing: prompt, reason of a refusal, program and model."""
 
 from __future__ import annotations
 

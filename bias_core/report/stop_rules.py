@@ -1,4 +1,4 @@
-"""When a run has seen enough: the rule that ends it, and the shares that it watches."""
+"""The rule that ends a run once it has seen enough, and the shares that the rule watches."""
 
 from __future__ import annotations
 
