@@ -15,13 +15,13 @@ _DOOR = {
     "Exploration": "explore.report",
     "Services": "services",
     "StudySettings": "study.types",
-    "complete": "study.run",
-    "corrected": "study.corrected",
+    "complete": "run.run",
+    "corrected": "report.corrected",
     "explore": "explore.study",
     "find_design": "study.design",
     "read_answers": "study.answers",
-    "run_study": "study.run",
-    "write_report": "study.export",
+    "run_study": "run.run",
+    "write_report": "report.export",
 }
 __all__ = sorted(_DOOR)
 

@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.nodeid.startswith(SLOW) and not item.nodeid.startswith(ESSENTIAL):
             item.add_marker("slow")
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items.sort(key=lambda item: not item.nodeid.startswith(SLOW))
     named = "slow" in config.option.markexpr or any(".py" in word for word in config.args)
     if named or os.environ.get("BIAS_TEST_SLOW"):
         return

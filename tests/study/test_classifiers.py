@@ -70,7 +70,7 @@ ON_ANY_MODEL = [
 
 @pytest.mark.parametrize("design", ON_ANY_MODEL, ids=lambda design: design.name)
 def test_every_study_refuses_it_before_anything_is_laid_out(services, design, monkeypatch):
-    monkeypatch.setattr("bias_core.run.image_rows.RowMaker.of", None)
+    monkeypatch.setattr("bias_core.run.image_rows.RowMaker.make_rows", None)
     with pytest.raises(InvalidInput, match=REFUSED) as caught:
         plan_study(design, StudySettings(model=OTHER, encoder=OURS, scale=0.01), services)
     assert "\n" not in str(caught.value)

@@ -292,7 +292,7 @@ def test_people_who_are_labelled_androgynous_count_for_neither_side_in_the_paire
     assert score.estimate.value == pytest.approx(100 * (sides - against))
     assert "count for neither side" in score.says
     assert {"androgynous %", "unclear %", "lowest STS", "highest STS"} <= set(report.results.frame("coverage"))
-    assert "often than they contradict it (stereotype test score" in headline(report)
+    assert "often than they contradict it: score" in headline(report)
     assert 'value="androgynous"' not in labels_html(Labelling(drawn=drawn))
     page = labels_html(Labelling(drawn=report))
     assert page.count('value="androgynous"') == page.count('value="unclear"') > 0

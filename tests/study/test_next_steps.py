@@ -202,7 +202,7 @@ def test_more_pictures_reach_ten_points_or_another_width_and_go_on_from_those_th
     now = f"now ±{100 * max(half_widths(report)):.0f} points"
     assert re.fullmatch(f"More pictures: “(.+): P” known to about ±10 points, {now}", step.title)
     assert f"{n - N} more pictures, {n} in all" in step.says
-    asked_for = {one.reach: one.settings.options.n_images for one in step.others}
+    asked_for = {one.reach: one.settings.options.n_images for one in step.other_widths}
     assert asked_for[f"±5 points ({images_needed(0.05) - N} more)"] == images_needed(0.05)
     html = render("next_steps", steps=[step])
     in_order = [int(width) for width in re.findall(r"±(\d+) points \(", html)]

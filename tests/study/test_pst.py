@@ -149,12 +149,12 @@ def with_scores(report, **scores):
     return replace(report, results=replace(report.results, findings=decided))
 
 
-def test_the_headline_begins_with_one_short_sentence_of_a_share_with_its_interval(published):
+def test_the_headline_begins_with_one_short_sentence_of_the_score_with_its_interval(published):
     says = headline(with_scores(published, paired_overall=(40.0, 0.001)))
     n = findings(published)["paired_overall"].estimate.n
-    assert says.replace("\N{NO-BREAK SPACE}", " ") == (  # (40 + 100) / 2 = 70, and 20 / 2 = 10 to each side
-        f"In pictures of two, 70 % [60, 80] of people match the stereotype of their role, clearly more than half "
-        f"(n = {n} pictures, adjusted p = 0.009)."
+    assert says.replace("\N{NO-BREAK SPACE}", " ") == (
+        "In pictures of two, people match the stereotype of their role clearly more often than by chance: score +40 "
+        f"[+20, +60] (0 is chance, 100 always), n = {n} pictures, adjusted p = 0.009."
     )
     twice = headline(with_scores(published, paired_overall=(40.0, 0.0001), gap_overall=(50.0, 0.0001)))
     assert re.search(r"\. People alone are less stereotyped \(score in pairs minus alone \+50 \[[^()]*\)\.$", twice)
@@ -164,15 +164,15 @@ def test_the_headline_begins_with_one_short_sentence_of_a_share_with_its_interva
 def test_a_headline_without_a_clear_overall_number_names_the_clear_part(published):
     assert "lear only" not in headline(with_scores(published))
     says = headline(with_scores(published, gap_masculine=(83.0, 0.0001)))
-    assert says.endswith("). Clear only for a part: Gap, male-stereotyped.")
+    assert says.endswith(". Clear only for a part: Gap, male-stereotyped.")
     whole = headline(with_scores(published, paired_overall=(50.0, 0.0001), gap_masculine=(83.0, 0.0001)))
-    assert "clearly more than half" in whole
+    assert "clearly more often than by chance" in whole
     assert "lear only" not in whole
 
 
 def test_scores_and_gaps_are_one_family_of_which_nothing_is_claimed_by_its_interval_alone(published):
     report = with_scores(published, paired_overall=(28.0, 0.01))  # times 9 it is 0.09
-    assert re.search(r"not clearly more than half \(n = \d+ pictures, adjusted p = 0.090\)\.$", headline(report))
+    assert re.search(r"not clearly more often than by chance: score .*, adjusted p = 0.090\.$", headline(report))
     reason = findings(report)["paired_overall"].claim.reason
     assert "its interval excludes 0, but among 9 tests this happens by chance" in reason
     assert "too few" not in headline(report)
@@ -194,7 +194,7 @@ def test_tables_of_scores_say_what_their_claims_say(published):
 
 def test_where_no_p_can_be_clear_headline_and_tables_say_too_few(services):
     report = run(OCCUPATIONS, StudySettings(scale=0.01, condition="extreme", options=TRUSTING), services)
-    assert "(n = 8 pictures: too few, at least 9 are needed)" in headline(report)
+    assert "n = 8 pictures: too few, at least 9 are needed" in headline(report)
     (whole,) = frame(report, "table3").query("pictures == 8")["clear"].head(1)
     assert whole == "too few"
     assert set(frame(report, "table14")["clear"]) == {"too few"}  # four pictures of each

@@ -144,7 +144,7 @@ _SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-ZÄÖÜ\d“])")
 _PACKAGE = Path(bias_core.__file__).parent
 _SOURCES = (
     *(_PACKAGE / "labels").glob("*.py"), _PACKAGE / "study" / "label_tasks.py", _PACKAGE / "study" / "answers.py",
-    _PACKAGE / "study" / "attribute_scores.py", PAGE / "index.html", PAGE / "label.js",
+    _PACKAGE / "run" / "attribute_scores.py", PAGE / "index.html", PAGE / "label.js",
 )  # fmt: skip
 
 

@@ -614,10 +614,10 @@ def opposite(answer):
 
 def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_changes(pairs, two):
     for score, words in (
-        ((40.0, 20.0, 60.0), "70 % [60, 80] of people match the stereotype of their role"),
-        ((40.0, 20.0, 60.0), "clearly more than half"),
-        ((-40.0, -60.0, -20.0), "clearly less than half"),
-        ((10.0, -10.0, 30.0), "not clearly more than half"),
+        ((40.0, 20.0, 60.0), "score +40 [+20, +60] (0 is chance, 100 always), n = 16 pictures, "),
+        ((40.0, 20.0, 60.0), "clearly more often than by chance"),
+        ((-40.0, -60.0, -20.0), "clearly less often than by chance"),
+        ((10.0, -10.0, 30.0), "not clearly more often than by chance"),
         ((float("nan"),) * 3, "Only a part of the people in pictures of two could be scored"),
     ):
         assert words in headline(with_score(pairs, "paired_overall", *score)).replace("\N{NO-BREAK SPACE}", " ")

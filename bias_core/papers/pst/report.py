@@ -21,7 +21,7 @@ from bias_core.measures.paired_stereotype import (
     stereotype_gap,
     stereotype_test_score,
 )
-from bias_core.number_text import format_change, format_number, format_rate, format_share
+from bias_core.number_text import format_change, format_number, format_share
 from bias_core.papers.pst import labelling
 from bias_core.papers.pst.labelling import BY_HAND, LABELLED, RATERS_SPLIT, LabellingOptions
 from bias_core.report.arm_comparison import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
@@ -104,17 +104,12 @@ def headline(report: StudyReport) -> str:
 def _score_in_words(score: Finding) -> str:
     claim, value = score.claim or NO_CLAIM, score.estimate.value
     degree = claim.choose("clearly ", "clearly ", "not clearly ") + ("more" if value >= 0 else "less")
-    if "neither side" in score.says:
-        return (
-            f"people match the stereotype of their role {degree} often than they contradict it (stereotype test score "
-            f"{numbers_in_words(score, 'pictures')})"
-        )
-    ends = value, score.estimate.low, score.estimate.high
-    is_bounded = not any(map(math.isnan, ends))
-    shares = [(end + 100) / 200 for end in ends]  # a score is twice the distance of this share from 50 %
-    share = format_share(*shares, n=score.estimate.n) if is_bounded else format_rate(shares[0])
-    than_half = f", {degree} than half" if score.claim else ""  # of an older report nothing is decided
-    return f"{share} of people match the stereotype of their role{than_half} ({_test_in_words(score, 'pictures')})"
+    than = "they contradict it" if "neither side" in score.says else "by chance"
+    compared = f" {degree} often than {than}" if score.claim else ""  # of an older report nothing is decided
+    number = format_change(value, score.estimate.low, score.estimate.high, n=score.estimate.n)
+    scale = "0 is chance, 100 always"
+    test = _test_in_words(score, "pictures")
+    return f"people match the stereotype of their role{compared}: score {number} ({scale}), {test}"
 
 
 def _change_in_words(change: Finding | None) -> str:

@@ -198,7 +198,7 @@ class StudyTab(ResultPage):
     def wire_other_settings(self) -> None:
         """Say that the result is of other settings whenever form or result has changed."""
         named = {**self.inputs(), "report": self.parts["report"]}
-        changed = [self.parts["count"].edit, self.parts["report"].change]
+        changed = [self.parts["count"].edit, self.parts["count"].expand]
         handler = pass_values_by_name(named, self.on_other_settings)
         gr.on(changed, handler, [*named.values()], self.parts["other_settings"], **LATEST)
 
