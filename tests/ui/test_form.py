@@ -590,7 +590,9 @@ def test_the_link_and_the_form_have_the_arms_of_the_run(objects, compared):
     assert preset[objects.arms.chosen] == ()  # another preset leaves none of them behind
 
 
-def test_a_result_is_of_other_settings_once_a_field_or_an_arm_of_the_form_is_another(objects, compared, services):
+def test_a_result_is_of_other_settings_once_a_field_or_an_arm_of_the_form_is_another(
+    objects, compared, services, monkeypatch
+):
     above, arms = split_first_arm(compared[objects.parts["report"]].settings)
     result = {"report": compared[objects.parts["report"]]} | values_of(objects, THREE, **ASKED)
     assert not objects.on_other_settings(result)
@@ -607,6 +609,13 @@ def test_a_result_is_of_other_settings_once_a_field_or_an_arm_of_the_form_is_ano
         assert all(tab.on_other_settings(asked | change) for change in others)
         note = tab.on_other_settings(asked | {"n_images": None})
         assert bool(note) == (name == "run")  # an untouched form need not ask for the example
+    own = replace(request.settings, images="mine.zip", force=True)  # drawn elsewhere, and read by a forced classifier
+    report = SimpleNamespace(
+        run_id="run", design=request.design,
+        settings=replace(own, model="imported:mine", condition="", encoder="calibration-clip"),
+    )  # fmt: skip
+    monkeypatch.setattr(tab, "read_request", lambda _values: replace(request, settings=own))
+    assert not tab.on_other_settings(asked | {"report": report})
 
 
 def test_own_pictures_of_an_arm_do_not_travel_in_an_address(compared, objects):

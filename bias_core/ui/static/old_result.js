@@ -1,5 +1,6 @@
-// After a failed run, a result says that it is an earlier one. Where a visitor's own pictures are chosen, a result of
-// others is hidden until they are measured.
+// After a failed run, a result says that it is an earlier one, and the error comes into view. Where a visitor's own
+// pictures are chosen, a result of others is hidden until they are measured.
+let seenError;
 let run, measured;  // the run of this result, and the visitor's pictures when it came
 setInterval(() => {
   if (!element.offsetParent) return;
@@ -11,7 +12,10 @@ setInterval(() => {
   if (ofOthers) ofOthers.hidden = !isOfOthers;
   panel?.classList.toggle('shows-others', isOfOthers);
   const failed = element.querySelector('[data-failed]');
-  if (failed) failed.hidden = !panel.querySelector('.error[data-of-run]');
+  const error = panel.querySelector('.error[data-of-run]');
+  if (failed) failed.hidden = !error;
+  if (error && error !== seenError) error.scrollIntoView({block: 'nearest'});
+  seenError = error;
 }, 400);
 // Share asks the server to show the result to everyone (submit); its link is copied at once.
 element.addEventListener('click', ({target}) => { if (target.closest('[data-share]')) trigger('submit', {}); });

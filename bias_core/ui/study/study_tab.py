@@ -8,13 +8,14 @@ import json
 import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
 import gradio as gr
 
 from bias_core.protocols import OnLentGpu
-from bias_core.report.commands import drop_automatic_choices
+from bias_core.report.commands import DRAWING_SETTINGS, drop_automatic_choices
 from bias_core.report.saved import SavedReport, is_example
 from bias_core.run.next_steps import papers_settings, replicate
 from bias_core.run.plan import settle
@@ -504,4 +505,7 @@ class StudyTab(ResultPage):
 
 def _asked_run(design: Design, settings: StudySettings) -> tuple[Design, tuple[StudySettings, ...]]:
     """Return what decides whether two requests are for the same run: their designs, and the settings of each arm."""
-    return design, each_arm(settings_by_name(drop_automatic_choices(design, settings)))
+    automatic = drop_automatic_choices(design, replace(settings, force=False))  # a forced classifier may be automatic
+    arms = each_arm(settings_by_name(replace(automatic, force=settings.force)))
+    not_drawn: dict[str, Any] = dict.fromkeys(DRAWING_SETTINGS, "")
+    return design, tuple(replace(arm, **not_drawn) if arm.images else arm for arm in arms)
