@@ -100,6 +100,8 @@ def test_an_outline_stands_in_place_of_another_paper_s_result_until_that_of_the_
     assert seen[-1] == [True, False]
     page.wait_for_selector("#paper-skeleton", state="hidden")
     assert page.is_visible("#paper-header h2")
+    settle(page)
+    assert not page.is_visible(".toast-body")  # no handler reads the form between two papers
 
 
 def test_menus_close_by_tab_escape_and_a_click_elsewhere_and_a_focused_field_has_one_ring_that_is_whole(visit):
