@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ from bias_core.study.types import (
     or_nan,
 )
 from bias_core.types import Estimate, StoredImage
-from bias_core.values import setting, settings_class
+from bias_core.values import declared_settings, setting, settings_class
 
 TEXTS = ReportTexts(__file__)
 _FEWEST_PER_NATIONALITY = 2
@@ -78,7 +79,6 @@ TYPICAL = "similarity to its cluster"
 MOST_DRAWN = 64
 PRIOR_WEIGHT = 0.05
 """Weight of a text's log-probability in the calibration world, whose encoder never read texts that are no phrases."""
-_OF_SEARCH = ("prefix", "n_tokens", "beam_width", "n_candidates", "top_k", "held_out")  # options of the search
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -247,8 +247,13 @@ def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.nd
 
 
 def search_arguments(options: PromptSearchOptions, settings: StudySettings, services: StudyServices) -> dict[str, Any]:
-    """Return the arguments of the search that follow from options, and from the worlds of models and pictures."""
-    arguments: dict[str, Any] = {name: getattr(options, name) for name in (*_OF_SEARCH, "contrast", "prior_weight")}
+    """Return the arguments of the search that follow from options, and from the worlds of models and pictures.
+
+    An option with the name of a keyword of :func:`optimise_prompts` is passed on as this argument.
+    """
+    keywords = {key for key, part in signature(optimise_prompts).parameters.items() if part.kind is part.KEYWORD_ONLY}
+    names = keywords & set(declared_settings(type(options)))
+    arguments: dict[str, Any] = {name: getattr(options, name) for name in sorted(names)}
     if arguments["prior_weight"] is None:
         worlds = {
             services.pictures_world(settings.model),
