@@ -31,6 +31,7 @@ from bias_core.explore.options import KIND, explore_settings
 from bias_core.labels.api import label_routes
 from bias_core.models.engines import RateStore
 from bias_core.models.model_sources import share_freed_memory
+from bias_core.report.palette import css_variables
 from bias_core.run.history import gallery_folder
 from bias_core.run.run import complete, run_study
 from bias_core.services import Services
@@ -94,6 +95,7 @@ def launch_options(services: Services) -> dict[str, Any]:
         },
         "footer_links": ["api", "gradio", "settings"],
         "theme": build_theme(),
+        "css": f":root {{ {css_variables('light')} }}\n.dark {{ {css_variables('dark')} }}",
         "css_paths": [STATIC / "app.css"],
         "favicon_path": STATIC / "favicon.svg",
     }

@@ -19,6 +19,7 @@ from bias_core.measures.cards import METRICS, Card, load_references, work
 from bias_core.number_text import NO_INTERVAL
 from bias_core.report.figures import figure_svg, page_width
 from bias_core.report.headlines import headline
+from bias_core.report.palette import css_variables
 from bias_core.report.report_text import (
     LIMITS,
     Row,
@@ -117,7 +118,9 @@ def _environment() -> Environment:
         "svg": lambda figure: Markup(figure_svg(figure, _DATA_ARE, width=page_width(figure))),
         "work": work,
     }
-    made.globals["styles"] = Markup((folder / "report.css").read_text(encoding="utf-8"))
+    light, dark = (f":root {{ {css_variables(look)} }}" for look in ("light", "dark"))
+    colours = f"{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
+    made.globals["styles"] = Markup(colours + (folder / "report.css").read_text(encoding="utf-8"))
     return made
 
 

@@ -24,6 +24,7 @@ from PIL import Image
 from bias_core.errors import InvalidInput
 from bias_core.measures.cards import spell_out_symbols
 from bias_core.number_text import format_estimate, format_given, typeset
+from bias_core.report.palette import COLOURS
 from bias_core.store.picture_metadata import FIGURE_MARK
 
 if TYPE_CHECKING:
@@ -168,8 +169,6 @@ def _touches(boxes: Floats, other_boxes: Floats) -> NDArray[np.bool_]:
     return np.asarray((_meeting(boxes, other_boxes) >= 0).all(axis=2))
 
 
-# --c0 to --c7 of the style sheets; the shapes of marks tell groups apart for every kind of colour vision.
-COLOURS = ("#0a5fa8", "#b4480f", "#0a7a58", "#8a3a8f", "#7a6000", "#5b6672", "#b3205f", "#4d6b00")
 N_COLOURS = len(COLOURS)  # of groups, in turn, in figures and on the page
 INK = "#000000"
 MUTED = "#767676"
