@@ -18,7 +18,7 @@ from bias_core.errors import ModelUnavailable
 from bias_core.models import encoders, endpoints, hosted_images, language_models
 from bias_core.models.catalogue import Catalogue, Role, ToolInfo, hosted_name, load_catalogue
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
-from bias_core.models.engines import Engine, EngineProgress, LocalEngine, RateStore, RayEngine
+from bias_core.models.engines import Engine, EngineProgress, LocalEngine, RateStore
 from bias_core.models.family_facts import own_defaults
 from bias_core.models.model_sources import (
     ModelFit,
@@ -30,6 +30,7 @@ from bias_core.models.model_sources import (
     fitting_readers,
     hosted_fit,
 )
+from bias_core.models.ray_engine import RayEngine
 from bias_core.models.weights import ReadersTurn, cpu_threads
 from bias_core.models.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, get_remaining_gpu_seconds, prepare
 from bias_core.protocols import (

@@ -10,7 +10,6 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +35,8 @@ from bias_core.study.types import Results, StudyFigure, StudySettings
 from bias_core.world.scene import balanced_scene, draw_scene
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from bias_core.study.types import StudyReport
 
 LIMIT_BYTES = 3_100_000

@@ -10,12 +10,11 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 from playwright.sync_api import sync_playwright
@@ -25,6 +24,9 @@ from tests.browser.conftest import FLAGS, PATIENCE_MS, _chromium
 from tests.browser.doing import a_run, empty_upload, run_preset, settle, switch
 from tests.ui.fakes import _portrait
 from tests.ui.served import ROOT, _free_port, _wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 WIDTH = 1280
 LIMIT_BYTES = 150_000

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bias_core.measures.cards import METRICS
@@ -22,6 +21,8 @@ from bias_core.study.judge_answers import often_in_doubt
 from bias_core.values import option_values
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     import pandas as pd
 
     from bias_core.study.types import StudyReport

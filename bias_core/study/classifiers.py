@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,8 @@ from bias_core.study.types import AUTO, Finding, Results, StudySettings, get_opt
 from bias_core.values import Options
 
 if TYPE_CHECKING:  # the command line's help does without numpy
+    from collections.abc import Mapping, Sequence
+
     from bias_core.models.catalogue import Role
     from bias_core.study.study_services import StudyServices
     from bias_core.types import PromptLimit, ReaderFacts

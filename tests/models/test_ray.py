@@ -26,7 +26,7 @@ def engine():
     """Two workers on a small cluster of two processors; every process of it ends with the module."""
     if find_spec("ray") is None:
         pytest.skip('NOT TESTED: the Ray engine, for want of Ray: pip install "ray[data]"')
-    from bias_core.models.engines import RayEngine
+    from bias_core.models.ray_engine import RayEngine
 
     others = set(psutil.Process().children(recursive=True))  # of tests before: a database, an app
     built = RayEngine(build, workers=2, cluster={"num_cpus": 2, "object_store_memory": 80 * 1024**2})
@@ -54,7 +54,7 @@ def with_one_worker(engine):
 @pytest.fixture
 def worker_here(engine, monkeypatch):
     """One worker, in this process, which asks the board on the cluster whether to go on."""
-    from bias_core.models.engines import _Worker
+    from bias_core.models.ray_engine import _Worker
 
     def drawn_here(_, batches, folder, board):
         for number, batch in enumerate(batches):
@@ -94,7 +94,7 @@ def test_two_workers_one_of_them_killed_draw_the_ids_and_bytes_of_the_local_engi
 
 
 def test_a_batch_that_kills_every_worker_ends_the_run_and_costs_nothing_else(engine, store, monkeypatch):
-    monkeypatch.setattr("bias_core.models.engines._MOST_TRIES", 1)
+    monkeypatch.setattr("bias_core.models.ray_engine._MOST_TRIES", 1)
     with pytest.raises(ModelUnavailable, match="1 workers died on the same batch"):
         run(with_one_worker(engine), rows(3) + rows(1, "deadly"), store)
     assert sorted(files(store)) == sorted(f"{row.id}.png" for row in rows(3))
