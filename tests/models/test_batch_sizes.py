@@ -36,7 +36,7 @@ def on_a_card(monkeypatch, pipeline):
 
     def build(n_pictures):
         n_bytes = sum(component_sizes(pipeline).values()) + int(n_pictures * PICTURE)
-        monkeypatch.setattr(diffusers_t2i, "this_machine", lambda: Machine(memory=0, gpu_memory=n_bytes, gpu="a card"))
+        monkeypatch.setattr(diffusers_t2i, "get_machine", lambda: Machine(memory=0, gpu_memory=n_bytes, gpu="a card"))
         info = ModelInfo(id="org/new", name="new", family="sd1", width=SIDE, height=SIDE)
         (folder,) = [folder for folder, one in READ.items() if one is pipeline]
         return DiffusersTextToImage(info, str(folder), offline=True)
