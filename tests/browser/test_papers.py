@@ -84,6 +84,7 @@ def test_what_was_typed_and_the_results_of_two_papers_are_kept_while_one_switche
     assert page.input_value("#paper-guidance input") == ""
     assert page.input_value("#paper-condition input").startswith("published: ")
     assert not page.is_checked("#paper-use-own input")
+    open_folds(page, "own")
     page.fill(CONCEPT_X, "Plants: rose, tulip")
     page.fill("#paper-seed input", "7")
     page.fill("#paper-option-n-permutations input", "321")

@@ -119,7 +119,7 @@ def test_a_text_is_chosen_drawn_and_compared_with_its_cluster(phone):
 
 
 def score(page):
-    found = re.search(r"stereotype test score ([+−][\d.]+)", page.inner_text("#paper-header"))
+    found = re.search(r"score ([+−][\d.]+)", page.inner_text("#paper-header"))
     assert found
     return float(found.group(1).replace("−", "-"))
 
