@@ -55,6 +55,8 @@ def switch(page: Any, key: str) -> float:
 def wait_for_paper(page: Any, key: str) -> None:
     """Wait until the form that the papers share is that of this one."""
     page.wait_for_selector(f"#paper-chips [data-chip^='{key}-']")
+    page.wait_for_function("!document.getElementById('paper-ask').inert")
+    page.wait_for_timeout(400)  # the page looks at a form three times a second; what stands there first is no edit
     settle(page)
 
 
