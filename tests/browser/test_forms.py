@@ -27,8 +27,9 @@ def test_a_press_during_a_run_asks_and_either_run_can_be_stopped(visit):
         page.press(CONCEPT, "Enter")
         page.wait_for_selector("#explore-at-work:has-text('Your run is still running')")
         assert page.is_visible("#stop")
-        assert page.evaluate(N_DONE) > 32
-        page.evaluate(f"window.sinks = setInterval(() => {{ window.hasSunk ||= {N_DONE} < 32; }}, 50)")
+        n_done = page.evaluate(N_DONE)
+        assert n_done > 32
+        page.evaluate(f"setInterval(() => {{ window.hasSunk ||= {N_DONE} < {n_done}; }}, 50)")
         page.click(f"#explore-at-work [data-{answer}]")
         page.wait_for_selector("#explore-at-work .at-work", state="detached")
     page.wait_for_function("window.hasSunk")  # the count of the other run
@@ -36,7 +37,7 @@ def test_a_press_during_a_run_asks_and_either_run_can_be_stopped(visit):
     page.evaluate(
         """() => {
           window.seen = [];
-          const look = () => window.seen.push(document.querySelector('#status').textContent.includes('Stopping'));
+          const look = () => window.seen.push(document.querySelector('#status').textContent);
           document.querySelector('#stop').addEventListener('click', () => setTimeout(() => {
             const isThere = () => document.querySelector('#stop')?.offsetParent;
             const timer = setInterval(() => isThere() ? look() : clearInterval(timer), 20);
@@ -46,7 +47,8 @@ def test_a_press_during_a_run_asks_and_either_run_can_be_stopped(visit):
     page.click("#stop")
     page.wait_for_selector("#stop", state="hidden")
     seen = page.evaluate("[...new Set(window.seen)]")
-    assert seen == [True]
+    assert "Stopping" in seen[0], seen
+    assert not [text for text in seen if text.strip()[0].isdigit()], seen  # no count again; the end may be seen
     page.wait_for_selector("#header:has-text('a photo of a slow nurse')")
     assert page.is_visible("#generate")
 
