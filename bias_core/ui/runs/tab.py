@@ -104,8 +104,7 @@ class RunsTab(StudyTab):
         for tab in self.others:
             everywhere += [*tab.opened_outputs(), *tab.own_pictures.outputs()]
         self.everywhere = everywhere = list(dict.fromkeys(everywhere))
-        changed = [shown.select, *(tab.parts["report"].change for tab in self.others)]  # a run may have ended
-        gr.on(changed, self.on_list, visitor, parts["list"], **QUIET)
+        gr.on([shown.select, parts["list"].edit], self.on_list, [visitor, parts["deleted"]], parts["list"], **QUIET)
         parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
         compare = self.compare
         compare.wire(visitor, shown, self.changed)

@@ -14,7 +14,7 @@ const name = () => {
 };
 let due = 0;
 const soon = () => { due ||= requestAnimationFrame(() => { due = 0; name(); }); };
-new MutationObserver(soon).observe(document.body, {childList: true, subtree: true, attributes: true,
+new MutationObserver(() => { soon(); isHere(); }).observe(document.body, {childList: true, subtree: true, attributes: true,
   attributeFilter: ['aria-label']});
 
 // A tab is opened in its group, whose own tabs are made when it is first shown.
@@ -40,13 +40,16 @@ const showTab = () => {
 
 // The papers' form takes no input until it is filled for the open paper: an answer would replace what was typed meanwhile.
 // While form and result are those of another paper, an outline stands in place of the result.
-let isHeld = false;
+let isHeld = false, awaited = '';
 const holdPaper = () => {
   const form = document.getElementById('paper-ask'), of = form?.querySelector('[data-of]');
   const isOfAnother = Boolean(of?.offsetParent) && of.dataset.of !== window.openKey();
+  awaited = isOfAnother ? window.openKey() : '';
   document.documentElement.classList.toggle('awaits-paper', isOfAnother);
   if (form) form.inert = isHeld || isOfAnother;
 };
+// Before the next frame, which would have to lay out the page a second time.
+const isHere = () => awaited && document.querySelector('#paper-ask [data-of]')?.dataset.of === awaited && holdPaper();
 window.holdForm = (held) => {
   const form = document.getElementById('paper-ask');
   if (!form) return;

@@ -12,6 +12,11 @@ element.addEventListener('change', ({target}) => {
 element.addEventListener('keydown', (event) => {
   if (event.key === 'Enter' && event.target.dataset.field === 'name') event.target.blur();
 });
+// While a run is at work or waits, the list is read anew; not while a name or note is typed.
+setInterval(() => {
+  const isBusy = element.offsetParent && element.querySelector('[data-act=watch]');
+  if (isBusy && !element.contains(document.activeElement)) trigger('edit', {});
+}, 2000);
 
 // The filter works here, on every word of a line; it stays when the list is made anew, which may keep the box and show
 // every line again. It writes only what differs, because it watches its own list.
