@@ -72,7 +72,7 @@ from bias_core.ui.study.form import (
     plain_groups,
     row,
 )
-from bias_core.ui.study.own_pictures import OWN, chosen_pictures
+from bias_core.ui.study.own_pictures import ONE_PROMPT, OWN, PictureChoice, chosen_pictures
 from bias_core.ui.study.parts import ChipsPart, SideRun, get_chip
 from bias_core.ui.study.study_tab import EACH, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
@@ -212,6 +212,19 @@ def form_options(settings: StudySettings) -> ExploreOptions:
     taken = {name: getattr(several, name) for name in ("template", "n_images", "n_clusters")}
     texts = tuple(map(attribute_text, listed_attributes(several)))
     return ExploreOptions(concept=join_concepts(several.concepts), attributes=texts, **taken)
+
+
+def describe_shown_concept(choice: PictureChoice | None, concepts: Sequence[str]) -> str:
+    """Return whether own pictures are taken to show the concept of the form; "" for several concepts, or none."""
+    if choice is None or not choice.images or len(concepts) != 1 or not concepts[0].strip():
+        return ""
+    concept = escape(concepts[0].strip())
+    if not choice.has_prompts:
+        return f"all {choice.n:,} pictures are taken to show “{concept}”" if choice.n > 1 else ""
+    return (
+        f"the concept “{concept}” is not used, because your pictures have prompts; if all of them show it, choose "
+        f"“Put it right”, then prompts from “{ONE_PROMPT}”"
+    )
 
 
 def rates_in_words(several: SeveralOptions) -> str:
@@ -550,12 +563,13 @@ class ExploreForm(StudyTab):
         return "; ".join(filter(None, [super().describe_size(request), rates_in_words(several) if several else ""]))
 
     def describe_form_size(self, values: Mapping[str, Any]) -> str:
-        """Return the number of pictures, and what is given for concepts that are not in the list."""
+        """Return the number of pictures; what is given for concepts that are not in the list; what own pictures show."""
         concepts = _split_or_one(str(values["concept"]))
         texts = [text for key, setting in _LISTS.items() for text in read_field(setting, values.get(key))]
         unused = [escape(text) for text in texts if _is_of_others(text, concepts)]
         note = f"not used, as it is for another concept: {format_list(unused)}" if unused else ""
-        return "; ".join(filter(None, [super().describe_form_size(values), note]))
+        shown = describe_shown_concept(values["images"], concepts)
+        return "; ".join(filter(None, [super().describe_form_size(values), shown, note]))
 
     def link(self, report: StudyReport) -> str:
         """Return the address of this tab with these settings, without attributes; "" for the user's own pictures."""

@@ -261,6 +261,13 @@ def test_a_form_with_own_pictures_runs_them_and_not_the_model(tab, visitor, tmp_
     values["images"] = last(own.on_upload(visitor, str(path)))[own.images]
     design, settings = explorer.design_and_settings(values)
     assert (design.kind, settings.images, settings.options["concept"]) == ("explore", str(path), "")
+    assert "“CEO” is not used, because your pictures have prompts" in explorer.describe_form_size(
+        values | {"concept": "CEO"}
+    )
+    values["images"] = replace(values["images"], has_prompts=False)
+    assert "all 5 pictures are taken to show “CEO”" in explorer.describe_form_size(values | {"concept": "CEO"})
+    assert explorer.design_and_settings(values | {"concept": "CEO"})[1].options["concept"] == "CEO"
+    values["images"] = replace(values["images"], has_prompts=True)
     values["arms"] = (Arm(), Arm(model="calibration-renderer"))
     _, settings = explorer.design_and_settings(values)
     assert [arm.images for arm in settings.arms] == [None, ""]  # the second is drawn

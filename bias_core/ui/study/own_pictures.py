@@ -37,6 +37,7 @@ _OPEN = 3  # lines of each list that are not folded away
 _LINES = 200  # of each list, for all of them would keep the page of every visitor waiting
 _SOURCES = [("whichever is there", AUTO), *((words, name) for name, words in PROMPT_SOURCES.items())]
 _ONE = ONE_FOR_ALL.rstrip(": ")
+ONE_PROMPT = "one prompt for all"
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl")
 _AT_ONCE = 40  # uploads that are read or wait for a reader
 _SECONDS_BETWEEN = 0.5  # two counts of the pictures that were read
@@ -187,7 +188,7 @@ class OwnPictures:
         key = self.key
         with gr.Row(elem_classes="tools"):
             self.prompts_from = gr.Dropdown(
-                [*_SOURCES, ("one prompt for all", _ONE)], value=AUTO, label="Prompts from", min_width=200,
+                [*_SOURCES, (ONE_PROMPT, _ONE)], value=AUTO, label="Prompts from", min_width=200,
                 elem_id=f"{key}-prompts-from",
             )  # fmt: skip
             self.copies = gr.Radio(list(COPIES), value=COUNT_ONCE, label="Copies", min_width=200,
