@@ -65,6 +65,7 @@ def _lane(report: StudyReport, cell: ConceptShare, arm: str) -> dict[str, Any]:
         "rate": rate,
         "verdict": cell.claim.verdict if cell.claim.is_clear and not report.arms else "",
         "reason": cell.claim.reason,
+        "among": cell.claim.n_tests if cell.claim.reason and cell.claim.verdict == "not clear" else 0,
         "is_tested": cell.claim.verdict in ("not clear", "too few") and not report.arms,
         "which": AND.join(filters) if all(filters) else "",
         "share": share.value,

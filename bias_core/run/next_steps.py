@@ -108,6 +108,10 @@ def _seconds_each(plan: StudyPlan, services: StudyServices) -> float:
 
 N_RATERS = 3
 WIDTHS = (0.1, 0.15, 0.07, 0.05, 0.03)  # half widths of shares to choose from; the first that fits is the default
+LOOKED_AT = (
+    "Pictures that are added because a result is not clear make it clear by chance too often: choose the number "
+    "beforehand, or “Stop once a difference is clear”."
+)
 _FIRST_WIDTH = 0.25  # of a first run
 _WIDE = 0.05  # half width of an interval, as a share of the measure's range
 _FEWEST_MORE = 1.3  # times the pictures of the report
@@ -130,6 +134,7 @@ class NextStep:
     title: str  # on its button
     says: str  # what it does and keeps
     command: str  # does the same in a terminal
+    caution: str = ""  # what would make its result wrong
     # design and settings of the run that it starts; None if it asks people
     design: Design | None = None
     settings: StudySettings | None = None
@@ -149,7 +154,7 @@ class NextStep:
 
     def values(self) -> dict[str, Any]:
         """Return the values for the API."""
-        return {name: getattr(self, name) for name in ("key", "title", "says", "command", "tool", "arguments")}
+        return {name: getattr(self, name) for name in ("key", "title", "says", "caution", "command", "tool", "arguments")}
 
 
 def next_steps(report: StudyReport, services: StudyServices, cells: Collection[str] = ()) -> tuple[NextStep, ...]:
@@ -195,8 +200,11 @@ def _more_pictures(
         width, narrows = _reach(widest, after), "differences" if report.arms else "shares"
         title = f"More pictures{of_cells}: “{widest.title}” known to about {width}, now {_reach(widest, before)}"
         counts = f"{n - report.n_images:,} more pictures{of_cells}, {n:,} in all"
-        says = f"{counts}{_parts_in_words(request)}; the others are kept."
-        step = _run(report, "pictures", title, f"{says} “{widest.title}” is the least certain number.", design, larger)
+        says = f"{counts}{_parts_in_words(request)}; the others are kept. “{widest.title}” is the least certain number."
+        step = _run(report, "pictures", title, says, design, larger)
+        claims = [finding.claim for finding in report.results.findings if finding.claim is not None]
+        if not report.stopped and any(claim.verdict in ("not clear", "too few") for claim in claims):
+            step = replace(step, caution=LOOKED_AT)
         reach = f"{width} ({n - report.n_images:,} more{f', {n:,} in all' if cells else ''})"
         steps.append(replace(step, width=width, reach=reach, narrows=narrows, half_width=after, cells=names))
     if steps:

@@ -28,7 +28,7 @@ from bias_core.run.next_steps import _parts_in_words, next_steps, sizes_by_width
 from bias_core.run.plan import settle
 from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design, get_study
-from bias_core.study.types import Arm, StudySettings, check_arms
+from bias_core.study.types import Arm, Claim, StudySettings, check_arms
 from bias_core.ui.templates import render
 from tests import shared
 from tests.ui.tabs import built, plain_of
@@ -263,6 +263,17 @@ def test_people_are_asked_where_nobody_knows_how_often_the_reader_errs(report, s
     assert hasattr(task, step.tool)
     label_run(unknown, services.manifests, services.labels, n=N)
     assert "people" not in steps_of(unknown, services)  # a task asks already
+
+
+def test_drawing_on_because_a_result_is_not_clear_is_cautioned_against(report, services):
+    def caution(verdict):
+        claim = Claim(verdict=verdict, p_adjusted=0.3, n_tests=1, level=0.05)
+        findings = tuple(replace(finding, claim=claim) for finding in report.results.findings)
+        decided = replace(report, results=replace(report.results, findings=findings))
+        return next_steps(decided, services)[0].caution
+
+    assert "by chance too often" in caution("not clear")
+    assert caution("above") == caution("not tested") == ""
 
 
 def test_what_is_known_closely_needs_no_more_pictures(report, services):

@@ -76,6 +76,7 @@ def test_every_number_is_said_in_words_with_its_sign_and_whether_it_rests_on_one
     ends = row["low"], row["high"]
     assert f"S = {format_number(row['S'], *ends)}<small>{format_interval(*ends)}" in html
     assert f"d = {format_number(row['d'])}" in html
+    assert "so few prompts can show it by chance" in html  # too few for a clear difference, however large d is
     assert "of 1,000 such runs" in html
     assert "With 3 against 3 prompts, the smallest possible p is 0.10" in html
     assert f"p = {row['p']:.3f}" in html

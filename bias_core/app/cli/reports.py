@@ -155,7 +155,7 @@ def _show_all(report: StudyReport, services: "Services | None") -> None:
     line = f"{LIMITS} Run {report.run_id}, {report.n_images:,} pictures, {report.seconds:.1f} s."
     console.print(line, markup=False, style="dim")
     for step in next_steps(report, services) if services else ():
-        _show_step(report, step, step.says)
+        _show_step(report, step, f"{step.says} {step.caution}".strip())
 
 
 def _show_step(report: StudyReport, step: "NextStep", says: str = "") -> None:
