@@ -563,7 +563,7 @@ class ExploreForm(StudyTab):
         return "; ".join(filter(None, [super().describe_size(request), rates_in_words(several) if several else ""]))
 
     def describe_form_size(self, values: Mapping[str, Any]) -> str:
-        """Return the number of pictures; what is given for concepts that are not in the list; what own pictures show."""
+        """Return the number of pictures, what is given for concepts not in the list, and what own pictures show."""
         concepts = _split_or_one(str(values["concept"]))
         texts = [text for key, setting in _LISTS.items() for text in read_field(setting, values.get(key))]
         unused = [escape(text) for text in texts if _is_of_others(text, concepts)]

@@ -154,7 +154,9 @@ class NextStep:
 
     def values(self) -> dict[str, Any]:
         """Return the values for the API."""
-        return {name: getattr(self, name) for name in ("key", "title", "says", "caution", "command", "tool", "arguments")}
+        return {
+            name: getattr(self, name) for name in ("key", "title", "says", "caution", "command", "tool", "arguments")
+        }
 
 
 def next_steps(report: StudyReport, services: StudyServices, cells: Collection[str] = ()) -> tuple[NextStep, ...]:

@@ -135,7 +135,6 @@ def test_the_published_numbers_of_a_run_stay_at_the_top_and_its_line_in_runs_has
         page.click("#generate")
     page.click("#explore-next .published-link")
     page.wait_for_selector("#published-numbers table:visible")
-    page.wait_for_selector("#runs-results", state="visible")
     settle(page)
     page.wait_for_function("Math.abs(document.querySelector('#runs-published').getBoundingClientRect().top) < 2")
     switch(page, "explore")

@@ -284,6 +284,7 @@ def test_an_import_is_labelled_without_being_measured(tab, services, visitor, tm
     assert "5 pictures of this run" in last[form["found"]]
     assert {caption.partition(" · ")[2] for _, caption in last[form["preview"]]["value"]} == {"", "nurse · CEO"}
     (line,) = list_runs(services, visitor.key)
+    assert tab.first_view(visitor) == {tab.parts["header"]: ""}  # what is in the list opens in its own tab
     assert last[form["source"]]["value"] == line.run_id
     assert last[form["source"]]["choices"][0][1] == line.run_id
     there = [

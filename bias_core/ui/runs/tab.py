@@ -213,12 +213,9 @@ class RunsTab(StudyTab):
         return {self.parts["status"]: messages.error_html(problem.message, self.element("ask"))}
 
     def first_view(self, visitor: Visitor) -> Updates:
-        """Show the newest run with a report; else an example."""
-        for line in history.list_runs(self.services, visitor.key):
-            if line.saved:
-                saved = history.open_run(self.services, visitor.key, line.run_id)
-                text = messages.done_html(f"Opened: a run of {when(saved.created)}.")
-                return self.finished(saved.report) | {self.parts["status"]: text}
+        """Show an example until there are runs, which open in the tabs of their studies."""
+        if history.list_runs(self.services, visitor.key):
+            return {self.parts["header"]: ""}
         return super().first_view(visitor) | {self.parts["status"]: ""}
 
     def classification_html(self, report: StudyReport, image_id: str) -> str:

@@ -5,7 +5,8 @@ element.addEventListener('click', async (event) => {
   const link = element.querySelector('#' + button.dataset.copy);
   try {
     await navigator.clipboard.writeText(link.href);
-    button.textContent = 'Link copied';
+    const isHere = /^(localhost|127\..*|\[::1\])$/.test(location.hostname);
+    button.textContent = isHere ? 'Copied: opens on this computer' : 'Link copied';
   } catch {  // without https there is no clipboard: it can be copied by hand
     link.hidden = false;
     link.textContent = link.href;
