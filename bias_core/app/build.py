@@ -190,7 +190,7 @@ class ComingBack:
         """Show a tab's last run with its settings or its example, or follow the running one."""
         tab = self._tabs[key]
         if run_id == _EXAMPLE:
-            yield tab.first_example()
+            yield tab.first_view(visitor)
             return
         at_work = self._services.run_queue.find(visitor.key)
         if run_id == _AT_WORK and at_work is not None:
