@@ -30,7 +30,7 @@ from bias_core.report.report_text import CORRECTED
 from bias_core.report.stop_rules import ShareValues, stop_rule
 from bias_core.run.attribute_scores import AttributeScore, watch_attributes
 from bias_core.run.image_rows import scaled
-from bias_core.run.study_data import Steps, StudyData
+from bias_core.run.study_run import Run, Steps
 from bias_core.study.attributes import ALL, finding_key
 from bias_core.study.study import Measuring, RunName, Study
 from bias_core.study.types import (
@@ -94,11 +94,11 @@ class Concepts(Explore):
         """Return the attributes of every concept, with its own rates."""
         return self.attributes_of_cells(settings)
 
-    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+    def watch(self, settings: StudySettings, data: Run, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         """Read the share of every attribute for every concept."""
         return watch_attributes(self.attributes(settings), data, frame, of_groups=True)
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure every attribute in the pictures of every concept, and find groups of similar pictures."""
         keep_people(data)
         frame, notes = _keep_finished_concepts(data, self.shots(settings))
@@ -194,7 +194,7 @@ def _scored(frame: pd.DataFrame, rows: np.ndarray, scores: tuple[AttributeScore,
     )
 
 
-def _keep_finished_concepts(data: StudyData, shots: Sequence[Shot]) -> tuple[pd.DataFrame, list[str]]:
+def _keep_finished_concepts(data: Run, shots: Sequence[Shot]) -> tuple[pd.DataFrame, list[str]]:
     """Return the pictures of the concepts that were finished before a stop, and notes on the others.
 
     Of a run that was stopped before its first concept was finished, and under a stop rule, all pictures are taken.

@@ -16,7 +16,7 @@ from bias_core.report.claims import NO_CLAIM, claim_columns, family_note
 from bias_core.report.report_text import Row
 from bias_core.run.programs import SUMMARY, Detail, listed_answer
 from bias_core.run.run import run_study
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.run.suggestions import (
     PERSON,
     Suggestion,
@@ -191,7 +191,7 @@ def _ask(options: SuggestOptions, services: StudyServices, world: str, subject: 
 
 
 def _worded(
-    suggestion: Suggestion, subject: str, captions: Sequence[str], rows: np.ndarray, data: StudyData
+    suggestion: Suggestion, subject: str, captions: Sequence[str], rows: np.ndarray, data: Run
 ) -> tuple[Suggestion, float]:
     """Return the wording that agrees best with the captions, and its agreement beyond chance; nan from words alone."""
     if suggestion.phrase is None:
@@ -209,7 +209,7 @@ def _worded(
     return replace(suggestion, attribute=wordings[best]), float(agreement[best])
 
 
-def _line(suggestion: Suggestion, agrees: float, base: np.ndarray, source: str, data: StudyData) -> dict[str, Any]:
+def _line(suggestion: Suggestion, agrees: float, base: np.ndarray, source: str, data: Run) -> dict[str, Any]:
     attribute, where = suggestion.attribute, suggestion.where_from
     positive, negative = data.texts([attribute.positive, attribute.negative])
     reads = not agrees < _TELLS  # nan: no captions to disagree with
@@ -257,7 +257,7 @@ class Suggest(Study):
         options = get_options(settings, SuggestOptions)
         return [Shot(prompt=fill_template(options.template, options.concept), n=options.n_images, group=CONCEPT)]
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Caption both, compare phrases, ask the language model, and word the attributes for the encoder."""
         options = get_options(settings, SuggestOptions)
         captioner = data.services.captioner(options.captioner)

@@ -486,7 +486,7 @@ class StudyReport(Measured):
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     # one row per scored picture: ``image_id, group, prompt, seed``, the study's facts, and its measured values
-    # (:meth:`bias_core.run.study_data.StudyData.keep`)
+    # (:meth:`bias_core.run.study_run.Run.keep`)
     pictures: pd.DataFrame | None = None
     stored: Mapping[str, StoredImage] = field(default_factory=dict)  # the pictures by id
     # files of own pictures (:func:`bias_core.study.picture_names.list_files`), by which people's answers find them

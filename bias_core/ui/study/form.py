@@ -16,11 +16,12 @@ from bias_core.errors import InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
 from bias_core.run.image_rows import cut_notes, treated, treatment
 from bias_core.run.plan import check_number, lay_out, settle
+from bias_core.run.study_run import Run
 from bias_core.services import Services
 from bias_core.study.answer_files import LOOK
 from bias_core.study.classifiers import FORCE_LABEL
 from bias_core.study.design import find_design, option_settings
-from bias_core.study.study import Settled, Study
+from bias_core.study.study import Study
 from bias_core.study.types import MOST_ARMS, Arm, Design, StudySettings
 from bias_core.types import ModelInfo
 from bias_core.ui import messages
@@ -678,13 +679,13 @@ class StudyForm(HasStudies):
         """The number of pictures for these settings, in words; "" for invalid settings."""
         with messages.user_errors():
             request = self.read_request(values)
-            return "" if request.settings.images and not request.has_arms else self.describe_size(request)
+            return "" if request.settings.images and not request.arms else self.describe_size(request)
         return ""
 
-    def describe_size(self, request: Settled) -> str:
+    def describe_size(self, request: Run) -> str:
         """The number of pictures that a run draws, in words."""
         with messages.user_errors():
-            arms, study = [arm.settings for arm in request.arms], request.study
+            arms, study = [arm.settings for arm in request.each], request.study
             drawn = [arm for arm in arms if not (arm.images and arms[1:])]
             shots = [shot for arm in drawn for shot in study.shots(study.settled(arm, self.services))]
             n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
@@ -719,11 +720,11 @@ class StudyForm(HasStudies):
                 n_requests[arm.model] += sum(shot.n for shot in study.shots(arm))
         return [f"up to {request_words(n, self.services.model_info(name))}" for name, n in n_requests.items()]
 
-    def read_request(self, values: Mapping[str, Any]) -> Settled:
+    def read_request(self, values: Mapping[str, Any]) -> Run:
         """Return the complete settings of the form; InvalidInput if they are invalid."""
         return settle(*self.design_and_settings(values))
 
-    def checked(self, values: Mapping[str, Any]) -> Settled:
+    def checked(self, values: Mapping[str, Any]) -> Run:
         """:meth:`read_request`; too many pictures are refused before the run enters the queue."""
         request = self.read_request(values)
         check_number(request, self.services.settings)
