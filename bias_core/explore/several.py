@@ -32,7 +32,7 @@ from bias_core.run.attribute_scores import AttributeScore, watch_attributes
 from bias_core.run.image_rows import scaled
 from bias_core.run.study_run import Run, Steps
 from bias_core.study.attributes import ALL, finding_key
-from bias_core.study.study import Measuring, RunName, Study
+from bias_core.study.study import Measuring, Study
 from bias_core.study.types import (
     ArmReport,
     Claim,
@@ -134,11 +134,14 @@ class Concepts(Explore):
             scored=replace(scored, cells=cells),
         )
 
-    def run_name(self, settings: StudySettings) -> RunName:
-        """Return the concepts, and the words of ``explore``."""
+    def get_run_title(self, settings: StudySettings) -> str:
+        """Return the concepts."""
         options = _options(settings)
-        title = fill_template(options.template, format_list(options.concepts, last=" or ")) if options.concepts else ""
-        return RunName(title=title, command=several_words(settings))
+        return fill_template(options.template, format_list(options.concepts, last=" or ")) if options.concepts else ""
+
+    def get_command(self, settings: StudySettings) -> Sequence[str]:
+        """Return the words of ``explore``."""
+        return several_words(settings)
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         """Return what is drawn and measured."""

@@ -55,7 +55,7 @@ from bias_core.study.attributes import ALL
 from bias_core.study.classifiers import Reader
 from bias_core.study.design import PACK, pack_design
 from bias_core.study.label_tasks import find_people
-from bias_core.study.study import Measuring, ReportFacts, RunName, Study
+from bias_core.study.study import Measuring, ReportFacts, Study
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Arm,
@@ -328,13 +328,16 @@ class Explore(Study):
         options = explore_options(settings)
         return "" if options.takes_all else options.prompts()[CONCEPT]
 
-    def run_name(self, settings: StudySettings) -> RunName:
-        """Return the concept's prompt, or a name for the user's own pictures, and the words of ``explore``."""
+    def get_run_title(self, settings: StudySettings) -> str:
+        """Return the concept's prompt, or a name for the user's own pictures."""
         options = explore_options(settings)
-        title = "Attributes in pictures of your own"
-        if not options.takes_all:
-            title = fill_template(options.template, options.concept)
-        return RunName(title=title, command=explore_words(settings))
+        if options.takes_all:
+            return "Attributes in pictures of your own"
+        return fill_template(options.template, options.concept)
+
+    def get_command(self, settings: StudySettings) -> Sequence[str]:
+        """Return the words of ``explore``."""
+        return explore_words(settings)
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         """Return what is drawn and measured."""
@@ -487,9 +490,13 @@ class PromptPack(Explore):
         """Return the attributes that rows of the file name."""
         return attributes_of_cells(self.design, scored_attributes(settings))
 
-    def run_name(self, settings: StudySettings) -> RunName:
-        """Return the title of the file; ``study run`` starts it."""
-        return Study.run_name(self, settings)
+    def get_run_title(self, settings: StudySettings) -> str:
+        """Return the title of the file."""
+        return self.design.title
+
+    def get_command(self, settings: StudySettings) -> Sequence[str]:
+        """Return (): ``study run`` starts it."""
+        return ()
 
     def headline(self, report: StudyReport) -> str:
         """Return the headline of an exploration; if groups have different attributes, the first shares."""

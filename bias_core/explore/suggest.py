@@ -29,7 +29,7 @@ from bias_core.run.suggestions import (
     suggest_from_words,
 )
 from bias_core.study.classifiers import Reader, language_model_name
-from bias_core.study.study import Measuring, RunName, RunSize, Study, encoders_and_judge
+from bias_core.study.study import Measuring, RunSize, Study, encoders_and_judge
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Design,
@@ -320,13 +320,16 @@ class Suggest(Study):
         """Return the number of pictures of the baseline, which are drawn later."""
         return RunSize(n_later=get_options(settings, SuggestOptions).n_images)
 
-    def run_name(self, settings: StudySettings) -> RunName:
-        """Return a title with the concept, and the words of ``suggest``."""
+    def get_run_title(self, settings: StudySettings) -> str:
+        """Return a title with the concept."""
+        return f"Attributes suggested for {get_options(settings, SuggestOptions).concept}"
+
+    def get_command(self, settings: StudySettings) -> Sequence[str]:
+        """Return the words of ``suggest``."""
         options, usual = get_options(settings, SuggestOptions), SuggestOptions()
         words = ["suggest", options.concept]
         for name in declared_settings(SuggestOptions):
             value = getattr(options, name)
             if name != "concept" and value != getattr(usual, name):
                 words += [f"--{name.replace('_', '-')}", str(value)]
-        words += ["--model", settings.model]
-        return RunName(title=f"Attributes suggested for {options.concept}", command=words)
+        return [*words, "--model", settings.model]

@@ -20,16 +20,7 @@ from bias_core.models.catalogue import check_condition, hosted_name
 from bias_core.models.engines import Cost, estimate_cost
 from bias_core.report.saved import encode
 from bias_core.report.stop_rules import stop_rule
-from bias_core.run.image_rows import (
-    ImportedRows,
-    RowMaker,
-    Rows,
-    before_drawing,
-    rewriting_note,
-    treated,
-    treatment,
-    words_without_effect,
-)
+from bias_core.run.image_rows import ImportedRows, RowMaker, Rows, treated, treatment
 from bias_core.run.limits import check_budget, check_work, looks_at_stop, most_pictures
 from bias_core.run.study_run import Run
 from bias_core.settings import Settings
@@ -74,7 +65,7 @@ def check_size(request: Run, limits: Settings, rows: RowMaker | None = None) -> 
     if settings.arms[1:]:
         subject, less = f"{design.name} with {len(settings.arms)} arms{subject.removeprefix(design.name)}", "fewer arms"
     elif not design.reference:
-        subject, less = f"exploring “{request.study.run_name(settings).title}”", "fewer pictures"
+        subject, less = f"exploring “{request.study.get_run_title(settings)}”", "fewer pictures"
     n_steps, pixels = (rows.num_inference_steps, rows.info.width * rows.info.height) if rows else (0, 0)
     scale = 0.0
     if n > (max_pictures := most_pictures(limits, n_steps, pixels)):
@@ -280,7 +271,7 @@ def lay_out(
         id=run_id(design, settings, session),
         study=design.name,
         session=session,
-        title=study.run_name(settings).title,
+        title=study.get_run_title(settings),
         settings=asdict(settings),
         design=encode(design, Path()),
         rows=tuple(_make_all_rows(run, check)),
@@ -373,7 +364,7 @@ def check_study_readers(run: Run) -> str:
         raise InvalidInput(
             "this study asks for no attribute of single pictures, so a judge would change nothing; leave judge empty"
         )
-    return check_readers(run.readers, run.services, source=settings.model, world=run.world, force=settings.force)
+    return check_readers(run.reader_facts, run.services, source=settings.model, world=run.world, force=settings.force)
 
 
 def _copy_readers(source: StudySettings, settings: StudySettings) -> StudySettings:
@@ -439,17 +430,6 @@ def library_versions() -> dict[str, str]:
         with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     return versions
-
-
-def plan_notes(arm: Run) -> list[str]:
-    """Return notes known before an arm is drawn: settings and words without effect, prompts that are cut off."""
-    if arm.settings.images:
-        return []
-    ignored = arm.rows.ignored if isinstance(arm.rows, RowMaker) else ()
-    rows = arm.manifest.rows
-    return [
-        *rewriting_note(arm.settings), *ignored, *words_without_effect(rows), *before_drawing(arm.services, rows)
-    ]  # fmt: skip
 
 
 def check_arms_differ(arms: Sequence[Run]) -> None:

@@ -22,7 +22,7 @@ from bias_core.report.stop_rules import stop_rule
 from bias_core.run.blanked_pictures import refusals, rewritten_prompts, while_drawing
 from bias_core.run.image_rows import treated, treatment
 from bias_core.run.limits import TimeLimit
-from bias_core.run.plan import lay_out, list_own_files, plan_notes, read_files, settle
+from bias_core.run.plan import lay_out, list_own_files, read_files, settle
 from bias_core.run.reproduction import protocol_tables, settings_table
 from bias_core.run.study_run import Run
 from bias_core.store.manifests import STALE_SECONDS, Status
@@ -105,7 +105,7 @@ def _draw_and_measure(run: Run, limit: TimeLimit) -> Generator[Progress, None, S
     """
     run.may_end_early = not run.arms  # arms are compared as wholes
     n_repairs = run.services.repairs.n
-    if notes := dict.fromkeys(note for arm in run.each for note in plan_notes(arm)):
+    if notes := dict.fromkeys(note for arm in run.each for note in arm.notes_before_drawing):
         yield Progress(message=" ".join(notes))
     yield from _fetch_readers(run)
     try:
@@ -158,7 +158,7 @@ def _read_arms(run: Run) -> Generator[Progress, None, tuple[list[ArmReport], Res
         arm.state = "measuring"
         results = results if arm.fixed_n else drop_fixed_n(results)
         results = with_claims(results, arm.study.family, confidence=arm.settings.confidence)
-        drawn = [*plan_notes(arm), *while_drawing(arm.images_by_id.values())]
+        drawn = [*arm.notes_before_drawing, *while_drawing(arm.images_by_id.values())]
         tables = (*results.tables, *rewritten_prompts(arm.drawn_pictures), *judge_tables(arm.judge_answers))
         results = replace(results, tables=tables, notes=(*arm.notes, *drawn, *results.notes))
         arms.append(
@@ -179,9 +179,8 @@ def _read_arms(run: Run) -> Generator[Progress, None, tuple[list[ArmReport], Res
 
 def _fetch_readers(run: Run) -> Iterator[Progress]:
     """Download every classifier before pictures are drawn, so that none is drawn in vain."""
-    sources = {reader: arm.settings.model for arm in run.each for reader in arm.readers}
-    for reader, source in sources.items():
-        facts = run.services.reader_facts(reader.role, reader.name)
+    sources = {reader: (arm.settings.model, facts) for arm in run.each for reader, facts in arm.reader_facts.items()}
+    for reader, (source, facts) in sources.items():
         if facts.download_gb:
             yield Progress(message=f"downloading {facts.name} ({facts.download_gb:g} GB), which will read the pictures")
         fetch_reader(reader, run.services, source)

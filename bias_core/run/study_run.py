@@ -20,7 +20,7 @@ from bias_core.errors import Cancelled, Interrupted
 from bias_core.models.catalogue import hosted_name
 from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswerer
 from bias_core.report.stop_rules import ShareValues, StopRule, stop_rule
-from bias_core.run.image_rows import Rows, cut_notes
+from bias_core.run.image_rows import ImportedRows, Rows, before_drawing, cut_notes, rewriting_note, words_without_effect
 from bias_core.run.limits import REFUSED, Countdown, DrawingView, Stoppable, Watch, report_unread_on_stop, unique_rows
 from bias_core.store.manifests import Manifest
 from bias_core.store.readings import Question, batched, n_pixels, open_pictures
@@ -37,7 +37,7 @@ from bias_core.study.types import (
     each_arm,
     get_scored_pictures,
 )
-from bias_core.types import ImageRow, StoredImage
+from bias_core.types import ImageRow, ReaderFacts, StoredImage
 from bias_core.waiting import never
 
 T = TypeVar("T")
@@ -156,9 +156,23 @@ class Run(Stoppable):
         return self.study.readers(self.settings)
 
     @cached_property
+    def reader_facts(self) -> dict[Reader, ReaderFacts]:
+        """Their weights and downloads before the run; UnknownModel if one does not exist."""
+        return {reader: self.services.reader_facts(reader.role, reader.name) for reader in self.readers}
+
+    @cached_property
     def image_ids(self) -> frozenset[str]:
         """The ids of all planned pictures."""
         return frozenset(row.id for row in self.manifest.rows)
+
+    @cached_property
+    def notes_before_drawing(self) -> list[str]:
+        """What is known of an arm before it is drawn: settings and words without effect, prompts that are cut off."""
+        if isinstance(self.rows, ImportedRows):
+            return []
+        planned = self.manifest.rows
+        notes = [*rewriting_note(self.settings), *self.rows.ignored, *words_without_effect(planned)]
+        return [*notes, *before_drawing(self.services, planned)]
 
     def with_settings(self, **changes: Any) -> "Run":
         """Return a request with other values of some settings."""
@@ -435,7 +449,8 @@ class Run(Stoppable):
     def copy_for_encoder(self, encoder: str) -> "Run":
         """Return the same pictures for another encoder."""
         run = copy(self)
-        vars(run).pop("readers", None)
+        for name in ("readers", "reader_facts"):
+            vars(run).pop(name, None)
         run.settings = replace(self.settings, encoder=encoder, further_encoders=())
         run.arms = tuple(arm.copy_for_encoder(encoder) for arm in self.arms)
         run.frame, run.notes = self.drawn.copy(), list(self.notes)

@@ -52,14 +52,6 @@ def get_judge_reader(settings: StudySettings) -> tuple[Reader, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunName:
-    """The title of a run, and the words of its command."""
-
-    title: str
-    command: Sequence[str] = ()  # () if ``study run`` starts it
-
-
-@dataclass(frozen=True, kw_only=True)
 class RunSize:
     """The size of a run beyond its shots."""
 
@@ -114,9 +106,13 @@ class Study(ABC):
 
     # Before a run
 
-    def run_name(self, settings: StudySettings) -> RunName:
-        """Return the title of a run, and the words of this study's own command."""
-        return RunName(title=self.design.title)
+    def get_run_title(self, settings: StudySettings) -> str:
+        """Return the title of a run."""
+        return self.design.title
+
+    def get_command(self, settings: StudySettings) -> Sequence[str]:
+        """Return the words of this study's own command; () if ``study run`` starts it."""
+        return ()
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         """Return words for the ``{name}`` in the design's texts that depend on the options.

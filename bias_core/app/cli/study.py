@@ -206,7 +206,7 @@ def _split_request(
 def _show_costs(plans: "Sequence[Run]", services: "Services") -> bool:
     """Print the table of costs; return true if the user should agree first."""
     from bias_core.models.model_sources import free_bytes
-    from bias_core.run.plan import plan_notes, study_cost
+    from bias_core.run.plan import study_cost
     from bias_core.run.reproduction import replication_estimate
     from bias_core.study.classifiers import reading_words
 
@@ -221,7 +221,7 @@ def _show_costs(plans: "Sequence[Run]", services: "Services") -> bool:
     for plan in plans if plans[0].design.protocol else ():
         console.print(replication_estimate(plan), markup=False)
     arms = [arm for plan in plans for arm in plan.each]
-    for note in dict.fromkeys(note for arm in filter(_is_known, arms) for note in plan_notes(arm)):
+    for note in dict.fromkeys(note for arm in filter(_is_known, arms) for note in arm.notes_before_drawing):
         console.print(note, markup=False)
     readers = dict.fromkeys(reader for plan in plans for arm in plan.each for reader in arm.readers)
     if facts := [services.reader_facts(reader.role, reader.name) for reader in readers]:

@@ -48,7 +48,7 @@ from bias_core.store.images import png_bytes
 from bias_core.store.readings import open_picture
 from bias_core.study.classifiers import check_readers
 from bias_core.study.design import ReportTexts
-from bias_core.study.study import Measuring, RunSize, Study, encoders_and_judge
+from bias_core.study.study import Measuring, RunSize, Study
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Claim,
@@ -480,10 +480,9 @@ def regenerate(
     if not 1 <= n <= MOST_DRAWN:
         raise InvalidInput(f"1 to {MOST_DRAWN} pictures can be drawn at once, got {n}")
     rows = RowMaker.build(settings, services)
-    readers = encoders_and_judge(settings)
-    check_readers(readers, services, source=settings.model, world=rows.info.world, force=settings.force)
-    check_budget(n, services.settings, subject="drawing a text", advice="draw fewer pictures")
     data = Run(OptimisedPrompts(report.design), settings, services, rows, cancelled=cancelled)
+    check_readers(data.reader_facts, services, source=settings.model, world=rows.info.world, force=settings.force)
+    check_budget(n, services.settings, subject="drawing a text", advice="draw fewer pictures")
     frame = yield from data.draw([Shot(prompt=text, n=n, group=cluster, first_seed=report.design.images_per_prompt)])
     if frame.empty:
         raise InvalidInput(f"the model's safety checker blocked all {n} pictures of {prompt!r}")
