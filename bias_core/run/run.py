@@ -117,7 +117,7 @@ def _draw_and_measure(run: Run, limit: TimeLimit) -> Generator[Progress, None, S
         try:
             report = yield from _measure(part, n_repairs)
         except InvalidInput as input_error:
-            raise run.not_enough_pictures_yet(error) from input_error
+            raise run.get_unfinished_error(error) from input_error
         return replace(report, settings=run.settings, n_planned=sum(arm.n_planned for arm in run.each))
 
 

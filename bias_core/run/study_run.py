@@ -373,7 +373,7 @@ class Run(Stoppable):
         """
         has_own_arms = bool(self.study.arms(self.settings))
         if self.study.fewest_when_stopped is None or (self.arms and (not self.study.watches_shares or has_own_arms)):
-            raise self.not_enough_pictures_yet(error) from error
+            raise self.get_unfinished_error(error) from error
         self.set_stop_signal(never)
         if self.state == "drawing":
             for arm in self.each:
@@ -412,7 +412,7 @@ class Run(Stoppable):
         min_pictures = max(self.study.fewest_when_stopped or 0, bool(self.stopped_after))
         if not self.arms:
             if len(self.frame) < min_pictures:
-                raise self.not_enough_pictures_yet(error) from error
+                raise self.get_unfinished_error(error) from error
             return self
         ready = [i for i, arm in enumerate(self.arms) if len(arm.frame) >= max(min_pictures, 1)]
         if len(ready) < 2:
@@ -430,7 +430,7 @@ class Run(Stoppable):
         part.settings = replace(self.settings, arms=arms, stop_when_clear=True)
         return part
 
-    def not_enough_pictures_yet(self, error: Cancelled) -> Cancelled:
+    def get_unfinished_error(self, error: Cancelled) -> Cancelled:
         """Return the error for a run with too few finished pictures: how many there are, and how to continue."""
         if isinstance(error, Interrupted):  # the error already says why
             return error

@@ -21,7 +21,6 @@ from bias_core.services import Services
 from bias_core.study.answer_files import LOOK
 from bias_core.study.classifiers import FORCE_LABEL
 from bias_core.study.design import find_design, option_settings
-from bias_core.study.study import Study
 from bias_core.study.types import MOST_ARMS, Arm, Design, StudySettings
 from bias_core.types import ModelInfo
 from bias_core.ui import messages
@@ -685,39 +684,40 @@ class StudyForm(HasStudies):
     def describe_size(self, request: Run) -> str:
         """The number of pictures that a run draws, in words."""
         with messages.user_errors():
-            arms, study = [arm.settings for arm in request.each], request.study
-            drawn = [arm for arm in arms if not (arm.images and arms[1:])]
-            shots = [shot for arm in drawn for shot in study.shots(study.settled(arm, self.services))]
+            study, arms = request.study, request.arms
+            drawn = [arm for arm in request.each if not (arm.settings.images and arms)]
+            shots = [shot for arm in drawn for shot in study.shots(study.settled(arm.settings, self.services))]
             n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
             with messages.user_errors() as too_many:
                 check_number(request, self.services.settings)
             count = f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
-            if arms[1:]:
+            if arms:
                 brought = len(arms) - len(drawn)
                 beside = f", {brought} of them with uploaded pictures" if brought else ""
                 limit = f"{self.services.settings.max_images:,} pictures in {MOST_ARMS} arms"
                 count += f" in {len(arms)} arms{beside}; a run has at most {limit}"
-            count += "".join(f"; {words}" for words in self._requests(study, drawn))
+            count += "".join(f"; {words}" for words in self._requests(drawn))
             count += "".join(f"; {note}" for note in self._cut_prompts(drawn, [shot.prompt for shot in shots]))
             return render("status", kind="warning", text=too_many.message) if too_many else count
         return ""
 
-    def _cut_prompts(self, arms: Sequence[StudySettings], prompts: Sequence[str]) -> list[str]:
+    def _cut_prompts(self, arms: Sequence[Run], prompts: Sequence[str]) -> list[str]:
         """Return notes on what the models of the arms do not read of the prompts."""
         notes = dict[str, None]()
-        for arm in arms:
-            if not arm.images and not hosted_name(arm.model):
-                version, template = f"{arm.model} form", treatment(arm)
-                model, texts = self.services.text_to_image(arm.model), [treated(prompt, template) for prompt in prompts]
+        for settings in (arm.settings for arm in arms):
+            if not settings.images and not hosted_name(settings.model):
+                version, template = f"{settings.model} form", treatment(settings)
+                model = self.services.text_to_image(settings.model)
+                texts = [treated(prompt, template) for prompt in prompts]
                 notes |= dict.fromkeys(cut_notes(model, version, texts, self.services))
         return list(notes)
 
-    def _requests(self, study: Study, arms: Sequence[StudySettings]) -> list[str]:
+    def _requests(self, arms: Sequence[Run]) -> list[str]:
         """The largest number of requests per hosted model; stored pictures are not requested again."""
         n_requests: Counter[str] = Counter()
         for arm in arms:
-            if not arm.images and hosted_name(arm.model):
-                n_requests[arm.model] += sum(shot.n for shot in study.shots(arm))
+            if not arm.settings.images and hosted_name(arm.settings.model):
+                n_requests[arm.settings.model] += sum(shot.n for shot in arm.requested_shots)
         return [f"up to {request_words(n, self.services.model_info(name))}" for name, n in n_requests.items()]
 
     def read_request(self, values: Mapping[str, Any]) -> Run:
