@@ -356,7 +356,8 @@ class Services:
 
     def fetch_reader(self, role: Role, name: str) -> None:
         """Download a reader's missing files; ModelUnavailable if that fails."""
-        self.reading(getattr(self, role)(name)).fetch()
+        if not self.catalogue.tool(role, name).embedded:
+            self.reading(getattr(self, role)(name)).fetch()
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         """Words of ``prompt`` unknown to the calibration world; empty for other models."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bias_core.run.attribute_scores import AttributeScore
-    from bias_core.run.study_data import StudyData
+    from bias_core.run.study_run import Run
 
 MAX_CLUSTERS = 20
 MOST = 1_000_000  # pictures in one request, even without a limit for runs
@@ -167,7 +167,7 @@ class ExploreExtension(Generic[O]):
         """Return the arms that the options ask for; () for none."""
         return ()
 
-    def reading(self, options: O, data: "StudyData", frame: "pd.DataFrame", scored: Scored) -> Results:
+    def reading(self, options: O, data: "Run", frame: "pd.DataFrame", scored: Scored) -> Results:
         """Return additional results for the report of one arm; ``frame`` has a row for each scored picture."""
         return Results()
 

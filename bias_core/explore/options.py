@@ -73,6 +73,8 @@ ADDED: Mapping[str, Setting] = {
 def explore_options(settings: StudySettings) -> ExploreOptions:
     """Return the options of complete settings; those of a file of prompts or of several concepts without a concept."""
     options = settings.options
+    if isinstance(options, ExploreOptions):
+        return options
     if several := several_options(settings):
         attributes = tuple(map(attribute_text, listed_attributes(several)))
         return ExploreOptions(
@@ -80,12 +82,15 @@ def explore_options(settings: StudySettings) -> ExploreOptions:
         )
     if isinstance(options, PackOptions):
         return ExploreOptions(**option_values(options) | {**NO_WORDS, "concept": ""})
-    return options if isinstance(options, ExploreOptions) else ExploreOptions(**option_values(options))
+    return ExploreOptions(**option_values(options))
 
 
 def several_options(settings: StudySettings) -> SeveralOptions | None:
     """Return the options of several concepts; None for any other run."""
-    values = option_values(settings.options)
+    options = settings.options
+    if isinstance(options, Options):
+        return options if isinstance(options, SeveralOptions) else None
+    values = option_values(options)
     return SeveralOptions(**values) if "concepts" in values else None
 
 

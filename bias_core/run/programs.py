@@ -141,7 +141,7 @@ def _full_size(name: str) -> int:
 
 def _n_pictures(design: Design) -> int:
     request = settle(design, StudySettings())
-    return sum(shot.n for shot in request.study.shots(request.settings))
+    return sum(shot.n for shot in request.requested_shots)
 
 
 def models_answer(models: Iterable[ModelInfo], detail: str = SUMMARY) -> Row:

@@ -134,7 +134,9 @@ def reader_note(facts: ReaderFacts, *, errors_known: bool) -> str:
     return f"{READ_BY}{facts.name} ({facts.id}{revision}, {_WORDS[facts.role]}); {errors}."
 
 
-def check_readers(readers: Sequence[Reader], services: StudyServices, *, source: str, world: str, force: bool) -> str:
+def check_readers(
+    facts: Mapping[Reader, ReaderFacts], services: StudyServices, *, source: str, world: str, force: bool
+) -> str:
     """Return the warning that a report begins with; "" if all classifiers can read these pictures.
 
     A classifier of the calibration world answers for any picture, but its answers mean something only for that world:
@@ -142,14 +144,9 @@ def check_readers(readers: Sequence[Reader], services: StudyServices, *, source:
     draw anything, so its pictures do not count.
 
     ``source`` is the name of the model or import; ``world`` is the world of the pictures, "" if unknown; with ``force``
-    the named classifier reads them anyway. UnknownModel if an encoder does not exist; UnsuitedClassifier names
-    classifiers that can read these pictures.
+    the named classifier reads them anyway. UnsuitedClassifier names classifiers that can read these pictures.
     """
-    for reader in readers:
-        if reader.role == "encoder":  # studies look for the others, by trying them
-            services.encoder(reader.name)
-    worlds = {reader: services.reader_world(reader.role, reader.name) for reader in readers}
-    unsuited = [reader for reader, reader_world in worlds.items() if reader_world not in ("", world)]
+    unsuited = [reader for reader, reader_facts in facts.items() if reader_facts.world not in ("", world)]
     if not unsuited:
         return ""
     names = " and ".join(dict.fromkeys(reader.name for reader in unsuited))

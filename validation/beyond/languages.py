@@ -13,7 +13,7 @@ from bias_core.errors import InvalidInput
 from bias_core.explore.extension import read_attributes
 from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import prevalence_estimate
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.study import Measuring, Study
 from bias_core.study.types import Design, Finding, Results, Shot, StudySettings, finding, get_options, join_results
 from bias_core.types import Attribute, Estimate
@@ -151,7 +151,7 @@ class ValidityLanguages(Study):
         """Return the pictures to draw."""
         return language_shots(self.design, settings)
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Results of every repetition for languages with a planted bias and for all others."""
         options, frame = get_options(settings, LanguageOptions), data.frame.reset_index(drop=True)
         rows = yield from data.embed(frame)

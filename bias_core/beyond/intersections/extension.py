@@ -13,7 +13,7 @@ from bias_core.values import Options, setting, settings_class
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.run.study_data import StudyData
+    from bias_core.run.study_run import Run
 
 Crossing = Literal["none", "pairs", "triples"]
 MOST_CROSSED = 8  # attributes: 28 pairs and 56 triples
@@ -49,7 +49,7 @@ class Intersections(ExploreExtension[Asked]):
         """Raise InvalidInput for too few or too many attributes."""
         check_crossing(options.scored, options.crossed)
 
-    def reading(self, options: Asked, data: "StudyData", frame: "pd.DataFrame", scored: Scored) -> Results:
+    def reading(self, options: Asked, data: "Run", frame: "pd.DataFrame", scored: Scored) -> Results:
         """Return how often attributes occur together."""
         from bias_core.beyond.intersections.attributes import cross_attributes
         from bias_core.report.arm_comparison import mean_sample

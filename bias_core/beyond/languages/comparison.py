@@ -15,7 +15,7 @@ from bias_core.number_text import format_rate, state_p, typeset
 from bias_core.prompts import fill_template
 from bias_core.report.arm_comparison import mean_sample
 from bias_core.report.claims import WHY_NOT, claim_columns, decide_claims, family_note
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.types import (
     ArmReport,
     Finding,
@@ -87,7 +87,7 @@ Pair = tuple[Recognised, Recognised, np.ndarray, np.ndarray]
 """English and another arm, and the places of the seeds that both have, ``(n,)`` in each."""
 
 
-def recognised_concept(concept: str, data: StudyData, rows: np.ndarray, units: Sequence[str]) -> list[Finding]:
+def recognised_concept(concept: str, data: Run, rows: np.ndarray, units: Sequence[str]) -> list[Finding]:
     """Measure how often the classifier ranks the concept among the first of all concepts that have a wording.
 
     The sentences are English for pictures of every language. Similar concepts (doctor, dentist, nurse) compete for

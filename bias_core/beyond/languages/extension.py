@@ -14,7 +14,7 @@ from bias_core.world.wordings import Wording, language_choices, list_wordings
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.run.study_data import StudyData
+    from bias_core.run.study_run import Run
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Languages(ExploreExtension[LanguageOptions]):
             for i, wording in enumerate(options.wordings)
         )
 
-    def reading(self, options: LanguageOptions, data: "StudyData", frame: "pd.DataFrame", scored: Scored) -> Results:
+    def reading(self, options: LanguageOptions, data: "Run", frame: "pd.DataFrame", scored: Scored) -> Results:
         """Return how often the concept is recognised."""
         from bias_core.beyond.languages.comparison import recognised_concept
 
