@@ -36,7 +36,8 @@ from bias_core.study.types import (
 from bias_core.values import Options, Setting, declared_settings, given_settings, option_values
 
 PACKAGE = Path(__file__).parents[1]
-BEYOND = PACKAGE / "beyond"  # what is optional: no other folder imports it
+OPTIONAL = ("causes", "intersections", "languages", "mitigation")
+"""The folders of ``beyond``: the app works without them, and nothing else imports them."""
 STUDY_DATA = ASSETS / "studies"
 _PAGE = "tab"  # prefix of modules of the page; the command line does not need their libraries
 _MORE: dict[Path, str] = {}  # folders of studies outside the app, with the packages of their modules
@@ -239,13 +240,17 @@ def _classes_and_folders() -> Mapping[str, tuple[type[Study], Path]]:
     return by_kind
 
 
+def optional_folders() -> list[Path]:
+    """Return the folders of ``beyond`` that are there."""
+    return [folder for name in OPTIONAL if (folder := PACKAGE / "beyond" / name).is_dir()]
+
+
 @cache
 def extensions(kind: type[E]) -> tuple[E, ...]:
-    """Return an instance of each subclass of ``kind`` in ``bias_core/beyond/*/extension.py``, by their folders."""
-    names = [
-        f"{BEYOND.parent.name}.{BEYOND.name}.{path.parent.name}.{path.stem}" for path in BEYOND.glob("*/extension.py")
-    ]
-    return tuple(extension_class() for name in sorted(names) for extension_class in _find_subclasses(name, kind))
+    """Return an instance of each subclass of ``kind`` in the ``extension.py`` of optional folders."""
+    names = [folder.name for folder in optional_folders() if (folder / "extension.py").is_file()]
+    modules = [f"{PACKAGE.name}.beyond.{name}.extension" for name in names]
+    return tuple(extension_class() for module in modules for extension_class in _find_subclasses(module, kind))
 
 
 def _find_subclasses(module: str, kind: type[E]) -> list[type[E]]:
