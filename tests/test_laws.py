@@ -41,6 +41,7 @@ FLOORS = [
     {"measures"},
     {"world"},
     {"models", "store"},
+    {"study_services"},
     {"study"},
     {"report"},
     {"run"},

@@ -26,7 +26,6 @@ from bias_core.report.headlines import headline
 from bias_core.settings import ASSETS
 from bias_core.store.manifests import ReportStore
 from bias_core.study.design import study_classes, typed_options, with_known_options
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Arm,
     ArmReport,
@@ -39,6 +38,7 @@ from bias_core.study.types import (
     StudySettings,
     StudyTable,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, Estimate, ImageRow, ReaderFacts, StoredImage
 from bias_core.values import Options, option_values
 

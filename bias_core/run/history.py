@@ -31,8 +31,8 @@ from bias_core.store.images import ImageStore
 from bias_core.store.manifests import Manifest, ManifestStore, ReportStore, RunHead, Status
 from bias_core.study.classifiers import READER_SETTINGS
 from bias_core.study.design import study_classes, with_known_options
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import NOBODY, Design, Progress, StudyReport, StudySettings, each_arm, settings_from_dict
+from bias_core.study_services import StudyServices
 from bias_core.values import Setting, check_texts, declared_settings
 
 _LONGEST = 60  # characters of an option in the list

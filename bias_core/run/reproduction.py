@@ -30,8 +30,8 @@ from bias_core.study.design import (
     typed_options,
 )
 from bias_core.study.study import StudyPlan
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Arm, Design, StudySettings, StudyTable, arm_text, table
+from bias_core.study_services import StudyServices
 from bias_core.types import ImageRow
 from bias_core.values import Setting, declared_settings
 

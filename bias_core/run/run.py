@@ -30,7 +30,6 @@ from bias_core.store.manifests import STALE_SECONDS, Status
 from bias_core.study.classifiers import fetch_reader, reader_note, with_other_readers
 from bias_core.study.judge_answers import judge_tables
 from bias_core.study.study import Settled, Study, StudyPlan
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
     Design,
@@ -41,6 +40,7 @@ from bias_core.study.types import (
     join_results,
     map_progress,
 )
+from bias_core.study_services import StudyServices
 
 
 def make_study_data(study: Study, settings: StudySettings, *args: Any, **kwargs: Any) -> StudyData:

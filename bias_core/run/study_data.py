@@ -23,8 +23,8 @@ from bias_core.run.image_rows import Rows, cut_notes
 from bias_core.run.limits import REFUSED, Countdown, DrawingView, Stoppable, Watch, report_unread_on_stop, unique_rows
 from bias_core.store.readings import Question, batched, n_pixels, open_pictures
 from bias_core.study.classifiers import Reader
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import JudgeAnswer, Progress, Shot, StudyReport, StudySettings, get_scored_pictures
+from bias_core.study_services import StudyServices
 from bias_core.types import ImageRow, StoredImage
 from bias_core.waiting import never
 

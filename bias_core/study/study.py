@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # the command line's help does without pandas
     from bias_core.run.study_data import Steps, StudyData
     from bias_core.store.manifests import Manifest
     from bias_core.study.answer_fit import Questions
-    from bias_core.study.study_services import StudyServices
+    from bias_core.study_services import StudyServices
     from bias_core.types import Attribute
 
 Measuring = Generator[Progress, None, Results]
