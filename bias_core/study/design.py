@@ -276,8 +276,8 @@ def installed_studies() -> dict[Path, str]:
 def _load_installed(entry: EntryPoint) -> Path:
     """Return the folder of a study; StorageError unless its names are its own and its designs have classes."""
     folder = Path(entry.load().__file__).parent
-    own = [_import_studies(*place) for place in _own_folders().items()]
-    kinds, own_kinds = {study.kind for study in _import_studies(folder, entry.value)}, {s.kind for f in own for s in f}
+    kinds = {study.kind for study in _import_studies(folder, entry.value)}
+    own_kinds = {study.kind for place in _own_folders().items() for study in _import_studies(*place)}
     designs = [_load(path) for path in sorted(folder.glob("designs/*.yaml"))]
     if not designs:
         raise StorageError(f"{folder} has no designs/*.yaml")
