@@ -17,8 +17,8 @@ from bias_core.prompts import fill_template
 from bias_core.run.study_run import Run
 from bias_core.study.classifiers import Reader
 from bias_core.study.study import Measuring, Study, encoders_and_judge
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, Shot, StudySettings, get_options
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class
 from validation.record import recorder

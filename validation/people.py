@@ -23,8 +23,8 @@ from bias_core.run.study_run import Run
 from bias_core.study.classifiers import Reader
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Claim, Design, Shot, StudySettings, get_options
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class
 from bias_core.world.planted import planted_lines

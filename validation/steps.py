@@ -25,8 +25,8 @@ from bias_core.protocols import StepCallback
 from bias_core.run.image_rows import scaled
 from bias_core.run.study_run import Run
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, get_options
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, Estimate
 from bias_core.values import Options, setting, settings_class
 from validation.repetitions import LADDER, POOL, SEEDS, in_each_repetition, ladder, pool_of, pools

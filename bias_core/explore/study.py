@@ -56,7 +56,6 @@ from bias_core.study.classifiers import Reader
 from bias_core.study.design import PACK, pack_design
 from bias_core.study.label_tasks import find_people
 from bias_core.study.study import Measuring, ReportFacts, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Arm,
     ArmReport,
@@ -71,6 +70,7 @@ from bias_core.study.types import (
     format_list,
     join_results,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute
 from bias_core.values import Options, declared_settings, option_values
 

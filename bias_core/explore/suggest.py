@@ -30,7 +30,6 @@ from bias_core.run.suggestions import (
 )
 from bias_core.study.classifiers import Reader, language_model_name
 from bias_core.study.study import Measuring, RunSize, Study, encoders_and_judge
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Design,
     Finding,
@@ -43,6 +42,7 @@ from bias_core.study.types import (
     get_scored_pictures,
     table,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, Estimate
 from bias_core.values import declared_settings
 

@@ -732,6 +732,7 @@ _INKS = {
     "#b0b0b0": "var(--line)",  # matplotlib's grid
     "#cccccc": "var(--line)",
 }
+_COLOUR, _FONT = re.compile("|".join(_INKS)), re.compile(r"font(-family)?: ([\d.]+px )?'[^;]*")
 
 
 def figure_svg(
@@ -755,10 +756,10 @@ def figure_svg(
     has_notes = _note_marks(root, drawn.notes, marks or {})
     if (marks and _name_marks(root, marks)) or has_notes:
         root.attrib["role"] = "group"  # an image has no buttons
-    svg = ET.tostring(root, encoding="unicode")
-    for colour, ink in _INKS.items():
-        svg = svg.replace(colour, ink)
-    return re.sub(r"font(-family)?: ([\d.]+px )?'[^;\"]*", _font, svg)
+    for element in root.iter():
+        if style := element.get("style"):
+            element.set("style", _FONT.sub(_font, _COLOUR.sub(lambda colour: _INKS[colour[0]], style)))
+    return ET.tostring(root, encoding="unicode")
 
 
 @dataclass(frozen=True, kw_only=True)

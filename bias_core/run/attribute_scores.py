@@ -27,8 +27,8 @@ from bias_core.report.stop_rules import ShareValues
 from bias_core.run.limits import Countdown, report_unread_on_stop
 from bias_core.run.study_run import Run, Steps
 from bias_core.store.readings import Question, open_picture
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import JudgeAnswer
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, Estimate, KnownPicture, ReaderErrors
 
 CALLS = ("yes", "no", "cannot tell")

@@ -25,8 +25,8 @@ from bias_core.store.drawing_facts import PictureMetadata
 from bias_core.store.found_pictures import ONE_FOR_ALL, key
 from bias_core.store.imports import ImportedImages
 from bias_core.study.classifiers import cut_texts
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import FAIR, OFF, OWN, Shot, StudySettings, format_list
+from bias_core.study_services import StudyServices
 from bias_core.types import ImageRow, ModelInfo, PromptLimit, Sampler
 from bias_core.values import check_texts
 

@@ -17,9 +17,10 @@ from bias_core.run.plan import count_requested_pictures, largest_scale, lay_out,
 from bias_core.run.run import run
 from bias_core.run.study_run import Run
 from bias_core.settings import COMMAND, Settings
+from bias_core.study.classifier_answers import asked_readings, list_readings, stored_pictures
 from bias_core.study.design import get_protocol, known_study, papers_readers
+from bias_core.study.label_tasks import N_LABELS
 from bias_core.study.study import Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     AGAINST_P_STAR,
     AUTO,
@@ -32,6 +33,7 @@ from bias_core.study.types import (
     format_list,
     get_options,
 )
+from bias_core.study_services import StudyServices
 from bias_core.values import Options, declared_settings
 
 _MOST_MINUTES = 10.0  # longest drawing that a visitor waits for
@@ -245,7 +247,9 @@ def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Se
 def _people(report: StudyReport, services: StudyServices) -> Iterator[NextStep]:
     """Suggest asking people, if the classifier's errors on such pictures are unknown and no task asks people yet."""
     manifest = services.manifests.find(report.run_id) if report.run_id.isalnum() else None
-    if manifest is None or manifest.label_tasks or _errors_are_known(report) or not (n := services.n_to_label(report)):
+    if manifest is None or manifest.label_tasks or _errors_are_known(report):
+        return
+    if not (n := min(N_LABELS, len(stored_pictures(report, asked_readings(list_readings(report)))))):
         return
     yield NextStep(
         key="people",

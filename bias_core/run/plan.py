@@ -30,7 +30,6 @@ from bias_core.study.answers import read_answers
 from bias_core.study.classifiers import check_readers, chosen_readers, resolve_readers
 from bias_core.study.design import get_study, papers_readers, typed_options, with_protocol
 from bias_core.study.picture_names import list_files
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     AUTO,
     Design,
@@ -41,6 +40,7 @@ from bias_core.study.types import (
     get_options,
     with_arms_of_options,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import ImageRow
 from bias_core.values import Options, changed_settings, check_texts, given_settings, option_values
 

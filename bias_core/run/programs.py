@@ -23,8 +23,8 @@ from bias_core.store.found_pictures import PictureLook
 from bias_core.store.manifests import RunHead
 from bias_core.study.attributes import AttributeSet
 from bias_core.study.design import find_design, format_summary, option_settings
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, StudyReport, StudySettings
+from bias_core.study_services import StudyServices
 from bias_core.types import ModelInfo
 
 MOST_BYTES = 8_000

@@ -28,7 +28,6 @@ from bias_core.run.study_run import Run
 from bias_core.store.manifests import STALE_SECONDS, Status
 from bias_core.study.classifiers import fetch_reader, reader_note, with_other_readers
 from bias_core.study.judge_answers import judge_tables
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
     Design,
@@ -39,6 +38,7 @@ from bias_core.study.types import (
     join_results,
     map_progress,
 )
+from bias_core.study_services import StudyServices
 
 
 def drop_fixed_n(results: Results) -> Results:

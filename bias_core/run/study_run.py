@@ -26,7 +26,6 @@ from bias_core.store.manifests import Manifest
 from bias_core.store.readings import Question, batched, n_pixels, open_pictures
 from bias_core.study.classifiers import Reader
 from bias_core.study.study import Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Design,
     JudgeAnswer,
@@ -37,6 +36,7 @@ from bias_core.study.types import (
     each_arm,
     get_scored_pictures,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import ImageRow, ReaderFacts, StoredImage
 from bias_core.waiting import never
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the command line's help does without numpy
     from collections.abc import Mapping, Sequence
 
     from bias_core.models.catalogue import Role
-    from bias_core.study.study_services import StudyServices
+    from bias_core.study_services import StudyServices
     from bias_core.types import PromptLimit, ReaderFacts
 
 FORCE_LABEL = "Score anyway with the chosen classifier"  # on the box of every form that sets ``force``

@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # the command line's help does without pandas
     from bias_core.report.stop_rules import ShareValues
     from bias_core.run.study_run import Run, Steps
     from bias_core.study.answer_fit import Questions
-    from bias_core.study.study_services import StudyServices
+    from bias_core.study_services import StudyServices
     from bias_core.types import Attribute
 
 Measuring = Generator[Progress, None, Results]

@@ -541,7 +541,6 @@ def test_words_for_readers_change_no_run_and_all_else_of_a_design_does(services)
     assert reworded == design
     assert is_shipped(reworded)
     assert plan_study(reworded, settings, services, measure=False).manifest.id == before
-    # A saved design of an older version has its notes in its data.
     assert replace(design, data={**design.data, "notes": ["An older note."]}) == design
     decides = {"name", "kind", "reference", "data", "images_per_prompt", "options", "settings"}
     assert decides == {one.name for one in fields(design) if one.compare}

@@ -152,7 +152,7 @@ def show_warning(warning: str) -> None:
 def choose_engine(services: "Services", run_options: RunOptions) -> None:
     """Let the services draw with the engine of these options."""
     if run_options.engine is EngineName.ray:
-        from bias_core.services import draw_with_ray
+        from bias_core.study_services import draw_with_ray
 
         draw_with_ray(services, run_options.workers)
     elif run_options.workers:

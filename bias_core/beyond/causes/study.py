@@ -33,7 +33,6 @@ from bias_core.run.image_rows import scaled
 from bias_core.run.study_run import Run
 from bias_core.study.design import ReportTexts
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     AUTO,
     MAX_STEPS,
@@ -50,6 +49,7 @@ from bias_core.study.types import (
     get_options,
     mark,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate, StoredImage
 from bias_core.values import Options, option_values, setting, settings_class
 

@@ -22,7 +22,6 @@ from bias_core.run.study_run import Run, Steps
 from bias_core.store.readings import open_pictures
 from bias_core.study.design import ReportTexts, distinct_texts
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Finding,
     Results,
@@ -35,6 +34,7 @@ from bias_core.study.types import (
     get_options,
     mark,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate, StoredImage
 from bias_core.values import Options, option_values, setting, settings_class
 

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bias_core.explore.arms import paired_arms
+from bias_core.explore.arms import Scored, paired_arms
 from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.number_text import format_rate, state_p, typeset
@@ -27,7 +27,7 @@ from bias_core.study.types import (
     figure,
     table,
 )
-from bias_core.types import Attribute, Estimate
+from bias_core.types import Estimate
 from bias_core.world.wordings import FORMS, Wording, rival_concepts
 
 LEAST_RECOGNISED = 0.5  # share of the recognition in English above which a language counts as understood
@@ -49,41 +49,33 @@ _LESS_SURE = (
 )
 
 
-class Score(Protocol):
-    """One attribute in the pictures of an arm."""
+@dataclass(frozen=True, kw_only=True)
+class LanguageScore:
+    """One attribute in the pictures of one language."""
 
-    @property
-    def attribute(self) -> Attribute:
-        """The attribute."""
-
-    @property
-    def prevalence(self) -> Estimate:
-        """The share of pictures in which it is seen."""
-
-    @property
-    def margins(self) -> np.ndarray:
-        """The margin of presence over absence of each picture, ``(n,)``; nan: cannot tell."""
-
-
-class Recognised(Protocol):
-    """The scored pictures of one arm."""
-
-    @property
-    def scores(self) -> Sequence[Score]:
-        """All attributes."""
-
-    @property
-    def recognised(self) -> Estimate | None:
-        """Share of pictures in which the classifier sees the concept."""
+    attribute: str
+    prevalence: float  # share of pictures in which it is seen
+    margins: np.ndarray  # of presence over absence, ``(n,)``; nan: cannot tell
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Arm:
-    scores: Sequence[Score]
-    recognised: Estimate | None
+class LanguageArm:
+    """The scored pictures of one language."""
+
+    scores: Sequence[LanguageScore]
+    recognised: Estimate | None  # share of pictures in which the classifier sees the concept
+
+    @classmethod
+    def from_scored(cls, scored: Scored, recognised: Estimate | None) -> "LanguageArm":
+        """Take the scores of an exploration."""
+        scores = [
+            LanguageScore(attribute=score.attribute.name, prevalence=score.prevalence.value, margins=score.margins)
+            for score in scored.scores
+        ]
+        return cls(scores=scores, recognised=recognised)
 
 
-Pair = tuple[Recognised, Recognised, np.ndarray, np.ndarray]
+Pair = tuple[LanguageArm, LanguageArm, np.ndarray, np.ndarray]
 """English and another arm, and the places of the seeds that both have, ``(n,)`` in each."""
 
 
@@ -141,8 +133,8 @@ def compare_languages(
     }
     pairs: dict[str, Pair] = {
         pair.second: (
-            _Arm(scores=pair.a.scores, recognised=recognised[pair.first]),
-            _Arm(scores=pair.b.scores, recognised=recognised[pair.second]),
+            LanguageArm.from_scored(pair.a, recognised[pair.first]),
+            LanguageArm.from_scored(pair.b, recognised[pair.second]),
             pair.at_first,
             pair.at_second,
         )
@@ -201,7 +193,7 @@ def _lines(wording: Wording, pair: Pair, confidence: float) -> Iterator[tuple[di
     for before, after in zip(english.scores, other_language.scores, strict=True):
         margins = np.stack([before.margins[at_first], after.margins[at_second]])
         margins = margins[:, ~np.isnan(margins).any(axis=0)]
-        has_share = margins.size and not math.isnan(before.prevalence.value + after.prevalence.value)
+        has_share = margins.size and not math.isnan(before.prevalence + after.prevalence)
         reason = verdict or ("" if has_share else UNDEFINED)
         gap = (
             Estimate.undefined(0, reason)
@@ -209,12 +201,12 @@ def _lines(wording: Wording, pair: Pair, confidence: float) -> Iterator[tuple[di
             else prevalence_difference_test(*margins, confidence=confidence).estimate
         )
         line = {
-            "attribute": before.attribute.name,
+            "attribute": before.attribute,
             "language": wording.language_name,
             "form": FORMS[wording.form],
             "verdict": reason,
-            "P": after.prevalence.value,
-            "P in English": before.prevalence.value,
+            "P": after.prevalence,
+            "P in English": before.prevalence,
             **columns("difference", gap, ends=""),
             "n": margins.shape[1],
             "p": math.nan,

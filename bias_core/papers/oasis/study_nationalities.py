@@ -57,7 +57,6 @@ from bias_core.run.study_run import Run, Steps
 from bias_core.study.attributes import to_attributes
 from bias_core.study.design import ReportTexts
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
     Claim,
@@ -79,6 +78,7 @@ from bias_core.study.types import (
     or_nan,
     point,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, Estimate
 from bias_core.values import Options, setting, settings_class
 

@@ -55,7 +55,6 @@ from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.study.design import ReportTexts
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     MAX_STEPS,
     Claim,
@@ -71,6 +70,7 @@ from bias_core.study.types import (
     format_list,
     get_options,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
 from bias_core.values import setting, settings_class
 

@@ -49,7 +49,6 @@ from bias_core.store.readings import open_picture
 from bias_core.study.classifiers import check_readers
 from bias_core.study.design import ReportTexts
 from bias_core.study.study import Measuring, RunSize, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Claim,
     Design,
@@ -67,6 +66,7 @@ from bias_core.study.types import (
     intervals,
     or_nan,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate, StoredImage
 from bias_core.values import declared_settings, setting, settings_class
 

@@ -31,8 +31,8 @@ from bias_core.study.attributes import find_attribute, load_attribute_sets
 from bias_core.study.classifiers import Reader
 from bias_core.study.label_tasks import POSITIONS, SINGLE
 from bias_core.study.study import encoders_and_judge, get_judge_reader
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import AUTO, Design, StudyReport, StudySettings, get_options
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, StoredImage
 from bias_core.values import Options, setting, settings_class
 

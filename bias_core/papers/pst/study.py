@@ -51,7 +51,6 @@ from bias_core.study.classifiers import READ_BY, Reader
 from bias_core.study.design import extensions, get_study, read_table
 from bias_core.study.label_tasks import POSITIONS, SINGLE
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
     Design,
@@ -69,6 +68,7 @@ from bias_core.study.types import (
     join_results,
     marks,
 )
+from bias_core.study_services import StudyServices
 from bias_core.values import declared_settings, setting, settings_class
 
 OCCUPATION, POWER = "occupation", "power"

@@ -30,7 +30,6 @@ from bias_core.study.answer_fit import Questions
 from bias_core.study.answers import count_answers, majority
 from bias_core.study.design import ReportTexts
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
     Claim,
@@ -50,6 +49,7 @@ from bias_core.study.types import (
     intervals,
     marks,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class
 

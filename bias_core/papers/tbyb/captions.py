@@ -44,7 +44,6 @@ from bias_core.store.readings import open_picture
 from bias_core.study.classifiers import Reader
 from bias_core.study.design import ReportTexts
 from bias_core.study.study import encoders_and_judge
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     AUTO,
     Finding,
@@ -56,6 +55,7 @@ from bias_core.study.types import (
     finding,
     get_options,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate, ReaderErrors
 from bias_core.values import Options, setting, settings_class
 

@@ -30,7 +30,6 @@ from bias_core.store.images import pixel_digest
 from bias_core.study.classifiers import Reader, language_model_name
 from bias_core.study.design import distinct_texts, keep_only_options, read_table
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
     Design,
@@ -47,6 +46,7 @@ from bias_core.study.types import (
     get_options,
     join_results,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate
 from bias_core.values import declared_settings, setting, settings_class
 
