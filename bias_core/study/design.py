@@ -211,7 +211,7 @@ def _choices(design: Design) -> list[tuple[str, Mapping[str, Any]]]:
     ]
 
 
-_ASKS_NOTHING: Sequence[Any] = ("", (), [], False, None, "none", "two")
+_ASKS_NOTHING: Sequence[Any] = ("", (), [], False, None, "none")
 """Values at which a removed option had no effect."""
 
 
