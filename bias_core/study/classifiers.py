@@ -25,7 +25,7 @@ _WORDS: dict[Role, str] = {
     "judge": "judge",
     "person_finder": "finder",
 }
-_MOST_NAMED = 3
+_MOST_NAMED, _LONGEST = 3, 120  # classifiers, characters
 _SETTINGS: Mapping[str, Role] = {
     "encoder": "encoder",
     "captioner": "captioner",
@@ -218,9 +218,9 @@ def cut_texts(limits: Sequence[PromptLimit], text: str = "prompt") -> list[str]:
     return lines
 
 
-def shortened(text: str, n: int = 120) -> str:
+def shortened(text: str) -> str:
     """Return the beginning of a long text."""
-    return text if len(text) <= n else f"{text[:n].rstrip()} …"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST].rstrip()} …"
 
 
 NOTE = (
