@@ -161,7 +161,7 @@ class LabelFile:
                 raise StorageError(f"the labels' database: {name} is read-only; make it writable to take answers again")
 
     def _check_content(self) -> None:
-        for _ in range(_N_LOOKS):
+        for _ in range(1 if self._trouble else _N_LOOKS):
             with suppress(sqlite3.Error):
                 id_in_file, n_changes = _read_head(self._path)
                 if id_in_file in self._ids and n_changes >= self._n_changes:
