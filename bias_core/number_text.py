@@ -7,6 +7,7 @@ Files and links for programs (CSV, JSON, commands) have numbers as Python writes
 """
 
 import math
+from collections.abc import Mapping, Sequence
 
 NOT_KNOWN = "not known"
 UNDEFINED = "undefined"
@@ -172,6 +173,76 @@ def format_given(
     if math.isfinite(value) and abs(round(value, _EXACT_DECIMALS) - value) < _ROUNDING:
         return typeset(value + 0.0, f",.{_EXACT_DECIMALS}f").rstrip("0").rstrip(".")
     return format_number(value, low, high, n=n)
+
+
+def format_percent(share: float) -> str:
+    """A chosen share, such as a confidence, with all its digits.
+
+    >>> format_percent(0.95), format_percent(0.125)
+    ('95 %', '12.5 %')
+    """
+    return f"{100 * share:g} %"
+
+
+def format_points(difference: float, low: float = math.nan, high: float = math.nan, *, unit: str = " points") -> str:
+    """A difference of shares in whole points with its interval, each with a sign.
+
+    >>> format_points(-0.083, -0.263, 0.0954), format_points(0.4)
+    ('−8 points [−26, +10]', '+40 points')
+    """
+    points = [typeset(100 * number, "+.0f") for number in (difference, low, high)]
+    return f"{points[0]}{unit}" + ("" if math.isnan(low) else f" [{points[1]}, {points[2]}]")
+
+
+def format_count(n: int, noun: str) -> str:
+    """A number of things.
+
+    >>> format_count(1, "picture"), format_count(1200, "picture")
+    ('1 picture', '1,200 pictures')
+    """
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
+def limit_list(items: Sequence[str], most: int) -> list[str]:
+    """The first texts, and last the number of others.
+
+    >>> limit_list(["a", "b", "c", "d"], 2), limit_list(["a", "b"], 2)
+    (['a', 'b', 'and 2 more'], ['a', 'b'])
+    """
+    return [*items[:most], *[f"and {len(items) - most:,} more"] * (len(items) > most)]
+
+
+def format_list(items: Sequence[str], between: str = ", ", last: str = "", most: int = 3) -> str:
+    """The first texts, and the number of others; ``last`` stands before the last of a whole list.
+
+    >>> format_list(["a", "b", "c", "d"]), format_list(["a", "b", "c"], last=" and ")
+    ('a, b, c and 1 more', 'a, b and c')
+    >>> format_list(["a", "b", "c"], "; ", most=2)
+    'a; b; and 1 more'
+    """
+    *firsts, final = limit_list(items, most) or [""]
+    if len(items) > most:
+        last = " " if between == ", " else between
+    return (last or between).join((between.join(firsts), final)) if firsts else final
+
+
+def format_counts(counts: Mapping[str, int], total: int = 0, most: int = 3) -> str:
+    """Names with their numbers, the most frequent first; one that has the whole ``total`` stands without it.
+
+    >>> format_counts({"sdxl": 2, "sd15": 6}, 8), format_counts({"sd15": 8}, 8), format_counts({"sd15": 8})
+    ('sd15 (6), sdxl (2)', 'sd15', 'sd15 (8)')
+    """
+    by_count = sorted(counts.items(), key=lambda pair: -pair[1])
+    return format_list([name if n == total else f"{name} ({n:,})" for name, n in by_count], most=most)
+
+
+def shorten(text: str, most: int = 120) -> str:
+    """A text without what exceeds a number of characters.
+
+    >>> shorten("a nurse", 20), shorten("a nurse at work", 7)
+    ('a nurse', 'a nurse…')
+    """
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _half_width(value: float, low: float, high: float, n: float | None) -> float:

@@ -23,7 +23,7 @@ from bias_core.explore.report import (
     share_words,
 )
 from bias_core.explore.study import Explore, find_alike, get_units, keep_people, notes_on_pictures, score_cells
-from bias_core.number_text import format_rate, state_p, typeset
+from bias_core.number_text import format_list, format_points, format_rate, state_p
 from bias_core.prompts import fill_template
 from bias_core.report.claims import NO_CLAIM, p_words
 from bias_core.report.report_text import CORRECTED
@@ -45,7 +45,6 @@ from bias_core.study.types import (
     Verdict,
     drawable,
     figure,
-    format_list,
     mark,
     or_nan,
 )
@@ -221,13 +220,13 @@ def arms_headline(report: StudyReport) -> str:
         return "No share could be compared between the arms."
     clear = shares[shares["clear"] == "yes"]
     row = (shares if clear.empty else clear).sort_values("difference", key=abs, ascending=False).iloc[0]
-    gap = [typeset(100 * row[end], "+.0f") for end in ("difference", "low", "high")]
     gap_words = "the largest" if clear.empty or len(clear) > 1 else "this one"
     p_value = state_p(row["p adjusted"], adjusted=len(shares) > 1)
     return (
         f"{len(clear)} of {len(shares)} differences between the arms are clear; {gap_words}: "
         f"{row['finding'].removesuffix(': P')}, {format_rate(row['value first'])} of “{row['first']}” and "
-        f"{format_rate(row['value second'])} of “{row['second']}” pictures, {gap[0]} points [{gap[1]}, {gap[2]}], "
+        f"{format_rate(row['value second'])} of “{row['second']}” pictures, "
+        f"{format_points(row['difference'], row['low'], row['high'])}, "
         f"{p_value}."
     )
 

@@ -61,7 +61,7 @@ from bias_core.labels.task_owner import (
     owned_task,
     set_status,
 )
-from bias_core.number_text import format_estimate
+from bias_core.number_text import format_count, format_estimate
 from bias_core.report.claims import p_words
 from bias_core.report.corrected import Correction, build_correction, corrected
 from bias_core.report.headlines import headline
@@ -596,7 +596,7 @@ class LabelTab:
                 }
                 made = label_run(report, self.services.manifests, self.services.labels, **options)
                 n_questions = len(made.task.positions)
-                text = f"The task is open, with {n_questions} question{'s' * (n_questions > 1)} about each picture. "
+                text = f"The task is open, with {format_count(n_questions, 'question')} about each picture. "
                 text += "Send raters its link, or label with it yourself. Keep your private link."
                 shown = self._owned(visitor, memory, made.key.text, profile, text)
                 updates = {**self.places.open(self.key), tab.parts["status"]: ""}

@@ -15,8 +15,9 @@ from scipy.sparse import csr_array
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector, same_length
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import Seed, percent, percentile_estimate
+from bias_core.measures.intervals import Seed, percentile_estimate
 from bias_core.measures.sequential import share_interval
+from bias_core.number_text import format_percent
 from bias_core.people import Scale
 from bias_core.types import Estimate, ReaderErrors
 
@@ -210,7 +211,7 @@ def _estimate_full_agreement(codes: Codes, n: int, confidence: float, null_value
         low=max(-1.0, (agreed - by_chance) / (1 - by_chance)),
         high=1.0,
         n=n,
-        method=f"Clopper-Pearson {percent(confidence)} of the units in agreement",
+        method=f"Clopper-Pearson {format_percent(confidence)} of the units in agreement",
         null_value=null_value,
         p_value=p_value,
         note=f"raters agree on all {n:,} items; the lower end is the value at {agreed:.1%} agreement",

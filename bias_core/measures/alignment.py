@@ -23,7 +23,8 @@ from bias_core.measures.arrays import (
     unit_vector,
 )
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import check_confidence, mean_interval, percent
+from bias_core.measures.intervals import check_confidence, mean_interval
+from bias_core.number_text import format_percent
 from bias_core.types import Estimate
 
 _ROUNDING = 1e-6  # unit rows closer than this differ by float32 rounding only
@@ -520,7 +521,7 @@ def resampled_variance_shares(image_embeddings: ArrayLike, directions: ArrayLike
 def _share_estimate(along: Array, distances: Array, confidence: float) -> Estimate:
     """V with its interval; none if the logit of V is infinite with or without a single image."""
     n, value = len(along), float(along.sum() / distances.sum())
-    method, note = f"jackknife t on the logit scale {percent(confidence)}", ""
+    method, note = f"jackknife t on the logit scale {format_percent(confidence)}", ""
     low = high = math.nan
     if n < 3:
         note = "two images have no interval"

@@ -38,6 +38,7 @@ from bias_core.measures.intervals import (
     t_interval,
 )
 from bias_core.measures.paired_prevalence import PairedTest
+from bias_core.number_text import format_list
 from bias_core.types import Estimate
 
 
@@ -432,7 +433,7 @@ def _whole_prompts(
 
 
 def _few(prompts: NDArray[Any]) -> str:
-    return f"{len(prompts)} ({', '.join(map(str, prompts[:3]))}{' ...' if len(prompts) > 3 else ''})"
+    return f"{len(prompts)} ({format_list([*map(str, prompts)])})"
 
 
 _OF_ONE_CONCEPT = takes(

@@ -14,7 +14,7 @@ from scipy.special import gammaln, log_softmax
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, same_length
 from bias_core.measures.cards import Card, takes
-from bias_core.measures.intervals import check_confidence, exact_interval, normal_p_value, percent, with_p_through_ends
+from bias_core.measures.intervals import check_confidence, exact_interval, normal_p_value, with_p_through_ends
 from bias_core.measures.two_phase import (
     Errors,
     error_noise,
@@ -23,6 +23,7 @@ from bias_core.measures.two_phase import (
     reading_matrix,
     usable_errors,
 )
+from bias_core.number_text import format_percent
 from bias_core.types import Estimate, ReaderErrors
 
 _FAR = 1e3  # log odds ratios beyond this count as infinite
@@ -269,7 +270,9 @@ def crossed_shares(
     n, read = len(codes), counts / len(codes)
     raw = weights @ read
     noise = _noise(weights, read, raw) + n * error_noise(used, weights, raw)
-    shares = tuple(_share(*of, n=n, z=z, method=f"score {percent(confidence)}") for of in zip(raw, noise, strict=True))
+    shares = tuple(
+        _share(*of, n=n, z=z, method=f"score {format_percent(confidence)}") for of in zip(raw, noise, strict=True)
+    )
     values = np.array([share.value for share in shares])
     alone = _independence(codes, groups, weights, used)
     shrunk, weight = _shrunk(values, alone.expected, n)
@@ -344,7 +347,7 @@ def interaction(
         high=high,
         n=len(presence),
         null_value=0.0,
-        method=f"exact mid-p {percent(confidence)}",
+        method=f"exact mid-p {format_percent(confidence)}",
         note=note,
         p_value=family.p_value(null),
     )
@@ -462,7 +465,7 @@ def _excesses(raw: Array, shares: Sequence[Estimate], alone: _Independence, conf
     There the single shares are as read, so that no cell can be rarer than never. Below 0, and in
     small cells, the lower end is therefore as low as the ends of P and of λ allow [zou2008].
     """
-    z, method = float(scipy.stats.norm.ppf((1 + confidence) / 2)), f"score {percent(confidence)}"
+    z, method = float(scipy.stats.norm.ppf((1 + confidence) / 2)), f"score {format_percent(confidence)}"
     for i, share in enumerate(shares):
         constant, slope, bend = z * z * alone.variances[:, i]
         value, expected = float(raw[i] - alone.expected[i]), float(alone.expected[i])
@@ -657,7 +660,7 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
         high=high,
         n=count,
         null_value=_EVEN,
-        method=f"score {percent(reader.confidence)}",
+        method=f"score {format_percent(reader.confidence)}",
         p_value=normal_p_value((share - _EVEN) * total, math.sqrt(variance(_EVEN))),
     )
     return estimate.scaled(200, -100)

@@ -15,6 +15,7 @@ from scipy import special
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, Floats, finite_vector, probability
+from bias_core.number_text import format_percent
 from bias_core.types import Estimate
 
 Seed = int | np.random.Generator
@@ -152,7 +153,7 @@ def inverted_test(
     low, high = (float(np.partition(array, place)[place]) for array in (lows, -highs))
     high = math.inf if alternative == "greater" else -high
     low = -math.inf if alternative == "less" else low
-    method = f"{method} {percent(confidence)}"
+    method = f"{method} {format_percent(confidence)}"
     if not (math.isfinite(low) or math.isfinite(high)):
         note = (
             f"too few units for an interval: p is {1 / len(permuted) * (1 + np.any(kept < _ROUNDING - 1)):.2g} at best"
@@ -286,7 +287,7 @@ def mean_change_test(changes: ArrayLike, *, confidence: float = 0.95, rng: Seed 
         low = max(low, sys.float_info.min)
     else:
         high = min(high, -sys.float_info.min)
-    method = f"signs of the units, Student's t, adjusted, {percent(confidence)}"
+    method = f"signs of the units, Student's t, adjusted, {format_percent(confidence)}"
     return Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method, p_value=p_value)
 
 
@@ -361,7 +362,7 @@ def wilson_interval(
     low, high = proportion_confint(n_positive, n, alpha=1 - confidence, method="wilson")
     share = n_positive / n
     low, high = min(float(low), share), max(float(high), share)  # the formula is 1e-17 off at 0 and at 1
-    method, p_value = f"Wilson {percent(confidence)}", math.nan
+    method, p_value = f"Wilson {format_percent(confidence)}", math.nan
     if null_value is not None:  # the score test, which this interval inverts
         p_value = normal_p_value(share - null_value, math.sqrt(null_value * (1 - null_value) / n))
     return Estimate(value=share, low=low, high=high, n=int(n), null_value=null_value, method=method, p_value=p_value)
@@ -388,7 +389,7 @@ def difference_interval(n_up: int, n_down: int, n: int, *, confidence: float = 0
         -_paired_end(n_down, n_up, int(n), 1 - confidence),
         n=int(n),
         p_value=mcnemar_p_value(n_up, n_down),
-        method=f"exact for pairs {percent(confidence)}",
+        method=f"exact for pairs {format_percent(confidence)}",
     )
 
 
@@ -418,7 +419,7 @@ def independent_difference(
         -_independent_end(k2, n2, k1, n1, 1 - confidence),
         n=min(n1, n2),
         p_value=fisher_p_value(k1, n1, k2, n2),
-        method=f"exact for two samples {percent(confidence)}",
+        method=f"exact for two samples {format_percent(confidence)}",
     )
 
 
@@ -573,7 +574,7 @@ def percentile_estimate(
     """
     check_confidence(confidence)
     values = np.sort(finite_vector(resampled, "resampled")) if np.size(resampled) else np.zeros(1)
-    method = f"bootstrap (expanded percentile) {percent(confidence)}"
+    method = f"bootstrap (expanded percentile) {format_percent(confidence)}"
     few, equal = n < FEWEST_RESAMPLED, not np.ptp(values) > _ROUNDING
     if few or equal:
         note = f"fewer than {FEWEST_RESAMPLED} units: too few for a bootstrap interval" if few else ""
@@ -642,7 +643,7 @@ def normal_estimate(
     if not reach > 0:
         note = "a set with one image has no standard error" if math.isnan(reach) else _NOTHING_VARIES
         return Estimate.without_interval(value, n, note, null_value=null_value)
-    method, low, high = f"normal {percent(confidence)}", value - reach, value + reach
+    method, low, high = f"normal {format_percent(confidence)}", value - reach, value + reach
     estimate = Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method)
     return with_p_through_ends(estimate, confidence)
 
@@ -682,7 +683,7 @@ def mean_interval(
         few = min(map(len, samples)) < 2
         note = "one sampling unit has no interval" if few else "all sampling units are equal, so there is no interval"
         no_interval = Estimate.without_interval(value, n, note, null_value=null_value)
-        return replace(no_interval, method=f"{method} {percent(confidence)}")
+        return replace(no_interval, method=f"{method} {format_percent(confidence)}")
     squares = [float(sample.var(ddof=1)) / len(sample) for sample in samples]
     parts = sum(square**2 / (len(sample) - 1) for square, sample in zip(squares, samples, strict=True))
     error, freedom = math.sqrt(sum(squares)), sum(squares) ** 2 / parts
@@ -707,7 +708,7 @@ def t_interval(
     if not error > 0:
         return Estimate.without_interval(value, n, _NOTHING_VARIES, null_value=null_value)
     reach = float(scipy.stats.t.ppf((1 + confidence) / 2, freedom)) * error
-    method = f"{method} {percent(confidence)}"
+    method = f"{method} {format_percent(confidence)}"
     p_value = math.nan
     if null_value is not None:
         p_value = float(2 * scipy.stats.t.sf(abs(value - null_value) / error, freedom))
@@ -776,11 +777,6 @@ def check_confidence(confidence: float) -> None:
         raise InvalidInput(f"confidence must be between 0 and 1, e.g. 0.95; got {confidence}.")
 
 
-def percent(confidence: float) -> str:
-    """0.95 as "95 %"."""
-    return f"{100 * confidence:g} %"
-
-
 EXACT = "exact binomial"  # how the method of such an interval begins
 _NEAR = 1e-14  # how near a root is found
 
@@ -811,7 +807,7 @@ def exact_interval(n_positive: int, n: int, *, confidence: float = 0.95, null_va
     check_confidence(confidence)
     k, n = _counts(n_positive, n)
     low, high = _lower_end(k, n, 1 - confidence), 1 - _lower_end(n - k, n, 1 - confidence)
-    method = f"{EXACT} {percent(confidence)}"
+    method = f"{EXACT} {format_percent(confidence)}"
     p_value = math.nan if null_value is None else exact_p_value(k, n, null_value)
     return Estimate(value=k / n, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
 

@@ -21,10 +21,10 @@ from bias_core.measures.intervals import (
     fisher_p_value,
     jackknife_interval,
     mcnemar_p_value,
-    percent,
     with_value_inside,
 )
 from bias_core.measures.object_distribution import ImageObjects, build_presence_matrix, word_sets
+from bias_core.number_text import format_percent
 from bias_core.types import Estimate
 
 NO_CHANGE = "both pictures of every pair show it, or neither does"
@@ -147,7 +147,7 @@ def _odds_of_pairs(n_gained: int, n_lost: int, n: int, confidence: float) -> Est
         high=-float(logit(betaincinv(n_lost, n_gained + 1, tail))) if n_lost else math.inf,
         n=n,
         null_value=0.0,
-        method=f"exact for pairs {percent(confidence)}",
+        method=f"exact for pairs {format_percent(confidence)}",
         p_value=mcnemar_p_value(n_gained, n_lost),
     )
 
@@ -165,7 +165,7 @@ def _odds_of_counts(n_with: tuple[int, int], sizes: tuple[int, int], confidence:
         high=family.quantile(tail, at_least=False, mid=False),
         n=n,
         null_value=0.0,
-        method=f"exact log-odds of counts {percent(confidence)}",
+        method=f"exact log-odds of counts {format_percent(confidence)}",
         p_value=fisher_p_value(c, sizes[1], a, sizes[0]),
     )
     return with_value_inside(estimate, confidence)

@@ -21,6 +21,7 @@ from bias_core.measures.intervals import (
     with_value_inside,
 )
 from bias_core.measures.sequential import confidence_sequence, share_interval
+from bias_core.number_text import format_list
 from bias_core.types import Estimate
 
 _By = str | Sequence[str]
@@ -214,9 +215,8 @@ def stereotype_gap(
         {key: score(people) for key, people in _groups(labels, columns)} for labels in (labels_paired, labels_single)
     ]
     if not sides[0].keys() & sides[1].keys():
-        raise InvalidInput(
-            f"No value of {', '.join(columns)} is in both settings; got {_first(sides[0])} and {_first(sides[1])}."
-        )
+        values = [format_list([", ".join(map(str, key)) for key in side], most=1) for side in sides]
+        raise InvalidInput(f"No value of {', '.join(columns)} is in both settings; got {' against '.join(values)}.")
     return pd.DataFrame(
         [
             {**dict(zip(columns, key, strict=True)), **_gap_row(sides[0].get(key), sides[1].get(key), confidence)}
@@ -315,10 +315,6 @@ def _difference(a: Estimate, b: Estimate, confidence: float) -> Estimate:
         note="; ".join(f"{name}: {side.note}" for name, side in (("paired", a), ("single", b)) if side.note),
     )
     return with_p_through_ends(joined, confidence)
-
-
-def _first(scores: dict[tuple[Any, ...], StereotypeTestScore]) -> str:
-    return f"{', '.join(map(str, next(iter(scores))))!r} and {len(scores) - 1} more"
 
 
 def _row(result: StereotypeTestScore) -> dict[str, Any]:
@@ -533,7 +529,7 @@ def _check_words(frame: pd.DataFrame, column: str, words: Sequence[str]) -> None
     known = set(words)
     if bad := [word for word in frame[column].tolist() if word not in known]:
         raise InvalidInput(
-            f"{column} must be one of {', '.join(words)}; got {bad[0]!r} and {len(bad) - 1} more of {len(frame)}."
+            f"{column} must be one of {', '.join(words)}; got {format_list([*map(repr, bad)], most=1)} of {len(frame)}."
         )
 
 

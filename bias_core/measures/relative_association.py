@@ -26,11 +26,10 @@ from bias_core.measures.intervals import (
     effective_freedom,
     fieller_interval,
     mean_interval,
-    percent,
     product_noise,
     with_p_through_ends,
 )
-from bias_core.number_text import typeset
+from bias_core.number_text import format_percent, typeset
 from bias_core.types import Estimate
 
 MINIMUM_POLES = 0.002
@@ -140,7 +139,7 @@ def relative_lean_over_encoders(
         return Estimate.undefined(n, _NOT_APART, null_value=null_value)
     if min_units < FEWEST_DRAWN:
         return Estimate.without_interval(value, n, too_few, null_value=null_value)
-    method = f"Fieller {percent(confidence)}"
+    method = f"Fieller {format_percent(confidence)}"
     return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
 
 
@@ -394,7 +393,7 @@ def mean_log_amplification(
         note = "the words' associations are too uneven for an interval"
         return Estimate.without_interval(value, n, note, null_value=0.0)
     p_value = _p_of_t(upper - lower, float((along - strength).var(ddof=1)) / n, n - 1)
-    method = f"Fieller {percent(confidence)}"
+    method = f"Fieller {format_percent(confidence)}"
     return Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method, p_value=p_value)
 
 

@@ -19,10 +19,10 @@ from bias_core.measures.intervals import (
     check_confidence,
     exact_interval,
     exact_p_value,
-    percent,
     wilson_interval,
     with_p_through_ends,
 )
+from bias_core.number_text import format_percent
 from bias_core.types import Estimate
 
 SEQUENCE = "confidence sequence"  # how the method of such an interval begins
@@ -181,7 +181,7 @@ def _counts(n_successes: object, n: object) -> tuple[float, int]:
 def _look(k: float, n: int, confidence: float, null_value: float | None) -> Estimate:
     low, high = _end(k, n, confidence), 1 - _end(n - k, n, confidence)
     share = k / n
-    method = f"{SEQUENCE} {percent(confidence)}"
+    method = f"{SEQUENCE} {format_percent(confidence)}"
     low, high = min(low, share), max(high, share)
     p_value = math.nan if null_value is None else _sequence_p_value(k, n, null_value)
     return Estimate(value=share, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)

@@ -19,11 +19,11 @@ from bias_core.measures.intervals import (
     check_confidence,
     effective_freedom,
     mean_interval,
-    percent,
     t_interval,
     tail_share,
     with_value_inside,
 )
+from bias_core.number_text import format_percent
 from bias_core.types import Estimate, ReaderErrors
 
 N_DRAWS = 4000
@@ -167,7 +167,7 @@ def two_phase_estimate(
         high=high,
         n=n,
         null_value=null_value,
-        method=f"two-phase sampling, Jeffreys {percent(confidence)}",
+        method=f"two-phase sampling, Jeffreys {format_percent(confidence)}",
         note=f"{n_labelled} of {n} are labelled by people{blind}",
         p_value=math.nan if null_value is None else min(1.0, 2 * tail_share(draws, null_value, tail)),
     )

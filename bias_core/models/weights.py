@@ -27,6 +27,7 @@ import safetensors
 from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable, NotEnoughMemory
 from bias_core.models import diffusers, hub_errors, peft, torch, transformers
 from bias_core.models.catalogue import is_hub_id, read_model_json
+from bias_core.number_text import format_list
 from bias_core.settings import ASSETS
 from bias_core.waiting import WEIGHTS_SECONDS, BuiltOnce, FairLock
 
@@ -44,7 +45,6 @@ _last_used: "WeakKeyDictionary[LazyModel[Any], int]" = WeakKeyDictionary()
 _clock = count()
 _log = logging.getLogger(__name__)
 _OF_READERS = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
-_SHOWN = 3  # keys in a message
 _INDEX = ".safetensors.index"
 _TOKENIZER = "tokenizer.json"
 _JSON = (
@@ -541,8 +541,7 @@ def _choose_variant(folder: Path, stem: str, preferred: str | None) -> str | Non
 
 def format_keys(keys: Iterable[object]) -> str:
     """The first few keys, in order."""
-    names = sorted(map(str, keys))
-    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    return format_list(sorted(map(str, keys)))
 
 
 # Messages of peft and torch for missing layers or other sizes.

@@ -23,7 +23,6 @@ from bias_core.measures.association import swap_test
 from bias_core.measures.intervals import (
     FEWEST_RESAMPLED,
     independent_difference,
-    percent,
     permutation_test,
     sign_flip_test,
     t_interval,
@@ -36,7 +35,7 @@ from bias_core.measures.paired_prevalence import (
     prevalence_difference_test,
 )
 from bias_core.measures.sequential import SEQUENCE, confidence_sequence, difference_sequence
-from bias_core.number_text import format_number
+from bias_core.number_text import format_list, format_number, format_percent
 from bias_core.report.claims import NO_CLAIM, SAME_TEST, WHY_NOT, decide_claims, decide_findings, family_note, p_words
 from bias_core.report.stop_rules import stop_rule
 from bias_core.study.attributes import find_attribute_name
@@ -53,7 +52,6 @@ from bias_core.study.types import (
     columns,
     drawable,
     figure,
-    format_list,
     mark,
     or_nan,
     table,
@@ -290,7 +288,7 @@ def _compare_at_any_time(
         gap = difference_sequence(x, y, confidence=confidence)
     else:  # both intervals hold together with this confidence
         sequences = [confidence_sequence(float(v.sum()), len(v), confidence=(1 + confidence) / 2) for v in (x, y)]
-        method = f"{SEQUENCE} {percent(confidence)}, each arm separately"
+        method = f"{SEQUENCE} {format_percent(confidence)}, each arm separately"
         low, high = sequences[1].low - sequences[0].high, sequences[1].high - sequences[0].low
         gap = Estimate(
             value=sequences[1].value - sequences[0].value, low=low, high=high, n=n, null_value=0.0, method=method

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from PIL import Image, ImageOps
 
 from bias_core.measures.cards import METRICS, Card, load_references, work
-from bias_core.number_text import NO_INTERVAL
+from bias_core.number_text import NO_INTERVAL, format_list
 from bias_core.report.figures import figure_svg, page_width
 from bias_core.report.headlines import headline
 from bias_core.report.palette import css_variables
@@ -305,9 +305,7 @@ def _arm(report: StudyReport, part: ArmReport) -> str:
 
 
 def _listed(texts: Iterable[str]) -> str:
-    different = list(dict.fromkeys(filter(None, texts)))
-    n_remaining = len(different) - _MOST_LISTED
-    return ", ".join(different[:_MOST_LISTED]) + (f" and {n_remaining:,} more" if n_remaining > 0 else "")
+    return format_list(list(dict.fromkeys(filter(None, texts))), most=_MOST_LISTED)
 
 
 def _parts(report: StudyReport) -> tuple[Measured, ...]:

@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from bias_core.measures.cards import work
+from bias_core.number_text import format_list
 from bias_core.prompts import WORD_SLOT
 from bias_core.study.attributes import ALL, finding_key
 from bias_core.study.design import CHECKLIST, DIFFERS, find_design, read_table
-from bias_core.study.types import StudyFigure, StudyReport, StudySettings, format_list, mark, named_parts
+from bias_core.study.types import StudyFigure, StudyReport, StudySettings, mark, named_parts
 from bias_core.types import Estimate
 from bias_core.values import option_values
 
 IN_PAPER = "in the paper"
 _OTHER_STUDY = "from another study, not by the paper’s protocol"
 _AS_SHARES = "(printed in %, here as shares)"
-_MOST_NAMED = 4  # items of a protocol that differ, by name
 
 
 class PrintedNumber(NamedTuple):
@@ -299,8 +299,7 @@ def protocol_in_words(report: StudyReport, arm: str = "") -> str:
     names = [str(item) for item in frame[frame["status"] == DIFFERS]["item"]]
     if not names:
         return "paper’s protocol met"
-    remainder = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
-    return f"differs in {format_list([*names[:_MOST_NAMED], *remainder])}"
+    return f"differs in {format_list(names)}"
 
 
 def ordered_lines(measure: PublishedMeasure, run_numbers: Sequence[OwnNumber]) -> list[str]:

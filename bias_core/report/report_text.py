@@ -20,9 +20,11 @@ from bias_core.number_text import (
     format_interval,
     format_number,
     format_p,
+    format_percent,
     format_rank,
     format_rate,
     format_share,
+    shorten,
     state_p,
     typeset,
 )
@@ -225,7 +227,7 @@ def size_in_words(design: Design, settings: StudySettings) -> str:
     >>> size_in_words(find_design("tbyb-general"), StudySettings(scale=0.5))
     '50 % of the full size (in the paper: 3,690 pictures of 369 prompts)'
     """
-    share = f"{100 * settings.scale:g} % of the full size"
+    share = f"{format_percent(settings.scale)} of the full size"
     return f"{share} (in the paper: {design.published_size})" if design.published_size else share
 
 
@@ -547,7 +549,7 @@ def _prompts(frame: pd.DataFrame) -> str:
     (prompt,) = prompts
     if prompt == NO_PROMPT:
         return f" {NO_PROMPT}"
-    return f" of “{prompt if len(prompt) <= _LONGEST else prompt[:_LONGEST] + '…'}”"
+    return f" of “{shorten(prompt, _LONGEST)}”"
 
 
 def _origin(report: StudyReport, part: Measured, rows: list[ImageRow]) -> str:

@@ -23,6 +23,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.measures.cards import METRICS
 from bias_core.models.catalogue import Role
+from bias_core.number_text import format_list
 from bias_core.report.headlines import headline
 from bias_core.settings import ASSETS
 from bias_core.store.manifests import ReportStore
@@ -39,7 +40,6 @@ from bias_core.study.types import (
     StudyReport,
     StudySettings,
     StudyTable,
-    format_list,
 )
 from bias_core.types import Attribute, Estimate, ImageRow, ReaderFacts, StoredImage
 from bias_core.values import Options, option_values

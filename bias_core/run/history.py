@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bias_core.errors import BiasCoreError, InvalidInput, StorageError, quoted
+from bias_core.number_text import format_percent, shorten
 from bias_core.report.headlines import headline
 from bias_core.report.saved import (
     EXAMPLE,
@@ -348,7 +349,7 @@ def _choices(manifest: RunHead, of_model: Mapping[str, Any]) -> str:
     usual = {name: option.default for name, option in declared.items()} | design.get("options", {})
     parts = []
     if settings.get("scale", 1.0) != 1.0 and design.get("reference"):
-        parts.append(f"{100 * settings['scale']:g} % of the full size")
+        parts.append(f"{format_percent(settings['scale'])} of the full size")
     run_options = settings.get("options", {})
     options = [(declared.get(name), usual.get(name), name, value) for name, value in run_options.items()]
     every = {name: design.get("settings", {}).get(name, setting.default) for name, setting in _declared().items()}
@@ -366,7 +367,7 @@ def _choices(manifest: RunHead, of_model: Mapping[str, Any]) -> str:
         text = ", ".join(str(item).partition("|")[0] for item in items) or "none"
         text = {"True": "yes", "False": "no"}.get(text, text)
         label = name.replace("_", " ") if setting is None else setting.label
-        parts.append(f"{label}: {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}")
+        parts.append(f"{label}: {shorten(text, _LONGEST)}")
     if arms := settings.get("arms"):
         parts.append(f"{len(arms)} arms")
     if settings.get("images"):

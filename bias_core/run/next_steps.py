@@ -11,6 +11,7 @@ from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import images_needed, share_half_width
 from bias_core.measures.intervals import EXACT
+from bias_core.number_text import format_list
 from bias_core.report.commands import changed_from_usual, drop_automatic_choices, is_shipped, to_command
 from bias_core.run.limits import most_pictures
 from bias_core.run.plan import count_requested_pictures, largest_scale, lay_out, read_files, settle, study_cost, warm_up
@@ -28,7 +29,6 @@ from bias_core.study.types import (
     StudyReport,
     StudySettings,
     arm_text,
-    format_list,
     get_options,
 )
 from bias_core.values import Options, declared_settings

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.intervals import percent
 from bias_core.models.catalogue import hosted_name, request_words
+from bias_core.number_text import format_percent
 from bias_core.report.commands import DRAWING_SETTINGS
 from bias_core.run.image_rows import ImportedRows, RowMaker, treatment
 from bias_core.run.plan import check_size, count_requested_pictures, study_cost
@@ -82,7 +82,7 @@ def _words(setting: Setting, value: Any) -> str:
         return ", ".join(str(part).partition("|")[0] for part in value)  # an attribute's name
     if setting.local:
         return Path(str(value)).name
-    return percent(value) if setting.percent else setting.write(value)
+    return format_percent(value) if setting.percent else setting.write(value)
 
 
 NOTE = "The paper's protocol, item by item, next to this run. The last lines say how we fill in what it leaves open."

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.wordnet import Lexicon, lexicon
+from bias_core.number_text import format_count
 from bias_core.prompts import article, fill_template, fix_articles
 from bias_core.study.attributes import LONGEST_SENTENCE, plain_line, propose_candidates
 from bias_core.study.types import Claim
@@ -469,7 +470,7 @@ def _suggest_from_odds(odds: "ObjectOdds", form: Phrase, n: int, claim: Claim, s
 
     where = (
         f"captions: in {odds.n_images} of {n} pictures, {odds.n_base} of {n} in the baseline; {p_words(claim)} for "
-        f"{claim.n_tests} phrase{'s' * (claim.n_tests > 1)}"
+        f"{format_count(claim.n_tests, 'phrase')}"
     )
     attribute = form.attribute(subject)
     return Suggestion(attribute=attribute, sources=(PICTURES,), where_from=where, odds=odds, claim=claim, phrase=form)

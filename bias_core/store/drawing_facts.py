@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from bias_core.errors import InvalidInput
+from bias_core.number_text import shorten
 from bias_core.values import read_json
 
 T = TypeVar("T")
@@ -193,7 +194,7 @@ def _plain(name: object) -> str:
 
 def quote_excerpt(text: str) -> str:
     """A text in quotation marks, shortened at its end."""
-    return f"“{text[:200]}…”" if len(text) > 200 else f"“{text}”"
+    return f"“{shorten(text, 200)}”"
 
 
 def without_networks(text: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar
 
 from bias_core.errors import InvalidInput, StorageError, quoted
+from bias_core.number_text import format_count, format_counts, limit_list
 from bias_core.store.copies import PossibleCopy, describe_possible_copies, find_copies, get_thumbnail
 from bias_core.store.drawing_facts import (
     LARGEST_SEED,
@@ -163,7 +164,7 @@ class PictureLook:
         """Return the number of prompts in words, such as “of 2 prompts”."""
         n = sum(prompt.prompt != NO_PROMPT for prompt in self.prompts)
         without = "without a prompt" if n < len(self.prompts) else ""
-        return " and ".join(filter(None, (f"of {n:,} prompt{'s' * (n != 1)}" if n or not without else "", without)))
+        return " and ".join(filter(None, (f"of {format_count(n, 'prompt')}" if n or not without else "", without)))
 
     @property
     def left_out_lines(self) -> list[str]:
@@ -423,11 +424,12 @@ class FoundPictures:
             different(found_prompt.text for found_prompt in found),
             [found_prompt.doubt or found_prompt.missing for found_prompt in found],
         )
+        all_doubts = different([*doubts, self._describe_folders(names), *_describe_settings(drawings)])
         return PromptSummary(
             prompt=prompt,
             n=len(pictures),
             sources=Counter(picture.prompt_source for picture in pictures if picture.prompt_source),
-            doubts=_limit_texts(different([*doubts, self._describe_folders(names), *_describe_settings(drawings)])),
+            doubts=tuple(limit_list(all_doubts, _MOST_SHOWN)),
             spellings=tuple(spellings) if len(spellings) > 1 else (),
             drawn_with=Counter(picture.way for picture in pictures),
             samplers=Counter(drawing.sampler for drawing in drawings if drawing.sampler),
@@ -455,7 +457,7 @@ class FoundPictures:
         unread = [line for line in self.unread_metadata if line.partition(": ")[0] not in self.left_out]
         for columns, tables in self._tables_with.items():
             n = len(tables) - 1
-            extra = f" and {n:,} other table{'s' * (n > 1)}" if n else ""
+            extra = f" and {format_count(n, 'other table')}" if n else ""
             unread += [f"{tables[0]}{extra}: {columns}"] * bool(columns)
         parts = (
             ("picture is left out", "pictures are left out", left_out),
@@ -754,7 +756,8 @@ class FoundPictures:
         folders = Counter("/".join(parts) or "outside of these" for parts in found)
         if len(folders) < 2 or not self._found[names[0]].text:
             return ""
-        return f"the same prompt in {len(folders):,} folders, which count together: {_count_in_words(folders)}"
+        listed = format_counts(folders, most=_MOST_SHOWN)
+        return f"the same prompt in {len(folders):,} folders, which count together: {listed}"
 
     def _note_others(self, name: str, prompt: str, other_texts: Mapping[str, str]) -> None:
         """Note sources with another prompt than the one that counts."""
@@ -866,20 +869,9 @@ def _describe_settings(drawings: Sequence[PictureMetadata]) -> Iterator[str]:
         "guidance": [f"{drawing.guidance_scale:g}" for drawing in drawings if drawing.guidance_scale is not None],
         "samplers": [drawing.sampler for drawing in drawings if drawing.sampler],
     }
-    for setting, counts in ((setting, Counter(setting_values)) for setting, setting_values in values.items()):
-        if len(counts) > 1:
-            yield f"{setting}: {_count_in_words(counts)}"
-
-
-def _count_in_words(counts: Mapping[str, int]) -> str:
-    """Return the most common values with their numbers of pictures, such as “male (3), none (1)”."""
-    shown = [f"{value or 'none'} ({n:,})" for value, n in sorted(counts.items(), key=lambda pair: -pair[1])]
-    return ", ".join(_limit_texts(shown))
-
-
-def _limit_texts(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the first texts, and the number of others."""
-    return (*texts[:_MOST_SHOWN], *[f"and {len(texts) - _MOST_SHOWN:,} more"] * (len(texts) > _MOST_SHOWN))
+    for setting, setting_values in values.items():
+        if len(counts := Counter(value or "none" for value in setting_values)) > 1:
+            yield f"{setting}: {format_counts(counts, most=_MOST_SHOWN)}"
 
 
 def _has_picture_ending(name: str) -> bool:

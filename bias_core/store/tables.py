@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import HubNotReached, InvalidInput, quoted
+from bias_core.number_text import format_list
 from bias_core.prompts import MAX_PROMPT_CHARACTERS
 from bias_core.store.reader import TooMuch, limit_file, read_apart
 from bias_core.values import check_texts, normal_form, parse_whole_number, read_json
@@ -34,8 +35,7 @@ _MOST_NAMED, _MOST_COLUMNS = 5, 20  # lines, and columns that are not used, in o
 def refuse(name: str, problems: Sequence[str]) -> None:
     """Raise InvalidInput for the first bad lines of a file and the number of others, if any."""
     if problems:
-        remainder = f"; and {len(problems) - _MOST_NAMED:,} more" if len(problems) > _MOST_NAMED else ""
-        raise InvalidInput(f"{name}: {'; '.join(problems[:_MOST_NAMED])}{remainder}")
+        raise InvalidInput(f"{name}: {format_list(problems, '; ', most=_MOST_NAMED)}")
 
 
 def read_table(
@@ -90,8 +90,7 @@ def describe_unused_columns(unused: Collection[str]) -> str:
     ('columns not used: rating, notes', '')
     """
     names = [column[:_LONGEST_GROUP] for column in unused]
-    remainder = [f"and {len(names) - _MOST_COLUMNS:,} more"] if len(names) > _MOST_COLUMNS else []
-    return f"columns not used: {', '.join([*names[:_MOST_COLUMNS], *remainder])}" if names else ""
+    return f"columns not used: {format_list(names, most=_MOST_COLUMNS)}" if names else ""
 
 
 def decode_text(name: str, data: bytes) -> str:
@@ -470,5 +469,5 @@ def _only_file(name: str, files: Sequence[str]) -> str:
     train = [file for file in tables if "train" in PurePosixPath(file).stem]
     if 1 in (len(tables), len(train)):
         return (tables if len(tables) == 1 else train)[0]
-    listed = ", ".join(tables[:_MOST_NAMED]) or "none"
+    listed = format_list(tables, most=_MOST_NAMED) or "none"
     raise InvalidInput(f"{name} has {len(tables)} files of a pack ({listed}): add the file's name")

@@ -14,6 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.number_text import format_counts, format_list
 from bias_core.store.reader import TooMuch, limit_file, read_apart
 from bias_core.store.tables import Row, read_table
 from bias_core.study.label_tasks import POSITIONS
@@ -22,7 +23,7 @@ from bias_core.study.types import StudyTable, table
 from bias_core.values import read_json
 
 _BLANKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # and marks of encodings
-_SHOWN, _MOST_NAMED, _LONGEST_SHOWN = 3, 8, 80  # examples of a kind; names with their numbers; characters of a name
+_MOST_NAMED, _LONGEST_SHOWN = 8, 80  # names with their numbers; characters of a name
 _PICTURE_COLUMNS = ("image_id", "image", "file_name", "image_file_name", "filename", "picture")
 _ANSWER_COLUMNS = ("answer", "choice", "label")
 _POSITION_COLUMNS, _RATER_COLUMNS = ("position", "question"), ("rater", "annotator", "annotation_id")
@@ -112,9 +113,9 @@ class AnswerLook:
         if self.other_columns and (self.question_columns or not self.is_wide):
             yield f"Columns not read: {', '.join(self.other_columns)}."
         counted = self.counted
-        said = format_counts(answer.answer for answer in counted)
+        said = format_names(answer.answer for answer in counted)
         named = [answer.position for answer in counted]
-        where = f" about {format_counts(named)}" if any(named) else ""
+        where = f" about {format_names(named)}" if any(named) else ""
         n_raters = count_raters(answer.rater for answer in counted)
         whose = f"of {n_raters:,} {'person' if n_raters == 1 else 'people'}" if n_raters else NO_RATER
         yield f"Answers: {said}{where}, {whose}."
@@ -165,19 +166,15 @@ def count_raters(raters: Iterable[str]) -> int:
     return len(different) if any(different) else 0
 
 
-def format_counts(names: Iterable[str]) -> str:
+def format_names(names: Iterable[str]) -> str:
     """Return the most frequent names with their numbers."""
-    counts = Counter(names)
-    top_counts = counts.most_common(_MOST_NAMED)
-    shown = ", ".join(f"{name[:_LONGEST_SHOWN] or 'no position'} ({n:,})" for name, n in top_counts)
-    return shown + (f" and {len(counts) - _MOST_NAMED:,} more" if len(counts) > _MOST_NAMED else "")
+    counts = Counter(name[:_LONGEST_SHOWN] or "no position" for name in names)
+    return format_counts(counts, most=_MOST_NAMED)
 
 
 def format_examples(examples: Sequence[str]) -> str:
     """Return the first different examples, and the number of others."""
-    different = list(dict.fromkeys(examples))
-    suffix = f"; and {len(different) - _SHOWN:,} more" if len(different) > _SHOWN else ""
-    return "; ".join(different[:_SHOWN]) + suffix
+    return format_list(list(dict.fromkeys(examples)), "; ")
 
 
 def read_answer_file(path: Path) -> AnswerLook:

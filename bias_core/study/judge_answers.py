@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from bias_core.models.endpoints import CUT_OFF
-from bias_core.number_text import format_rate
+from bias_core.number_text import format_rate, shorten
 from bias_core.study.types import JudgeAnswer, StudyReport, StudyTable, table
 
 VERDICTS, RAW = "judge_verdicts", "judge_said"
@@ -38,7 +38,7 @@ def judge_tables(answers: Sequence[JudgeAnswer]) -> tuple[StudyTable, ...]:
     raw = [
         {
             "question": answer.question,
-            "answer": _shorten(answer.said),
+            "answer": shorten(" ".join(answer.said.split()), _LONGEST),
             "verdict": answer.verdict,
             "image_id": answer.image_id,
         }
@@ -62,11 +62,6 @@ def _count(question: str, answers: Sequence[JudgeAnswer]) -> dict[str, object]:
         **{name: verdicts[name] for name in _ANSWERS},
         "cut off": n_cut,
     }
-
-
-def _shorten(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}…"
 
 
 def often_in_doubt(report: StudyReport) -> str:

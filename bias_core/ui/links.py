@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from bias_core.measures.cards import metric
+from bias_core.number_text import shorten
 from bias_core.report.commands import is_shipped
 from bias_core.services import Services
 from bias_core.study.design import find_design, option_settings, typed_options
@@ -140,4 +141,4 @@ def _text(value: Any) -> str:
 
 
 def _quoted(name: str, text: str) -> str:
-    return f"{name} “{text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}”"
+    return f"{name} “{shorten(text, _SHOWN)}”"

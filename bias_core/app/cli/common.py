@@ -23,6 +23,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, StorageError, get_error_message, quoted
+from bias_core.number_text import limit_list
 from bias_core.study.design import find_design
 from bias_core.study.types import Arm, Progress, WatchedShare, settings_from_dict
 from bias_core.values import Setting, declared_settings, name_and_value
@@ -238,10 +239,9 @@ def _format_shares(shares: Sequence[WatchedShare]) -> str:
     watched = [share for share in shares if share.estimate.n]
     lines = [
         f"{escape(share.name)}: {share.value_words} ({share.interval_words}) of {share.estimate.n:,}"
-        for share in watched[:_MOST_SO_FAR]
+        for share in watched
     ]
-    remainder = [f"and {len(watched) - _MOST_SO_FAR} more"] if len(watched) > _MOST_SO_FAR else []
-    return "".join(f"\n  {line}" for line in [*lines, *remainder])
+    return "".join(f"\n  {line}" for line in limit_list(lines, _MOST_SO_FAR))
 
 
 def exit_stopped(signum: int) -> typer.Exit:

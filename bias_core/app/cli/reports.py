@@ -20,6 +20,7 @@ from bias_core.app.cli.common import (
     user_errors,
 )
 from bias_core.errors import InvalidInput, quoted
+from bias_core.number_text import format_percent
 from bias_core.settings import COMMAND
 from bias_core.study.types import StudyReport
 
@@ -117,7 +118,7 @@ def _show_first_numbers(report: StudyReport) -> int:
     frame = finding_frame(report)
     frame["value"] += " " + frame["interval"]
     frame = frame.drop(columns=["measure", "interval", BETWEEN_CLASSIFIERS, "reads"], errors="ignore")
-    interval = f"value [{100 * report.settings.confidence:g} % interval]"
+    interval = f"value [{format_percent(report.settings.confidence)} interval]"
     frame = frame.rename(columns={"null": null_words(report), "value": interval})
     for column in (*_OPTIONAL, null_words(report), "clear"):
         if not fits(build_rich_table(frame)):

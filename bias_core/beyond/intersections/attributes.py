@@ -24,6 +24,7 @@ from bias_core.beyond.intersections.stereotypes import (
 )
 from bias_core.measures.intersections import LEAST_EXPECTED, CrossedShares, Interaction, crossed_shares, interaction
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
+from bias_core.number_text import format_list
 from bias_core.report.claims import NO_CLAIM, WHY_NOT, claim_columns, family_note
 from bias_core.run.attribute_scores import AttributeScore
 from bias_core.study.types import (
@@ -36,7 +37,6 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     figure,
-    format_list,
     join_results,
     table,
 )

@@ -18,7 +18,7 @@ from bias_core.measures.intersections import (
     interaction,
 )
 from bias_core.measures.paired_stereotype import checked_labels
-from bias_core.number_text import format_number, typeset
+from bias_core.number_text import format_list, format_number, typeset
 from bias_core.papers.pst import MakeSample
 from bias_core.papers.pst.labelling import LabellingOptions, also_seen, get_column
 from bias_core.papers.pst.report import FURTHER
@@ -37,7 +37,6 @@ from bias_core.study.types import (
     columns,
     figure,
     finding,
-    format_list,
     get_options,
     join_results,
     mark,

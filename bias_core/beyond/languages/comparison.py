@@ -11,7 +11,7 @@ import pandas as pd
 from bias_core.explore.arms import paired_arms
 from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.measures.stereotype import prevalence_estimate
-from bias_core.number_text import format_rate, state_p, typeset
+from bias_core.number_text import format_points, format_rate, state_p
 from bias_core.prompts import fill_template
 from bias_core.report.arm_comparison import mean_sample
 from bias_core.report.claims import WHY_NOT, claim_columns, decide_claims, family_note
@@ -297,8 +297,7 @@ def _no_difference(compared: pd.DataFrame) -> str:
 
 def _gap(line: Mapping[Any, Any]) -> str:
     """Return a difference in points with its interval."""
-    value, low, high = (typeset(100 * line[end], "+.0f") for end in ("difference", "low", "high"))
-    return f"{value} points [{low}, {high}]"
+    return format_points(line["difference"], line["low"], line["high"])
 
 
 def _names(lines: pd.DataFrame) -> list[str]:

@@ -31,7 +31,7 @@ from bias_core.measures.relative_association import (
     relative_lean_over_encoders,
     text_relative_lean,
 )
-from bias_core.number_text import format_estimate, format_number, state_p
+from bias_core.number_text import format_estimate, format_list, format_number, state_p
 from bias_core.prompts import fix_articles
 from bias_core.report.arm_comparison import (
     ARM,
@@ -69,7 +69,6 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
-    format_list,
     get_options,
     mark,
     or_nan,

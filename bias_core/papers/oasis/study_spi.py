@@ -29,7 +29,7 @@ from bias_core.measures.propagation import (
     stereotype_propagation_index,
     visible_steps,
 )
-from bias_core.number_text import typeset
+from bias_core.number_text import format_list, typeset
 from bias_core.papers.oasis.cells import (
     Cell,
     NationalityOptions,
@@ -68,7 +68,6 @@ from bias_core.study.types import (
     StudySettings,
     columns,
     finding,
-    format_list,
     get_options,
 )
 from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage

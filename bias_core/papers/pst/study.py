@@ -13,6 +13,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.measures.agreement import kendall_tau
 from bias_core.measures.paired_stereotype import ALL_ANSWERS, stereotype_test_score
+from bias_core.number_text import format_list
 from bias_core.papers.pst import PeopleExtension, labelling
 from bias_core.papers.pst.labelling import LABELLED, Answers, LabellingOptions, PairOptions
 from bias_core.papers.pst.report import (
@@ -63,7 +64,6 @@ from bias_core.study.types import (
     StudyTable,
     finding,
     finding_mark,
-    format_list,
     get_options,
     intervals,
     join_results,

@@ -17,7 +17,7 @@ from bias_core.measures.association import (
     mean_association,
 )
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import format_estimate, format_given, typeset
+from bias_core.number_text import format_estimate, format_given, format_list, typeset
 from bias_core.papers.t2iat.report import occupations_headline, order_headline, words_headline
 from bias_core.papers.t2iat.study_tests import SETS, CrossingOptions, association_shots, names_of_tests
 from bias_core.prompts import fill_template
@@ -44,7 +44,6 @@ from bias_core.study.types import (
     StudySettings,
     columns,
     finding,
-    format_list,
     get_options,
     get_scored_pictures,
     intervals,

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.intervals import difference_interval, percent
+from bias_core.measures.intervals import difference_interval
 from bias_core.measures.object_bias import added_objects, missing_objects
 from bias_core.measures.object_comparison import (
     ObjectOdds,
@@ -24,7 +24,7 @@ from bias_core.measures.object_comparison import (
     variety_change,
 )
 from bias_core.measures.object_distribution import chao_shen_entropy, object_counts
-from bias_core.number_text import format_change
+from bias_core.number_text import format_change, format_list, format_percent
 from bias_core.report.claims import NO_CLAIM, claim_columns, decide_claims, family_note, fewest_units, p_words
 from bias_core.report.stop_rules import stop_rule
 from bias_core.study.design import ReportTexts
@@ -38,7 +38,6 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     finding,
-    format_list,
 )
 from bias_core.types import Estimate
 
@@ -390,7 +389,7 @@ def figures(sets: Mapping[str, AgainstBase], settings: StudySettings) -> tuple[S
         if odds.word == word
     ]
     base = next(iter(sets.values())).base
-    return (TEXTS.figure("log_odds", rows, base=base, confidence=percent(settings.confidence)),)
+    return (TEXTS.figure("log_odds", rows, base=base, confidence=format_percent(settings.confidence)),)
 
 
 def _finite_ends(estimate: Estimate) -> dict[str, float]:

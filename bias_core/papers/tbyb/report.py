@@ -12,7 +12,7 @@ from bias_core.measures.object_bias import DIMENSIONS, compare_models, normalise
 from bias_core.measures.object_distribution import FORMULAS, top_objects
 from bias_core.measures.objects import GenderCounts
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import format_change, format_share
+from bias_core.number_text import format_change, format_list, format_share
 from bias_core.papers.tbyb.captions import BLANK, MEASURES, STRONGER, Scores
 from bias_core.report.arm_comparison import (
     ARM,
@@ -38,7 +38,6 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     drawable,
-    format_list,
     mark,
 )
 

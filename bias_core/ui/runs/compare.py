@@ -10,9 +10,9 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.explore.exploration import OF_THE_MODEL
-from bias_core.measures.intervals import percent, with_p_through_ends
+from bias_core.measures.intervals import with_p_through_ends
 from bias_core.measures.paired_prevalence import PairedTest
-from bias_core.number_text import typeset
+from bias_core.number_text import format_list, format_percent, shorten, typeset
 from bias_core.report.arm_comparison import (
     ArmDifference,
     arms_table,
@@ -34,7 +34,6 @@ from bias_core.study.types import (
     StudySettings,
     StudyTable,
     columns,
-    format_list,
     table,
 )
 from bias_core.types import Estimate
@@ -338,7 +337,7 @@ def _format_value(value: Any, *, percent_of: bool = False) -> str:
     if value in (None, "", ()):
         return "none"
     if percent_of and isinstance(value, float):
-        return percent(value)
+        return format_percent(value)
     text = ", ".join(str(item).partition("|")[0] for item in value) if isinstance(value, (tuple, list)) else str(value)
     text = typeset(value) if isinstance(value, float) else text
-    return text if len(text) <= 60 else f"{text[:60]}…"
+    return shorten(text, 60)

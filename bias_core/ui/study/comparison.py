@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 import pandas as pd
 
-from bias_core.number_text import format_number, format_rate, format_share, typeset
+from bias_core.number_text import format_number, format_points, format_rate, format_share
 from bias_core.report.claims import WHY_NOT
 from bias_core.report.documents import data_uri
 from bias_core.report.figures import N_COLOURS
@@ -92,15 +92,14 @@ def _known_rate(arm: ArmReport, name: str) -> tuple[float, str] | None:
 
 def _gap(row: Mapping[Any, Any], name: str) -> dict[str, Any]:
     """Return the mark of a difference on an axis from -100 to 100 points, its text and its note."""
-    points = [typeset(100 * row[end], "+.0f") for end in ("difference", "low", "high")]
-    interval = "" if math.isnan(row["low"]) else f" [{points[1]}, {points[2]}]"
-    note = f"{name}, {row['second']} minus {row['first']}: {points[0]} points{interval}, n = {row['n']:,}"
-    value, low, high = ((1 + row[end]) / 2 for end in ("difference", "low", "high"))
+    change = [row[end] for end in ("difference", "low", "high")]
+    note = f"{name}, {row['second']} minus {row['first']}: {format_points(*change)}, n = {row['n']:,}"
+    value, low, high = ((1 + number) / 2 for number in change)
     is_clear = row["clear"] == "yes"
     why_not = f"not clear: {row[WHY_NOT]}" if row.get(WHY_NOT) else ""
     note += "; clear" if is_clear else f"; {why_not or 'not clear'}"
     return place_mark(value, low, high, note) | {
-        "text": f"{points[0]}{interval}",
+        "text": format_points(*change, unit=""),
         "is_clear": is_clear,
         "why_not": why_not,
         "value": row["difference"],

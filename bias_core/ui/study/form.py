@@ -14,6 +14,7 @@ import gradio as gr
 
 from bias_core.errors import InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
+from bias_core.number_text import format_count
 from bias_core.run.image_rows import cut_notes, treated, treatment
 from bias_core.run.plan import check_number, lay_out, settle
 from bias_core.services import Services
@@ -690,7 +691,7 @@ class StudyForm(HasStudies):
             n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
             with messages.user_errors() as too_many:
                 check_number(request, self.services.settings)
-            count = f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
+            count = f"{n:,} pictures of {format_count(prompts, 'prompt')}" if n else ""
             if arms[1:]:
                 brought = len(arms) - len(drawn)
                 beside = f", {brought} of them with uploaded pictures" if brought else ""

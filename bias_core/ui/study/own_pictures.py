@@ -11,8 +11,8 @@ from typing import Any, Literal
 import gradio as gr
 
 from bias_core.errors import Cancelled, InvalidInput
+from bias_core.number_text import format_counts, format_list
 from bias_core.report.documents import small_uri
-from bias_core.run.image_rows import count_in_words
 from bias_core.services import Services
 from bias_core.store.found_pictures import (
     AUTO,
@@ -25,7 +25,7 @@ from bias_core.store.found_pictures import (
 )
 from bias_core.store.imports import ImportedImages, with_table
 from bias_core.store.reader import ADDRESS, Check
-from bias_core.study.types import Arm, StudySettings, format_list, map_progress
+from bias_core.study.types import Arm, StudySettings, map_progress
 from bias_core.ui import messages
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
@@ -139,7 +139,7 @@ def arrived_html(arrived: Arrived) -> str:
     Up to three reasons or lines of each list are open, longer lists are folded.
     """
     return render("arrived", arrived=arrived, look=arrived.look, n_prompts=_PROMPTS, n_each=_EACH, n_lines=_LINES,
-                  n_open=_OPEN, in_words=count_in_words)  # fmt: skip
+                  n_open=_OPEN, format_counts=format_counts)  # fmt: skip
 
 
 class OwnPictures:

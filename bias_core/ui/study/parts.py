@@ -14,7 +14,7 @@ import numpy as np
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.measures.paired_stereotype import GENDERS
-from bias_core.number_text import format_number
+from bias_core.number_text import format_count, format_number
 from bias_core.report.corrected import BUDGET, Correction, PeopleAnswers, build_correction, corrected
 from bias_core.report.documents import small_uri
 from bias_core.report.report_text import describe_report_reader, is_known
@@ -352,7 +352,7 @@ def corrected_html(correction: Correction, of: str = "") -> str:
 def questions_in_words(readings: Sequence[Reading]) -> str:
     """The number of questions about each picture, in words."""
     n = count_questions(readings)
-    return f"{n:,} question{'s' if n != 1 else ''}"
+    return format_count(n, "question")
 
 
 def button_text(n: float | None, by: str | None, readings: Sequence[Reading] = ()) -> str:
