@@ -203,46 +203,46 @@ def format_count(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
-def limit_list(items: Sequence[str], most: int) -> list[str]:
+def limit_list(items: Sequence[str], limit: int) -> list[str]:
     """The first texts, and last the number of others.
 
     >>> limit_list(["a", "b", "c", "d"], 2), limit_list(["a", "b"], 2)
     (['a', 'b', 'and 2 more'], ['a', 'b'])
     """
-    return [*items[:most], *[f"and {len(items) - most:,} more"] * (len(items) > most)]
+    return [*items[:limit], *[f"and {len(items) - limit:,} more"] * (len(items) > limit)]
 
 
-def format_list(items: Sequence[str], between: str = ", ", last: str = "", most: int = 3) -> str:
+def format_list(items: Sequence[str], between: str = ", ", last: str = "", limit: int = 3) -> str:
     """The first texts, and the number of others; ``last`` stands before the last of a whole list.
 
     >>> format_list(["a", "b", "c", "d"]), format_list(["a", "b", "c"], last=" and ")
     ('a, b, c and 1 more', 'a, b and c')
-    >>> format_list(["a", "b", "c"], "; ", most=2)
+    >>> format_list(["a", "b", "c"], "; ", limit=2)
     'a; b; and 1 more'
     """
-    *firsts, final = limit_list(items, most) or [""]
-    if len(items) > most:
+    *firsts, final = limit_list(items, limit) or [""]
+    if len(items) > limit:
         last = " " if between == ", " else between
     return (last or between).join((between.join(firsts), final)) if firsts else final
 
 
-def format_counts(counts: Mapping[str, int], total: int = 0, most: int = 3) -> str:
+def format_counts(counts: Mapping[str, int], total: int = 0, limit: int = 3) -> str:
     """Names with their numbers, the most frequent first; one that has the whole ``total`` stands without it.
 
     >>> format_counts({"sdxl": 2, "sd15": 6}, 8), format_counts({"sd15": 8}, 8), format_counts({"sd15": 8})
     ('sd15 (6), sdxl (2)', 'sd15', 'sd15 (8)')
     """
     by_count = sorted(counts.items(), key=lambda pair: -pair[1])
-    return format_list([name if n == total else f"{name} ({n:,})" for name, n in by_count], most=most)
+    return format_list([name if n == total else f"{name} ({n:,})" for name, n in by_count], limit=limit)
 
 
-def shorten(text: str, most: int = 120) -> str:
+def shorten(text: str, limit: int = 120) -> str:
     """A text without what exceeds a number of characters.
 
     >>> shorten("a nurse", 20), shorten("a nurse at work", 7)
     ('a nurse', 'a nurse…')
     """
-    return text if len(text) <= most else f"{text[:most]}…"
+    return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 def _half_width(value: float, low: float, high: float, n: float | None) -> float:

@@ -132,13 +132,13 @@ class Services:
         ``setting`` is that of the paired test, ``attributes`` are those that people are asked about, () for the usual
         ones; InvalidInput for one that the run lacks.
         """
-        from bias_core.study.classifier_answers import asked_readings, list_readings, stored_pictures
+        from bias_core.study.classifier_answers import asked_readings, list_readings, list_stored_pictures
 
         manifest = self.manifests.find(report.run_id) if report.run_id.isalnum() else None
         readings = (
             [] if manifest is None else asked_readings(list_readings(report), attributes=attributes, setting=setting)
         )
-        remaining = set(stored_pictures(report, readings))
+        remaining = set(list_stored_pictures(report, readings))
         if manifest is not None and manifest.label_tasks and remaining:  # else do not open the store needlessly
             from bias_core.labels.make_task import pictures_in_tasks
 

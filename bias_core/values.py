@@ -388,7 +388,7 @@ else:
                 try:
                     build(self, **values)
                 except ValidationError as error:
-                    raise InvalidInput(_sentence(checked, error)) from error
+                    raise InvalidInput(_describe_error(checked, error)) from error
                 # Options are checked by their own names.
                 for name, value in values.items():
                     if not isinstance(value, Mapping):
@@ -467,7 +467,7 @@ def given_settings(settings: Any) -> frozenset[str]:
     return frozenset(changed_settings(settings)) | (frozenset() if given >= names else given)
 
 
-def _sentence(kind: type, error: ValidationError) -> str:
+def _describe_error(kind: type, error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     name, value, declared = str(first["loc"][0]), first["input"], declared_settings(kind)
     if name not in declared:

@@ -114,7 +114,7 @@ def attribute_findings(
                     continue
                 yield Finding(
                     key=key,
-                    title=f"{_subject(name, cell, cells, is_claimed=is_claimed)}: {kind.label.replace('P*', rate)}",
+                    title=f"{_cell_title(name, cell, cells, is_claimed=is_claimed)}: {kind.label.replace('P*', rate)}",
                     metric=kind.metric,
                     estimate=estimate,
                     claim=claims.get(key),
@@ -125,7 +125,7 @@ def attribute_findings(
                 )
 
 
-def _subject(name: str, cell: str, cells: Collection[str], *, is_claimed: bool) -> str:
+def _cell_title(name: str, cell: str, cells: Collection[str], *, is_claimed: bool) -> str:
     """Return what a number is about; a concept of several stands first, as in numbers that people correct."""
     if len(cells) == 1 and cell == ALL:
         return name

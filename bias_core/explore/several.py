@@ -108,9 +108,9 @@ class Concepts(Explore):
         alike = find_alike(_options(settings).n_clusters, settings, rows)
         of_all = cells.pop(ALL)
         data.keep(frame, number=range(1, len(frame) + 1), **picture_columns(of_all, None, alike))
-        scored = _scored(frame, rows, of_all)
+        scored = _join_scored(frame, rows, of_all)
         samples = {
-            id(score): _scored(frame.iloc[at], rows[at], scores)
+            id(score): _join_scored(frame.iloc[at], rows[at], scores)
             for concept, scores in cells.items()
             for at in [np.flatnonzero(frame["concept"] == concept)]
             for score in scores
@@ -187,7 +187,7 @@ def _options(settings: StudySettings) -> SeveralOptions:
     return several_options(settings) or SeveralOptions()
 
 
-def _scored(frame: pd.DataFrame, rows: np.ndarray, scores: tuple[AttributeScore, ...]) -> Scored:
+def _join_scored(frame: pd.DataFrame, rows: np.ndarray, scores: tuple[AttributeScore, ...]) -> Scored:
     return Scored(
         units=get_units(frame), ids=tuple(frame["image_id"]), seeds=tuple(frame["seed"]), rows=rows, scores=scores
     )
@@ -247,7 +247,7 @@ class ConceptShare(NamedTuple):
         return math.nan if self.rate is None else self.share.value - self.rate
 
 
-def read_shares(report: StudyReport | ArmReport) -> dict[str, list[ConceptShare]]:
+def list_concept_shares(report: StudyReport | ArmReport) -> dict[str, list[ConceptShare]]:
     """Return the shares of a report, or of one of its arms, by attribute, in the order of the concepts."""
     findings = {finding.key: finding for finding in report.results.findings}
     shares: dict[str, list[ConceptShare]] = {}
@@ -287,7 +287,7 @@ def concepts_headline(report: StudyReport | ArmReport) -> str:
 
     Only rates with a source are compared; without any, the highest and the lowest share of an attribute are given.
     """
-    shares = read_shares(report)
+    shares = list_concept_shares(report)
     if not shares:
         return "No picture could be scored."
     tested = {
@@ -327,7 +327,7 @@ def _correction(compared: Sequence[ConceptShare]) -> str:
 
 def _extremes(shares: Mapping[str, Sequence[ConceptShare]]) -> str:
     """Return the highest and the lowest share of the attribute that differs most between the concepts."""
-    name, of = max(shares.items(), key=lambda one: _spread(one[1]))
+    name, of = max(shares.items(), key=lambda one: _share_range(one[1]))
     ordered = sorted(of, key=lambda one: -one.share.value)
     ends = ordered if len(ordered) < 3 else [ordered[0], ordered[-1]]
     said = "; ".join(f"{result.concept} {share_words(result.share)}" for result in ends)
@@ -335,7 +335,7 @@ def _extremes(shares: Mapping[str, Sequence[ConceptShare]]) -> str:
     return f"{opening} of “{name}”: {said}. {NO_SOURCE}"
 
 
-def _spread(shares: Sequence[ConceptShare]) -> float:
+def _share_range(shares: Sequence[ConceptShare]) -> float:
     values = [result.share.value for result in shares]
     return max(values) - min(values)
 

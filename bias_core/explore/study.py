@@ -100,13 +100,13 @@ def find_alike(n_clusters: int, settings: StudySettings, rows: np.ndarray) -> Cl
     return spectral_clusters(rows, n_clusters=min(n_clusters, len(rows)) or None, seed=settings.seed)
 
 
-def _numbers(settings: StudySettings, options: ExploreOptions, frame: pd.DataFrame) -> Any:
+def _number_pictures(settings: StudySettings, options: ExploreOptions, frame: pd.DataFrame) -> Any:
     """Return the number of each picture: by seed if pictures of one prompt were drawn here, else in order."""
     several = settings.images or options.takes_all
     return range(1, len(frame) + 1) if several else frame["seed"].to_numpy(int) - settings.seed + 1
 
 
-def _association(
+def _measure_association(
     options: ExploreOptions, data: StudyData, frame: pd.DataFrame, rows: np.ndarray
 ) -> Generator[Progress, None, AssociationScore | None]:
     """Return T2IAT's Eq. 2 for the concept; None if a side has no picture."""
@@ -292,10 +292,12 @@ class Explore(Study):
         if frame.empty:
             return Results(notes=tuple(notes_on_pictures(data, 0, missing=False)))
         rows = yield from data.embed(frame)
-        leaning = yield from _association(options, data, frame, rows)
+        leaning = yield from _measure_association(options, data, frame, rows)
         cells, notes = yield from score_cells(self, data, frame, rows)
         alike = find_alike(options.n_clusters, settings, rows)
-        data.keep(frame, number=_numbers(settings, options, frame), **picture_columns(cells[ALL], leaning, alike))
+        data.keep(
+            frame, number=_number_pictures(settings, options, frame), **picture_columns(cells[ALL], leaning, alike)
+        )
         scored = Scored(
             units=get_units(frame),
             ids=tuple(frame["image_id"]),

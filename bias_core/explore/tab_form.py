@@ -54,7 +54,7 @@ from bias_core.ui.model_menu import (
     build_table,
     get_association_words,
     rates_note,
-    read_table,
+    read_attribute_table,
     without_rates_of_others,
 )
 from bias_core.ui.study.fields import Groups, read_field
@@ -64,9 +64,9 @@ from bias_core.ui.study.form import (
     FILES,
     FORM,
     Box,
-    drawing,
     fold,
     group,
+    hidden_with_pictures,
     line,
     pass_values_by_name,
     plain_groups,
@@ -194,7 +194,7 @@ _OF_CONCEPT = ("concept", "set", "attributes", "decided", "emptied")  # decide w
 
 def read_form(values: Mapping[str, Any]) -> StudySettings:
     """Return the settings of the form's values; InvalidInput quotes a wrong number or attribute row."""
-    attributes = read_table(values["attributes"] or [])
+    attributes = read_attribute_table(values["attributes"] or [])
     declared = {key: setting for key, setting in {**FORM, **OPTIONS}.items() if key not in ("percent", *FILES)}
     given = {setting.name: read_field(setting, values.get(key)) for key, setting in declared.items()}
     concepts, other_concept = split_concepts(given.pop("concept")), str(values["other"] or "")
@@ -268,7 +268,7 @@ class ExploreForm(StudyTab):
         line("concept", "other", Box(
             kind="column", parts=("run", "gpu_time"), look={"scale": 0, "min_width": 240, "elem_classes": "act"},
         ), elem_classes="line first-line"),
-        line("source", drawing(
+        line("source", hidden_with_pictures(
             row("model", "condition", "n_images", "precision", equal_height=True), scale=8, min_width=240,
         ), elem_classes="line second-line"),
         "upload", "status", "count", "model_note", "rates_note", "concepts",

@@ -35,8 +35,8 @@ from bias_core.labels.report import (
     count_same_answers,
     find_answer_key,
     label_report,
+    load_rated_pictures,
     rater_labels,
-    stored_pictures,
     yes_no_answers,
 )
 from bias_core.labels.tab_make import (
@@ -384,7 +384,7 @@ class LabelScores(StudyTab):
 
     def _judged(self, visitor: Visitor, owner: OwnerKey, judge: str) -> Generator[Progress, None, StudyReport]:
         store = self.services.labels
-        yield from judge_task(self.services, store, owner, judge, check=partial(_check, visitor))
+        yield from judge_task(self.services, store, owner, judge, check=partial(_check_visitor, visitor))
         progress, labelled = task_progress(store, owner), labelled_items(store, owner)
         report = label_report(progress, labelled, judge_labels(store, owner))
         machines = report.results.frame("machines")
@@ -415,7 +415,7 @@ def _ask_for_answer(task: Task, attribute: str) -> Any:
     return gr.update(choices=choices, value=find_answer_key(task, attribute), label=label, visible=True)
 
 
-def _check(visitor: Visitor) -> None:
+def _check_visitor(visitor: Visitor) -> None:
     if visitor.stop.is_set():
         raise Cancelled("stopped; the judge's answers so far are kept")
 
@@ -732,7 +732,7 @@ class LabelTab:
         report = label_report(progress, labelled, automatic | judge_labels(store, owner), facts_of_raters(store, owner))
         correction, of_run = correct_run(self.services, progress.task)
         report = report if correction is None else correction.add_to_report(report)
-        return progress, runs, replace(report, stored=stored_pictures(store, labelled)), of_run
+        return progress, runs, replace(report, stored=load_rated_pictures(store, labelled)), of_run
 
     def _report_updates(self, progress: TaskProgress, report: StudyReport, of_run: str, owner: OwnerKey) -> Updates:
         parts, label_copy, status = self.parts, self.services.label_copy(), progress.task.status

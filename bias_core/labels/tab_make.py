@@ -301,7 +301,7 @@ class LabelMaking:
         """Show the numbered pictures that suit this kind and these ``_WORDS``, the first as raters will see them."""
         with messages.user_errors() as problem:
             given = {name: text_from_value(word) for name, word in zip(_WORDS, words, strict=False)}
-            task = _task(kind, _SAMPLE | {name: word for name, word in given.items() if word})
+            task = _build_task(kind, _SAMPLE | {name: word for name, word in given.items() if word})
             pair = given.get("a", ""), given.get("b", "")
             pictures = candidates(self.report(visitor, run_id), task.kind, words=pair)
             n_recorded = sum(bool(recorded_answers(picture, task)) for picture in pictures)
@@ -380,7 +380,7 @@ class LabelMaking:
             raise InvalidInput(f"the seed must be 0 or more; got {seed}")
         words = {name: text_from_value(form[name]) for name in _WORDS}
         changes = read_changes([form[name] for name in (*TEXTS, "share")])
-        task = _task(kind, words, changes | {"raters_per_item": numbers["raters"]})
+        task = _build_task(kind, words, changes | {"raters_per_item": numbers["raters"]})
         pictures = candidates(report, task.kind, words=(words["a"], words["b"]))
         gold = gold_from_lines(text_from_value(form["gold"]), task)
         if numbers["n_gold"]:
@@ -420,11 +420,11 @@ def read_changes(values: Sequence[Any]) -> dict[str, Any]:
 
 def usual_texts(kind: str) -> dict[str, str]:
     """The papers' texts for this kind of task."""
-    task = _task(kind, _SAMPLE)
+    task = _build_task(kind, _SAMPLE)
     return {name: getattr(task, name) for name in TEXTS}
 
 
-def _task(kind: str, words: Mapping[str, str], changes: Mapping[str, Any] = {}) -> tasks.Task:
+def _build_task(kind: str, words: Mapping[str, str], changes: Mapping[str, Any] = {}) -> tasks.Task:
     """A task of one of ``KINDS`` with these ``_WORDS``; ``changes`` are its other fields."""
     if kind == "association":
         return tasks.association_task(words["a"], words["b"], **changes)
@@ -442,7 +442,7 @@ def _check_form(values: Sequence[Any]) -> tuple[tasks.Task, dict[str, str], dict
     """The task, its words, and the listed right answers, from the fields ``_OF_A_CHECK``."""
     kind, *texts = values[: len(_OF_A_CHECK)]
     words = dict(zip(_OF_A_CHECK[1:], map(text_from_value, texts), strict=True))
-    task = _task(kind, _SAMPLE | words)
+    task = _build_task(kind, _SAMPLE | words)
     return task, words, gold_from_lines(words["gold"], task)
 
 

@@ -260,9 +260,9 @@ def crossed_shares(
     (0.4, 0.24, 0.31)
     """
     check_confidence(confidence)
-    presence = _readings(readings)
+    presence = _check_readings(readings)
     codes, n_cells = _codes(presence), 2 ** presence.shape[1]
-    groups = _groups(strata, len(presence))
+    groups = _number_strata(strata, len(presence))
     used = usable_errors(errors, presence.shape[1])
     z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
     weights = kronecker_product([inverse_matrix(reader_error) for reader_error in used])  # (2^k, 2^k)
@@ -271,13 +271,14 @@ def crossed_shares(
     raw = weights @ read
     noise = _noise(weights, read, raw) + n * error_noise(used, weights, raw)
     shares = tuple(
-        _share(*of, n=n, z=z, method=f"score {format_percent(confidence)}") for of in zip(raw, noise, strict=True)
+        _score_interval(*of, n=n, z=z, method=f"score {format_percent(confidence)}")
+        for of in zip(raw, noise, strict=True)
     )
     values = np.array([share.value for share in shares])
     alone = _independence(codes, groups, weights, used)
     shrunk, weight = _shrunk(values, alone.expected, n)
     return CrossedShares(
-        cells=_cells(presence.shape[1]),
+        cells=_list_cells(presence.shape[1]),
         counts=counts,
         shares=shares,
         shrunk=np.array([min(max(p, share.low), share.high) for p, share in zip(shrunk, shares, strict=True)]),
@@ -329,8 +330,8 @@ def interaction(
     (10.4, 0.016)
     """
     check_confidence(confidence)
-    presence = _readings(readings)
-    groups, k = _groups(strata, len(presence)), presence.shape[1]
+    presence = _check_readings(readings)
+    groups, k = _number_strata(strata, len(presence)), presence.shape[1]
     family = parity_family(_codes(presence), 2**k, groups)
     expected = _expected_as_read(_codes(presence), groups, k)
     least_expected = float(len(presence) * expected[expected > 0].min()) if (expected > 0).any() else 0.0
@@ -340,7 +341,7 @@ def interaction(
         return Interaction(estimate=undefined, least_expected=least_expected)
     alpha = (1 - confidence) / 2
     ends = (family.quantile(alpha, at_least=True), family.quantile(alpha, at_least=False))
-    value, low, high, null, note = _corrected(family, (family.estimate, *ends), usable_errors(errors, k))
+    value, low, high, null, note = _correct_thetas(family, (family.estimate, *ends), usable_errors(errors, k))
     estimate = Estimate(
         value=value,
         low=low,
@@ -354,7 +355,7 @@ def interaction(
     return Interaction(estimate=estimate, least_expected=least_expected)
 
 
-def _readings(readings: ArrayLike) -> Array:
+def _check_readings(readings: ArrayLike) -> Array:
     try:
         presence = np.asarray(readings, dtype=np.float64)
     except (ValueError, TypeError) as error:
@@ -374,11 +375,11 @@ def _codes(presence: Array) -> np.ndarray:
     return np.asarray(presence @ 2.0 ** np.arange(presence.shape[1] - 1, -1, -1)).astype(int)
 
 
-def _cells(k: int) -> Array:
+def _list_cells(k: int) -> Array:
     return (np.arange(2**k)[:, None] >> np.arange(k - 1, -1, -1) & 1).astype(np.float64)
 
 
-def _groups(strata: Sequence[Hashable] | None, n: int) -> np.ndarray:
+def _number_strata(strata: Sequence[Hashable] | None, n: int) -> np.ndarray:
     if strata is None:
         return np.zeros(n, dtype=int)
     same_length(readings=np.empty(n), strata=np.empty(len(strata)))
@@ -390,7 +391,7 @@ def _noise(weights: Array, read: Array, raw: Array) -> Array:
     return np.asarray(np.maximum(weights**2 @ read - raw**2 - raw * (1 - raw), 0.0))
 
 
-def _share(p: float, noise: float, *, n: int, z: float, method: str) -> Estimate:
+def _score_interval(p: float, noise: float, *, n: int, z: float, method: str) -> Estimate:
     """All shares π with (p − π)² <= z² (π (1 − π) + noise) / n: Wilson's interval where there is no further noise."""
     a, b, c = 1 + z * z / n, 2 * p + z * z / n, p * p - z * z * noise / n
     root = math.sqrt(max(b * b - 4 * a * c, 0.0))
@@ -417,7 +418,7 @@ def _independence(
     codes: np.ndarray, groups: np.ndarray, weights: Array, used: Sequence[ReaderErrors | None]
 ) -> _Independence:
     """λ within strata; x moves the cells as little as possible while the single shares stay."""
-    cells, n = _cells(len(used)), len(codes)
+    cells, n = _list_cells(len(used)), len(codes)
     expected, of_expected, variances = np.zeros(len(cells)), np.zeros(len(cells)), np.zeros((3, len(cells)))
     can_tell = False
     moves = (
@@ -496,7 +497,7 @@ def _reach_below(share: Estimate, expected: float, of_difference: float, of_expe
     return math.sqrt(max(0.0, below**2 - 2 * alike * below * above + above**2))
 
 
-def _corrected(
+def _correct_thetas(
     family: ParityFamily, thetas: tuple[float, float, float], used: Sequence[ReaderErrors | None]
 ) -> tuple[float, float, float, float, str]:
     """θ and its ends, corrected for the classifier's errors in the expected tables, and the θ as read that gives 0."""
@@ -589,12 +590,12 @@ def crossed_stereotype(
     """
     crossed = crossed_shares(readings, strata=strata, errors=errors, confidence=confidence)
     n, half = round(crossed.counts.sum()), len(crossed.counts) // 2
-    reader = _Reader(
+    reader = _PeopleReadings(
         read=crossed.counts / n, errors=usable_errors(errors, crossed.cells.shape[1]), n=n, confidence=confidence
     )
     counts = crossed.counts.reshape(2, half).sum(axis=0)
-    scores = tuple(_score(reader, np.arange(half) == place, int(counts[place])) for place in range(half))
-    overall = _score(reader, np.ones(half, dtype=bool), n)
+    scores = tuple(_score_cells(reader, np.arange(half) == place, int(counts[place])) for place in range(half))
+    overall = _score_cells(reader, np.ones(half, dtype=bool), n)
     values = np.array([share.value for share in crossed.shares])
     drawn = (1 - crossed.weight) * values + crossed.weight * crossed.expected
     conforms = (overall.value + 100) / 200
@@ -609,7 +610,7 @@ def crossed_stereotype(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Reader:
+class _PeopleReadings:
     """Readings of people, with the classifier's errors."""
 
     read: Array  # (2^k,) shares of the people
@@ -618,7 +619,7 @@ class _Reader:
     confidence: float  # of the interval
 
 
-def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
+def _score_cells(reader: _PeopleReadings, cell: np.ndarray, count: int) -> Estimate:
     """STS of some cells of the further attributes, a mask ``(2^(k-1),)``: all π with (P(+, c) − π P(c))² <= z² V(π).
 
     V is the variance of that difference in a world where π is the truth and P(c), and all other cells, are as found.

@@ -88,7 +88,9 @@ def permutation_test(
         blocks = iter([chosen])
     else:
         blocks = _random_splits(pooled.size, first.size, n_permutations, np.random.default_rng(rng))
-    parts = [(_differences(pooled[block], pooled), _shift_effects(block, first.size, pooled.size)) for block in blocks]
+    parts = [
+        (_subtract_rest(pooled[block], pooled), _shift_effects(block, first.size, pooled.size)) for block in blocks
+    ]
     differences, kept = (np.concatenate(column) for column in zip(*parts, strict=True))
     if not exact:
         differences, kept = np.append(differences, observed), np.append(kept, 1.0)
@@ -323,7 +325,7 @@ def _shift_effects(places: NDArray[np.int_], n_x: int, n: int) -> Array:
     return np.asarray(n_kept / n_x - (n_x - n_kept) / (n - n_x))
 
 
-def _differences(x: Array, pooled: Array) -> Array:
+def _subtract_rest(x: Array, pooled: Array) -> Array:
     """mean(x) - mean(rest) for each row of x, from the fixed sum of all."""
     n_x, n_y = x.shape[1], pooled.size - x.shape[1]
     sums = x.sum(axis=1)
@@ -412,7 +414,7 @@ def independent_difference(
     (0.0055, 0.18, 0.94)
     """
     check_confidence(confidence)
-    (k1, n1), (k2, n2) = _counts(n_first, n_of_first), _counts(n_second, n_of_second)
+    (k1, n1), (k2, n2) = _check_counts(n_first, n_of_first), _check_counts(n_second, n_of_second)
     return _melded(
         k2 / n2 - k1 / n1,
         _independent_end(k1, n1, k2, n2, 1 - confidence),
@@ -805,7 +807,7 @@ def exact_interval(n_positive: int, n: int, *, confidence: float = 0.95, null_va
     (0.444, 0.963)
     """
     check_confidence(confidence)
-    k, n = _counts(n_positive, n)
+    k, n = _check_counts(n_positive, n)
     low, high = _lower_end(k, n, 1 - confidence), 1 - _lower_end(n - k, n, 1 - confidence)
     method = f"{EXACT} {format_percent(confidence)}"
     p_value = math.nan if null_value is None else exact_p_value(k, n, null_value)
@@ -823,7 +825,7 @@ def exact_p_value(n_positive: int, n: int, null_value: float) -> float:
     >>> round(exact_p_value(8, 10, 0.5), 4)  # 2 (1 + 10 + 45) / 2¹⁰
     0.1094
     """
-    k, n = _counts(n_positive, n)
+    k, n = _check_counts(n_positive, n)
     null = probability(null_value, "null_value")
     if n * null >= k:  # as if the null lay below the share
         k, null = n - k, 1 - null
@@ -838,7 +840,7 @@ def exact_p_value(n_positive: int, n: int, null_value: float) -> float:
 _TIE = 1e-9  # relative: probabilities of both tails that differ by rounding are equal
 
 
-def _counts(n_positive: float, n: float) -> tuple[int, int]:
+def _check_counts(n_positive: float, n: float) -> tuple[int, int]:
     if not (float(n_positive).is_integer() and float(n).is_integer() and n >= 1 and 0 <= n_positive <= n):
         raise InvalidInput(f"A share needs whole 0 <= n_positive <= n and n >= 1; got {n_positive} of {n}.")
     return int(n_positive), int(n)

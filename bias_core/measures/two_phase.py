@@ -103,7 +103,7 @@ def two_phase_shares(
     array([0.375, 0.625])
     """
     generator = np.random.default_rng(rng)
-    reader, votes, labelled, weight, group = _checked(reader_labels, people_labels, n_classes, weights, groups)
+    reader, votes, labelled, weight, group = _check_sample(reader_labels, people_labels, n_classes, weights, groups)
     n_readers = int(reader.max()) + 1
     if rater_weights is None:
         rater_weights = draw_rater_weights(votes.shape[1], generator)
@@ -207,7 +207,7 @@ def more_labels_needed(
     return float(math.ceil(m * of_labels / left) - m)
 
 
-def _checked(
+def _check_sample(
     reader_labels: ArrayLike, people_labels: ArrayLike, n_classes: int, weights: Any, groups: Any
 ) -> tuple[Codes, Array, Codes, Array, Codes]:
     """Codes of the classifier's classes, votes ``(n, n_raters)``, labelled places, weights, and codes of groups."""

@@ -197,7 +197,7 @@ class Catalogue:
         ids = [info.id for info in self.models]
         all_models = f" ({COMMAND} models)" if len(ids) > _MOST_NAMED else ""
         return (
-            f"no model {quoted(name)}; there are {format_list(ids, most=_MOST_NAMED)}{all_models}, any hub model as "
+            f"no model {quoted(name)}; there are {format_list(ids, limit=_MOST_NAMED)}{all_models}, any hub model as "
             "org/name or org/name@revision, a folder with model_index.json, or file.safetensors@epsilon; a LoRA on top "
             "as base+org/lora:0.8 or base+/path/to.safetensors"
         )

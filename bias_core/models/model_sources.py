@@ -512,7 +512,7 @@ def open_checkpoint(file: Path, prediction: str, folder: Path, *, offline: bool 
             raise ModelUnavailable(
                 f"{file} is not a checkpoint of a whole model (its weights are {format_keys(keys) or 'none'})"
             )
-        settings = _settings(file, offline=offline)
+        settings = _find_settings_file(file, offline=offline)
         name = str(read_model_json(settings / "model_index.json").get("_class_name"))
         kind: Any = getattr(diffusers, name, None)
         if not hasattr(kind, "from_single_file"):
@@ -540,7 +540,7 @@ def _header(file: Path) -> tuple[set[str], dict[str, str]]:
         return set(opened.keys()), opened.metadata() or {}
 
 
-def _settings(file: Path, *, offline: bool) -> Path:
+def _find_settings_file(file: Path, *, offline: bool) -> Path:
     beside = file.with_suffix("")
     if (beside / "model_index.json").is_file():
         return beside

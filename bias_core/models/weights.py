@@ -606,7 +606,7 @@ def put_on(
             if file == _PEFT and (folder / _PEFT_CONFIG).is_file():
                 keys = _load_peft(loader, folder, name)
             else:
-                keys = _load(loader, folder, file, name)
+                keys = _load_lora(loader, folder, file, name)
         except (RuntimeError, ValueError) as error:
             if any(words in str(error) for words in _MISFITS):
                 raise ModelUnavailable(misfit) from error
@@ -657,7 +657,7 @@ def _check_kind(path: Path, label: str) -> None:
         )
 
 
-def _load(loader: Any, folder: Path, file: str, name: str) -> set[str]:
+def _load_lora(loader: Any, folder: Path, file: str, name: str) -> set[str]:
     """Load it; return the expected keys."""
     options = {"weight_name": file, "use_safetensors": True, "local_files_only": True}
     state = loader.lora_state_dict(str(folder), **options)

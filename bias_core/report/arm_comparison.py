@@ -306,7 +306,7 @@ def paired_values(first: Values, second: Values, confidence: float, rng: np.rand
         return _subtract_scores(first, second)
     if _are_shares(first, second):
         share_test = prevalence_difference_test(first.per_unit - 0.5, second.per_unit - 0.5, confidence=confidence)
-        return _corrected(share_test, first, confidence)
+        return _correct_test(share_test, first, confidence)
     estimate = sign_flip_test(second.per_unit - first.per_unit, confidence=confidence, rng=rng)
     return PairedTest(estimate=estimate, test="images of each seed swapped at random")
 
@@ -326,7 +326,7 @@ def share_test(
         (a.per_unit[first_places] > 0) - 0.5, (b.per_unit[second_places] > 0) - 0.5, confidence=confidence
     )
     if a.errors == b.errors:
-        return _corrected(test, a, confidence)
+        return _correct_test(test, a, confidence)
     return replace(test, estimate=replace(test.estimate, note=_UNCORRECTED))
 
 
@@ -336,7 +336,7 @@ def apart_values(first: Values, second: Values, confidence: float, rng: np.rando
         return _subtract_scores(first, second)
     x, y = first.per_unit, second.per_unit
     if _are_shares(first, second):
-        return _corrected(two_shares(x, y, confidence), first, confidence)
+        return _correct_test(two_shares(x, y, confidence), first, confidence)
     n = min(len(x), len(y))
     try:
         test = permutation_test(y, x, n_permutations=N_RESAMPLES, confidence=confidence, rng=rng)
@@ -356,7 +356,7 @@ def two_shares(x: ArrayLike, y: ArrayLike, confidence: float) -> PairedTest:
     return PairedTest(estimate=independent_difference(*counts, confidence=confidence), test="Fisher, exact")
 
 
-def _corrected(test: PairedTest, values: Values, confidence: float) -> PairedTest:
+def _correct_test(test: PairedTest, values: Values, confidence: float) -> PairedTest:
     if values.errors is None:
         return test
     return replace(test, estimate=corrected_difference(test.estimate, values.errors, confidence=confidence))
@@ -391,7 +391,7 @@ def compute_number(sample: Sample, places: Places, n: int, rng: np.random.Genera
         return math.nan
     if n >= len(places):
         return float(sample.statistic(places))
-    return float(_numbers(sample, rng.permuted(np.tile(places, (N_SUBSAMPLES, 1)), axis=1)[:, :n]).mean())
+    return float(_calculate(sample, rng.permuted(np.tile(places, (N_SUBSAMPLES, 1)), axis=1)[:, :n]).mean())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -470,11 +470,11 @@ def _resampled(samples: Sequence[Sample], places: Sequence[Places], n: int, rng:
         units = tuple(sample.units[i] for i in at)
         if units not in drawn:
             drawn[units] = rng.integers(0, len(at), size=(N_RESAMPLES, n or len(at)))
-        columns.append(_numbers(sample, at[drawn[units]]))
+        columns.append(_calculate(sample, at[drawn[units]]))
     return np.stack(columns, axis=1)
 
 
-def _numbers(sample: Sample, places: Places) -> Floats:
+def _calculate(sample: Sample, places: Places) -> Floats:
     """Return the number of each row of ``places (k, m)``; nan if undefined."""
     if not sample.vectorised:
         return np.array([float(sample.statistic(row)) for row in places])
@@ -583,7 +583,7 @@ def compare_arms(study: Study, settings: StudySettings, arms: Sequence[ArmReport
     keys = [key for key, first in by_key[0].items() if all(key in of and of[key].title == first.title for of in by_key)]
     lines = {key: [findings[key] for findings in by_key] for key in keys}
     sampled = {key: line for key, line in lines.items() if len(_samples(line)) == len(line)}
-    compared = _differences(sampled, arms, settings)
+    compared = _decide_differences(sampled, arms, settings)
     ranked = _ranked(sampled, arms, settings, compared)
     own_results = study.compare(settings, arms)
     ranks_table = table(
@@ -629,7 +629,7 @@ class ArmDifference:
     claim: Claim = NO_CLAIM
 
 
-def _differences(lines: Lines, arms: Sequence[ArmReport], settings: StudySettings) -> list[ArmDifference]:
+def _decide_differences(lines: Lines, arms: Sequence[ArmReport], settings: StudySettings) -> list[ArmDifference]:
     """Return the difference of every number in every pair of arms, decided."""
     places = list(combinations(range(len(arms)), 2))
     places = places if len(arms) <= MOST_IN_PAIRS else [(i, j) for i, j in places if i == 0]

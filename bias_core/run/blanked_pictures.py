@@ -70,7 +70,7 @@ def rewritten_prompts(pictures: Sequence[DrawnPicture]) -> tuple[StudyTable, ...
         return ()
     added, removed = Counter[str](), Counter[str]()
     for picture in changed:
-        before, after = _words(picture.prompt), _words(drawn_prompt(picture.image))
+        before, after = _split_words(picture.prompt), _split_words(drawn_prompt(picture.image))
         added.update(after - before)
         removed.update(before - after)
     words = dict.fromkeys([*_most(added), *_most(removed)])
@@ -88,7 +88,7 @@ def rewritten_prompts(pictures: Sequence[DrawnPicture]) -> tuple[StudyTable, ...
     return (table("rewritten_prompts", "What rewriting did to the prompts", rows, note),)
 
 
-def _words(text: str) -> set[str]:
+def _split_words(text: str) -> set[str]:
     return set(_WORD.findall(text.lower()))
 
 

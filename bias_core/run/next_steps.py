@@ -171,7 +171,7 @@ def next_steps(report: StudyReport, services: StudyServices, cells: Collection[s
     if not settings.images and not any(arm.images for arm in settings.arms):
         steps += _more_pictures(report, settings, study, services.settings, cells)
         steps += _base(report, settings, study, services.settings)
-    return (*steps, *_people(report, services))
+    return (*steps, *_suggest_people(report, services))
 
 
 def _more_pictures(
@@ -186,7 +186,7 @@ def _more_pictures(
     if report.stopped:
         every = [report.n_planned / max(1, report.n_images)]
     else:
-        every = [*_times(widest, settings.confidence)]
+        every = [*_list_factors(widest, settings.confidence)]
         if not cells:
             max_times = limits.max_images / count_requested_pictures(Settled(study=study, settings=settings))
             every = [times for times in every if times <= max_times] or [max_times]
@@ -199,8 +199,8 @@ def _more_pictures(
         if n > limits.max_images or times < _FEWEST_MORE or n <= report.n_images:
             continue
         before, after = _half_width(widest), _half_after(widest, times, settings.confidence)
-        width, narrows = _reach(widest, after), "differences" if report.arms else "shares"
-        title = f"More pictures{of_cells}: “{widest.title}” known to about {width}, now {_reach(widest, before)}"
+        width, narrows = _width_words(widest, after), "differences" if report.arms else "shares"
+        title = f"More pictures{of_cells}: “{widest.title}” known to about {width}, now {_width_words(widest, before)}"
         counts = f"{n - report.n_images:,} more pictures{of_cells}, {n:,} in all"
         says = f"{counts}{_parts_in_words(request)}; the others are kept. “{widest.title}” is the least certain number."
         step = _run(report, "pictures", title, says, design, larger)
@@ -241,7 +241,7 @@ def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Se
         )
 
 
-def _people(report: StudyReport, services: StudyServices) -> Iterator[NextStep]:
+def _suggest_people(report: StudyReport, services: StudyServices) -> Iterator[NextStep]:
     """Suggest asking people, if the classifier's errors on such pictures are unknown and no task asks people yet."""
     manifest = services.manifests.find(report.run_id) if report.run_id.isalnum() else None
     if manifest is None or manifest.label_tasks or _errors_are_known(report) or not (n := services.n_to_label(report)):
@@ -301,7 +301,7 @@ def _half_width(finding: Finding) -> float:
     return (finding.estimate.high - finding.estimate.low) / 2
 
 
-def _times(finding: Finding, confidence: float) -> Iterator[float]:
+def _list_factors(finding: Finding, confidence: float) -> Iterator[float]:
     """Yield how many times the pictures bring a share or a difference to each of the :data:`WIDTHS`.
 
     Halve the interval of another number.
@@ -328,7 +328,7 @@ def _is_plain_share(finding: Finding) -> bool:
     return finding.metric == "attribute_prevalence" and finding.estimate.method.startswith((EXACT, "Wilson"))
 
 
-def _reach(finding: Finding, half: float) -> str:
+def _width_words(finding: Finding, half: float) -> str:
     """Return the half width of an interval in words, for shares in points."""
     return f"±{_PERCENT * half:.0f} points" if _is_in_points(finding) else f"±{half:.2g}"
 

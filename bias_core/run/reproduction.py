@@ -70,10 +70,10 @@ def _rows(design: Design, settings: StudySettings) -> Iterator[dict[str, str]]:
 
 
 def _row(setting: Setting, value: Any, usual: Any) -> dict[str, str]:
-    return {"setting": setting.label, "value": _words(setting, value), "default": _words(setting, usual)}
+    return {"setting": setting.label, "value": _format_value(setting, value), "default": _format_value(setting, usual)}
 
 
-def _words(setting: Setting, value: Any) -> str:
+def _format_value(setting: Setting, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None or value in ("", ()):
@@ -192,7 +192,7 @@ def _value_words(setting: Setting, value: Any, *, is_met: bool) -> str:
         return "as in the paper"
     if value is None or value in ("", ()):
         return "default" if value is None else "none"
-    return f"“{value}”" if setting.choices and not isinstance(value, bool) else _words(setting, value)
+    return f"“{value}”" if setting.choices and not isinstance(value, bool) else _format_value(setting, value)
 
 
 def _numbers_of_shots(plan: StudyPlan) -> set[int]:

@@ -141,7 +141,7 @@ class FileHashes:
             if sha256 := self._find(path, state):
                 return sha256
             digest = hashlib.sha256()
-            with _readable(path), path.open("rb") as file:
+            with _describe_refusal(path), path.open("rb") as file:
                 while chunk := file.read(_CHUNK):
                     digest.update(chunk)
                     yield len(chunk)
@@ -188,7 +188,7 @@ class _State(NamedTuple):
 
 
 def _state(path: Path) -> _State:
-    with _readable(path):
+    with _describe_refusal(path):
         stat = path.stat()
     return _State(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
 
@@ -203,7 +203,7 @@ def _list_files(source: Path) -> dict[str, Path]:
 def _walk(folder: Path, above: set[str]) -> Iterator[Path]:
     """All files below but hidden ones and those for people alone; follows links to folders, without loops."""
     visited = above | {os.path.realpath(folder)}
-    with _readable(folder):
+    with _describe_refusal(folder):
         entries = sorted(folder.iterdir())
     for path in entries:
         if path.name.startswith(".") or path.suffix.lower() in _READ_BY_PEOPLE:
@@ -223,7 +223,7 @@ def _last(steps: Generator[int, None, str]) -> str:
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def _describe_refusal(path: Path) -> Iterator[None]:
     """Describe the operating system's refusal to read."""
     try:
         yield

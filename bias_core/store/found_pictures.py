@@ -253,7 +253,9 @@ class _Line:
     place: str = field(default="", compare=False)  # such as "metadata.csv, line 2"
 
 
-def _lines(name: str, files: Files, remarks: list[str], unused: dict[str, None]) -> Iterator[tuple[str, str, _Line]]:
+def _iterate_lines(
+    name: str, files: Files, remarks: list[str], unused: dict[str, None]
+) -> Iterator[tuple[str, str, _Line]]:
     """Yield each line of a metadata file: its place, the picture's name in its folder ("" in a table without), facts.
 
     A table of one line needs no name. Numbers that are not as they were written are told in ``remarks``.
@@ -657,7 +659,7 @@ class FoundPictures:
 
     def _read_lines(self, path: PurePosixPath, matches: "_Matches") -> None:
         problems, unused = list[str](), dict[str, None]()
-        for place, file_name, line in _lines(path.as_posix(), self._files, self.unread_metadata, unused):
+        for place, file_name, line in _iterate_lines(path.as_posix(), self._files, self.unread_metadata, unused):
             if not file_name:
                 self._folder_lines[path.parent] = line
                 continue
@@ -756,7 +758,7 @@ class FoundPictures:
         folders = Counter("/".join(parts) or "outside of these" for parts in found)
         if len(folders) < 2 or not self._found[names[0]].text:
             return ""
-        listed = format_counts(folders, most=_MOST_SHOWN)
+        listed = format_counts(folders, limit=_MOST_SHOWN)
         return f"the same prompt in {len(folders):,} folders, which count together: {listed}"
 
     def _note_others(self, name: str, prompt: str, other_texts: Mapping[str, str]) -> None:
@@ -772,7 +774,7 @@ class FoundPictures:
                 return PictureMetadata()
             with limit_file(text, self._broken):
                 data = self._files.read(text)
-                if len(mended := _json_list(b"[" + data + b"]")) == 1:
+                if len(mended := _read_json_list(b"[" + data + b"]")) == 1:
                     self.unread_metadata += [f"{text}: {remark}" for remark in _mend_numbers(mended[0])]
                     data = json.dumps(mended[0]).encode()
                 return facts_of_sidecar(data)
@@ -831,7 +833,7 @@ class FoundPictures:
             try:
                 with limit_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
                     data = self._files.read(path.as_posix())
-                    rows = self._mend(path, parquet_rows(data) if is_parquet else _json_list(data))
+                    rows = self._mend(path, parquet_rows(data) if is_parquet else _read_json_list(data))
                     table = (row for _, row in note_unused_columns(rows, TEXTS, _is_used_column, unused))
                     if not is_parquet and (listed := [*table]):
                         data = json.dumps(listed).encode()
@@ -851,7 +853,7 @@ class FoundPictures:
                 self.problems.append(f"{path}: {len(absent):,} of its pictures are not here, such as {example}")
 
 
-def _json_list(data: bytes) -> list[dict[str, Any]]:
+def _read_json_list(data: bytes) -> list[dict[str, Any]]:
     """Return the objects of a JSON list; [] for another file."""
     with suppress(*UNREADABLE):
         rows = read_json(data)
@@ -871,7 +873,7 @@ def _describe_settings(drawings: Sequence[PictureMetadata]) -> Iterator[str]:
     }
     for setting, setting_values in values.items():
         if len(counts := Counter(value or "none" for value in setting_values)) > 1:
-            yield f"{setting}: {format_counts(counts, most=_MOST_SHOWN)}"
+            yield f"{setting}: {format_counts(counts, limit=_MOST_SHOWN)}"
 
 
 def _has_picture_ending(name: str) -> bool:
@@ -901,7 +903,7 @@ class _Matches:
 
 
 @lru_cache(maxsize=8)
-def _open(source: Source) -> FoundPictures:
+def _find_pictures(source: Source) -> FoundPictures:
     """Find the pictures of an import, once for all questions about it."""
     return FoundPictures(source)
 
@@ -913,29 +915,29 @@ def _open_again(source: Source) -> Files:
 
 def describe(source: Source) -> tuple[str, dict[str, int], bool, list[str]]:
     """Return the name of a folder or zip, its numbers of files by prompt, if it is assumed, and names of all files."""
-    found = _open(source)
+    found = _find_pictures(source)
     return found.name, found.counts, found.is_assumed, found.names
 
 
 def examine(source: Source, prompt_keys: Sequence[str]) -> dict[str, list[ImportedPicture]]:
     """Return the pictures of some prompts that count, by key."""
-    found = _open(source)
+    found = _find_pictures(source)
     return {prompt_key: found.get_pictures(prompt_key) for prompt_key in prompt_keys}
 
 
 def get_remarks(source: Source, prompt_keys: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, list[str]]]]:
     """Return the pictures of some prompts that are left out, with reasons, and the remarks on all of them."""
     examine(source, prompt_keys)
-    found = _open(source)
+    found = _find_pictures(source)
     return found.left_out, found.remarks()
 
 
 def look(source: Source) -> PictureLook:
     """Return what is understood of all pictures."""
-    return _open(source).look()
+    return _find_pictures(source).look()
 
 
-def decode(source: Source, name: str, longest: int) -> tuple[tuple[int, int], bytes]:
+def decode_small(source: Source, name: str, longest: int) -> tuple[tuple[int, int], bytes]:
     """Return the size and the RGB pixels of a picture, with its longer side at most ``longest``."""
     files = _open_again(source)
     with limit_file(name), open_picture(io.BytesIO(files.read(name))) as opened:

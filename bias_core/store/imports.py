@@ -141,7 +141,7 @@ class ImportedImages:
     def decode(self, name: str, longest: int = LONGEST_SIDE) -> Image.Image:
         """Return a picture by the name of its file, with its longer side at most ``longest``."""
         source, session = replace(self._source, broken=()), Session(self._session.reader)
-        size, pixels = read_apart(found_pictures.decode, source, name, longest, session=session)
+        size, pixels = read_apart(found_pictures.decode_small, source, name, longest, session=session)
         return Image.frombytes("RGB", size, pixels)
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:

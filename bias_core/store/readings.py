@@ -328,10 +328,10 @@ def n_pixels(image: StoredImage) -> int:
 def open_pictures(images: Sequence[StoredImage]) -> list[Image.Image]:
     """Read the originals as RGB, in several threads: reading a PNG releases Python's lock."""
     with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(open_picture, images))
+        return list(pool.map(open_original, images))
 
 
-def open_picture(image: StoredImage) -> Image.Image:
+def open_original(image: StoredImage) -> Image.Image:
     """Read the original as RGB."""
     with Image.open(image.path) as opened:
         return opened.convert("RGB")

@@ -169,7 +169,7 @@ def count_raters(raters: Iterable[str]) -> int:
 def format_names(names: Iterable[str]) -> str:
     """Return the most frequent names with their numbers."""
     counts = Counter(name[:_LONGEST_SHOWN] or "no position" for name in names)
-    return format_counts(counts, most=_MOST_NAMED)
+    return format_counts(counts, limit=_MOST_NAMED)
 
 
 def format_examples(examples: Sequence[str]) -> str:
@@ -192,7 +192,7 @@ def read_answer_file(path: Path) -> AnswerLook:
 def parse_answer_file(file: str) -> AnswerLook:
     """Read a file of answers, in a reader."""
     path = Path(file)
-    by_content = {b"[": _read_json, b"<": _read_xml}  # whatever a file is called
+    by_content = {b"[": _read_label_studio, b"<": _read_xml}  # whatever a file is called
     with limit_file(path.name, times=5):
         try:
             data = path.read_bytes()
@@ -207,14 +207,14 @@ def parse_answer_file(file: str) -> AnswerLook:
 def _read_table(name: str, data: bytes) -> AnswerLook:
     read = partial(read_table, name, data)
     _, first = next(read(needs=()), ("", {}))
-    look = _look_at_rows(name, list(read(needs=()))) if _is_wide(first) else None
+    look = _look_at_rows(name, list(read(needs=()))) if _is_wide_table(first) else None
     if look is None or not look.is_wide:
         needs, further = [_PICTURE_COLUMNS, _ANSWER_COLUMNS], (*_POSITION_COLUMNS, *_RATER_COLUMNS)
         look = _look_at_rows(name, list(read(needs=needs, further=further)))
     return look or AnswerLook(name=name, columns={}, read=())
 
 
-def _is_wide(columns: Collection[str]) -> bool:
+def _is_wide_table(columns: Collection[str]) -> bool:
     """Return True for a table with a column for each question, as Label Studio exports it."""
     is_long = any(column in columns for column in (*_ANSWER_COLUMNS, *_POSITION_COLUMNS))
     return not is_long or ("lead_time" in columns and not {"annotator", "annotation_id"}.isdisjoint(columns))
@@ -223,7 +223,7 @@ def _is_wide(columns: Collection[str]) -> bool:
 def _look_at_rows(name: str, rows: Sequence[Row]) -> AnswerLook | None:
     """Read a table with one answer in a line, or a column for each question; None if it lacks pictures or answers."""
     columns = dict.fromkeys(column for _, row in rows for column in row)
-    cells = {column: [row[column] for _, row in rows if not is_blank(row.get(column))] for column in columns}
+    cells = {column: [row[column] for _, row in rows if not is_blank_cell(row.get(column))] for column in columns}
     of_pictures = [column for column in columns if cells[column] and all(is_picture(column, c) for c in cells[column])]
     picture, answer, question, rater = (
         next((column for column in names if column in columns), "")
@@ -232,28 +232,28 @@ def _look_at_rows(name: str, rows: Sequence[Row]) -> AnswerLook | None:
             _ANSWER_COLUMNS, _POSITION_COLUMNS, _RATER_COLUMNS,
         )
     )  # fmt: skip
-    is_wide = _is_wide(columns)
+    is_wide = _is_wide_table(columns)
     no_questions = {"", *_TASK_COLUMNS, *_PICTURE_COLUMNS, *of_pictures, picture, rater}
     questions = [column for column in columns if column not in no_questions] if is_wide else [answer]
     if not picture or not any(questions):
         return None
     read = []
     for place, row in rows:
-        shown, person = (_text(row.get(column)) for column in (picture, rater))
+        shown, person = (_cell_text(row.get(column)) for column in (picture, rater))
         for column in questions:
             value = row.get(column)
             given = _get_choices(value)
-            if not given and not is_blank(value) and is_wide:
+            if not given and not is_blank_cell(value) and is_wide:
                 continue  # a region: no answer to a question
             reasons = {
                 NO_ANSWER: not given, _NO_PICTURE: not shown, _SEVERAL: len({*given}) > 1,
-                _CHECK: not is_wide and not is_blank(row.get(_KNOWN)),
+                _CHECK: not is_wide and not is_blank_cell(row.get(_KNOWN)),
             }  # fmt: skip
             if shown or given:
                 read.append(
                     ReadAnswer(
                         place=place, picture=shown, answer=next(iter(given), ""), rater=person,
-                        position=column if is_wide else _text(row.get(question)),
+                        position=column if is_wide else _cell_text(row.get(question)),
                         passed_over=next((reason for reason, holds in reasons.items() if holds), ""),
                     )
                 )  # fmt: skip
@@ -284,20 +284,20 @@ def _get_choices(value: Any) -> list[str]:
         return _get_choices(next((value[name] for name in ("choices", "rating", "number") if name in value), None))
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [text for item in value for text in _get_choices(item)]
-    return [_text(value)] if _text(value) else []
+    return [_cell_text(value)] if _cell_text(value) else []
 
 
-def _text(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     """Return a cell's text or number as a text."""
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value).strip()
 
 
-def is_blank(value: Any) -> bool:
+def is_blank_cell(value: Any) -> bool:
     """Return True for a cell with nothing in it."""
     return value is None or (not isinstance(value, bool | int | float) and not str(value).strip())
 
 
-def _read_json(name: str, data: bytes) -> AnswerLook:
+def _read_label_studio(name: str, data: bytes) -> AnswerLook:
     """Read an export of Label Studio: its JSON, or its smaller JSON-MIN; JSON lines are a table."""
     try:
         tasks = read_json(data)
@@ -429,7 +429,7 @@ def _answers_of_shape(shape: ElementTree.Element) -> list[tuple[str, str]]:
 
 
 READERS: Mapping[str, Callable[[str, bytes], AnswerLook]] = {
-    ".csv": _read_table, ".tsv": _read_table, ".jsonl": _read_table, ".json": _read_json, ".xml": _read_xml,
+    ".csv": _read_table, ".tsv": _read_table, ".jsonl": _read_table, ".json": _read_label_studio, ".xml": _read_xml,
 }  # fmt: skip
 """Readers of answers by the ending of their files; others are read as a table."""
 ENDINGS = tuple(READERS)

@@ -80,7 +80,7 @@ def read_design_names(folder: Path) -> tuple[str, ...]:
 
 def list_designs() -> tuple[Design, ...]:
     """Return every shipped design, sorted by paper and name."""
-    return tuple(sorted(map(_load, design_files().values()), key=lambda design: (design.reference, design.name)))
+    return tuple(sorted(map(_load_design, design_files().values()), key=lambda design: (design.reference, design.name)))
 
 
 def find_design(name: str) -> Design:
@@ -90,9 +90,9 @@ def find_design(name: str) -> Design:
     """
     path, shipped = Path(name).expanduser(), design_files()
     if name in shipped:
-        return _load(shipped[name])
+        return _load_design(shipped[name])
     if path.suffix in {".yaml", ".yml"} and path.is_file():
-        design = _load(path)
+        design = _load_design(path)
         typed_options(design, {})
         return design
     if is_pack(name):
@@ -183,12 +183,12 @@ def readings_of_paper(design: Design, settings: StudySettings) -> list[str]:
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
     return [
         fill_design_text(says, study, settings)
-        for says, only_if in _choices(design)
+        for says, only_if in _list_choices(design)
         if all(values[name] == value for name, value in only_if.items())
     ]
 
 
-def _choices(design: Design) -> list[tuple[str, Mapping[str, Any]]]:
+def _list_choices(design: Design) -> list[tuple[str, Mapping[str, Any]]]:
     """Return our choices for what the paper leaves open, each with the options that it holds for."""
     return [
         (choice["says"], choice.get("only_if", {})) if isinstance(choice, Mapping) else (choice, {})
@@ -295,7 +295,7 @@ def read_page_layout(folder: Path) -> PageLayout:
     return PageLayout(**read_yaml(file).get("page", {})) if file.is_file() else PageLayout()
 
 
-def _load(path: Path) -> Design:
+def _load_design(path: Path) -> Design:
     values = {"name": path.stem} | read_yaml(path)
     data = values.get("data", {})
     if isinstance(data, str):
@@ -330,7 +330,7 @@ def read_study(name: str) -> dict[str, Any]:
     return values
 
 
-def read_table(file: str, folder: Path = STUDY_DATA) -> list[dict[str, str]]:
+def read_study_table(file: str, folder: Path = STUDY_DATA) -> list[dict[str, str]]:
     """Return the rows of a study table, each cell a string without spaces around it."""
     with (folder / file).open(encoding="utf-8", newline="") as lines:
         return [{column: cell.strip() for column, cell in row.items()} for row in csv.DictReader(lines)]
@@ -436,7 +436,9 @@ class ProtocolItem:
 def get_protocol(design: Design) -> dict[str, ProtocolItem]:
     """Return the design's protocol by name, {} without a paper; StorageError for an unknown name."""
     names = {*CIRCUMSTANCES, *declared_settings(StudySettings), *declared_settings(get_study(design).options)}
-    if unknown := sorted({*design.protocol, *(name for _, only_if in _choices(design) for name in only_if)} - names):
+    if unknown := sorted(
+        {*design.protocol, *(name for _, only_if in _list_choices(design) for name in only_if)} - names
+    ):
         raise StorageError(f"{design.name}: its protocol names no setting or option of it: {', '.join(unknown)}")
     try:
         return {

@@ -642,7 +642,7 @@ def figure(kind: FigureKind, key: str, title: str, rows: Rows, caption: str = ""
     return StudyFigure(key=key, title=title, kind=kind, data=make_frame(rows), labels=labels, caption=caption)
 
 
-def finding_rows(findings: Sequence[Finding], n: str) -> list[dict[str, Any]]:
+def value_rows(findings: Sequence[Finding], n: str) -> list[dict[str, Any]]:
     """Return findings as rows of a table; the column ``n`` counts their units."""
     return [
         {"": f.title, **columns("value", f.estimate, ends=""), n: f.estimate.n, "in the paper": f.published}

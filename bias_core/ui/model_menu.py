@@ -32,7 +32,7 @@ def build_table(attributes: Sequence[Attribute], elem_id: str) -> gr.Dataframe:
     )  # fmt: skip
 
 
-def read_table(rows: Sequence[Sequence[Any]]) -> tuple[Attribute, ...]:
+def read_attribute_table(rows: Sequence[Sequence[Any]]) -> tuple[Attribute, ...]:
     """The attributes of the table without its empty rows; InvalidInput quotes an invalid rate P*."""
     texts = [["" if cell is None else str(cell).strip() for cell in row] for row in rows]
     attributes = []

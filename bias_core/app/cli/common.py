@@ -346,7 +346,7 @@ def with_options(
         own_parameters = [
             p for p in signature(command, eval_str=True).parameters.values() if p.name not in ("given", "run_options")
         ]
-        in_groups = sorted(declared, key=lambda name: [DRAW, MODEL, MEASURE].index(_group(name)))
+        in_groups = sorted(declared, key=lambda name: [DRAW, MODEL, MEASURE].index(_find_group(name)))
         made = [
             parameter(name, None, _option(declared[name], flags.get(name, ()), many=name in many)) for name in in_groups
         ]
@@ -379,7 +379,7 @@ def with_options(
     return decorate
 
 
-def _group(name: str) -> str:
+def _find_group(name: str) -> str:
     return next((group for group, names in _GROUPS.items() if name in names), MEASURE)
 
 
@@ -395,7 +395,7 @@ def _option(setting: Setting, flags: Sequence[str], *, many: bool) -> Any:
         words += " Several times: each is run by itself; --arm compares."
     kind: Any = setting.kind if setting.kind in (int, float, bool) else str
     kind = list[str] if many or setting.name in ("options", "arms") else kind
-    return Annotated[kind | None, option(_group(setting.name), escape(words), *names)]
+    return Annotated[kind | None, option(_find_group(setting.name), escape(words), *names)]
 
 
 def read_given(

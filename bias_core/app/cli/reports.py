@@ -260,7 +260,7 @@ def label(
 
     with user_errors(), open_services() as services:
         made = label_run(
-            _report(services, run), services.manifests, services.labels, n=n, stratify_by=stratify_by,
+            _find_report(services, run), services.manifests, services.labels, n=n, stratify_by=stratify_by,
             attributes=attribute or (), setting=setting, raters_per_item=raters, seed=seed, looks=cast("Looks", looks),
         )  # fmt: skip
         values = task_values(made)
@@ -296,7 +296,7 @@ def corrected(
     from bias_core.study.answers import read_answers
 
     with user_errors(), open_services() as services:
-        report = _report(services, run)
+        report = _find_report(services, run)
         if labels:
             report = replace(report, settings=replace(report.settings, labels=labels))
             given = read_answers(labels)
@@ -324,7 +324,7 @@ def corrected(
             console.print(f"Written to {out}", markup=False)
 
 
-def _report(services: "Services", run: str) -> StudyReport:
+def _find_report(services: "Services", run: str) -> StudyReport:
     from bias_core.report.saved import open_report
 
     if services.manifests.find(run) is None:

@@ -135,7 +135,7 @@ def _describe_drawing(row: Any, part: str, later: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pictures:
+class PictureMargins:
     """Margins of all pictures, by seed and the way of drawing."""
 
     frame: pd.DataFrame
@@ -181,7 +181,7 @@ class Pictures:
                 yield {"row": seed, "column": f"{i:03d}", "path": str(picture.path), "text": text}
 
 
-def _exchange(later: str, pictures: Pictures, settings: StudySettings) -> Exchange:
+def _exchange(later: str, pictures: PictureMargins, settings: StudySettings) -> Exchange:
     later_pictures = pictures.frame[pictures.frame["later"] == later]
     steps = later_pictures.groupby("drawn", sort=False)["steps with the first text"].first().sort_values()
     margins = pictures.select_margins([_TO_THE_END, *steps.index])
@@ -201,7 +201,7 @@ def _exchange(later: str, pictures: Pictures, settings: StudySettings) -> Exchan
     )
 
 
-def _parts(pictures: Pictures, settings: StudySettings) -> PartEffects | None:
+def _measure_parts(pictures: PictureMargins, settings: StudySettings) -> PartEffects | None:
     if pictures.against in ("", settings.condition):
         return None
     margins = pictures.select_margins([PARTS["neither"], PARTS["text"], PARTS["drawing"], _TO_THE_END])
@@ -271,7 +271,7 @@ def _rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
         }
 
 
-def _part_tables(parts: PartEffects | None, claims: Mapping[str, Claim], pictures: Pictures) -> Iterator[Any]:
+def _part_tables(parts: PartEffects | None, claims: Mapping[str, Claim], pictures: PictureMargins) -> Iterator[Any]:
     if parts is None:
         return
     yield TEXTS.table(
@@ -300,7 +300,7 @@ def _part_tables(parts: PartEffects | None, claims: Mapping[str, Claim], picture
 
 
 def _figures(
-    exchanges: Sequence[Exchange], parts: PartEffects | None, pictures: Pictures, settings: StudySettings
+    exchanges: Sequence[Exchange], parts: PartEffects | None, pictures: PictureMargins, settings: StudySettings
 ) -> Iterator[StudyFigure]:
     options = get_options(settings, CauseOptions)
     names = {"attribute": options.attribute, "text": options.text, "condition": settings.condition}
@@ -393,9 +393,9 @@ class Causes(Study):
                 f"{options.attribute}: nearer by": rows @ (present - absent),
             },
         )
-        pictures = Pictures(frame=data.frame, column=f"{options.attribute}: nearer by", data=data)
+        pictures = PictureMargins(frame=data.frame, column=f"{options.attribute}: nearer by", data=data)
         exchanges = [_exchange(later, pictures, settings) for later in dict.fromkeys(frame["later"]) if later]
-        parts = _parts(pictures, settings)
+        parts = _measure_parts(pictures, settings)
         notes = [TEXTS.note("exchange")]
         if options.without_adapter:
             notes.append(TEXTS.note("same weights" if parts is None else "exchange of parts"))

@@ -17,8 +17,8 @@ from bias_core.beyond.intersections.stereotypes import (
     few_people,
     known_errors,
     link_sentence,
-    score_cells,
     score_results,
+    score_stereotype_cells,
     stereotypes_named,
     to_odds_ratio,
 )
@@ -185,7 +185,7 @@ def _cross(
         link=interaction(calls[clear], **options),
         sample=sample(calls.prod(axis=1)),
         n=len(clear),
-        scored=score_cells(scores, prompts, sample, confidence),
+        scored=score_stereotype_cells(scores, prompts, sample, confidence),
     )
 
 

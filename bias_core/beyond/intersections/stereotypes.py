@@ -146,7 +146,7 @@ def link_sentence(clear: str, unclear: str, text: str, link: Interaction, claim:
     return f"{claim.choose(clear, clear, unclear)}: {says}.{reason}"
 
 
-def score_cells(
+def score_stereotype_cells(
     attribute_scores: Sequence[AttributeScore],
     prompts: Sequence[str],
     sample: Callable[[np.ndarray], Sample],
@@ -205,7 +205,7 @@ def score_results(scored: Sequence[ScoredCells], confidence: float) -> Results:
             metric="crossed_stereotype",
             estimate=cells.score(place),
             claim=claim,
-            readings=_readings(cells.score(place)),
+            readings=_word_readings(cells.score(place)),
             says=f"The score of all people is {typeset(cells.scores.overall.value, '.0f')}.",
             sample=cells.samples[place],
         )
@@ -227,7 +227,7 @@ def score_results(scored: Sequence[ScoredCells], confidence: float) -> Results:
     )
 
 
-def _readings(score: Estimate) -> tuple[str, str, str]:
+def _word_readings(score: Estimate) -> tuple[str, str, str]:
     if math.isnan(score.value):
         return (f"Undefined: {score.note}.",) * 3
     return "Most match the stereotype.", "Most contradict the stereotype.", "No clear direction."
@@ -288,22 +288,22 @@ def crossed_scores(people: pd.DataFrame, settings: StudySettings, sample: MakeSa
         return Results(notes=(TEXTS.note("not crossed"),))
     checked = checked_labels(people)
     usable = people.assign(conforms=checked["conforms"].to_numpy())[checked["usable"].to_numpy()]
-    groups = list(_groups(usable[usable["setting"] == place].dropna(subset=[*map(get_column, attributes)])))
+    groups = list(_group_people(usable[usable["setting"] == place].dropna(subset=[*map(get_column, attributes)])))
     sizes = range(1, len(attributes) + 1)
     cells = [
-        _scored(group, members, of, settings, sample)
+        _score_group(group, members, of, settings, sample)
         for group, members in groups
         for size in sizes
         for of in combinations(attributes, size)
     ]
     if not cells:
         return Results(notes=(TEXTS.note("no one to cross"),))
-    tests = Results(findings=tuple(_tests(groups, attributes, settings)))
+    tests = Results(findings=tuple(_test_stereotype(groups, attributes, settings)))
     notes = (TEXTS.note("crossed", place=_PLACES[place]), *few_people(cells))
     return join_results(replace(score_results(cells, settings.confidence), notes=notes), tests)
 
 
-def _groups(people: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+def _group_people(people: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield groups of people from different pictures, with their names."""
     by_stereotype = people.groupby("stereotyped_gender")["identity"].nunique()
     together = people.duplicated(["image_id", "stereotyped_gender"]).any()
@@ -315,7 +315,7 @@ def _groups(people: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         )
 
 
-def _scored(
+def _score_group(
     group: str, people: pd.DataFrame, attributes: Sequence[Attribute], settings: StudySettings, sample: MakeSample
 ) -> ScoredCells:
     further = people[[*map(get_column, attributes)]].to_numpy(float)
@@ -328,7 +328,7 @@ def _scored(
     return ScoredCells(attributes=tuple(attributes), scores=scores, samples=samples, group=group)
 
 
-def _tests(
+def _test_stereotype(
     groups: Sequence[tuple[str, pd.DataFrame]], attributes: Sequence[Attribute], settings: StudySettings
 ) -> Iterator[Finding]:
     """Yield the tests of the stereotype against each attribute, which are one family."""
@@ -339,7 +339,7 @@ def _tests(
     ]
     claims = decide_links([link for *_, link in tests], settings.confidence)
     for (group, members, attribute, link), claim in zip(tests, claims, strict=True):
-        text = "" if math.isnan(link.estimate.value) else _shares(group, members, attribute)
+        text = "" if math.isnan(link.estimate.value) else _describe_match(group, members, attribute)
         yield finding(
             f"{FURTHER}{group}-{attribute.name}",
             f"{group}: the stereotype and {attribute.name}, log odds ratio",
@@ -355,6 +355,6 @@ def _link(people: pd.DataFrame, attribute: Attribute, settings: StudySettings) -
     return interaction(readings, strata=people["identity"].tolist(), confidence=settings.confidence)
 
 
-def _shares(group: str, people: pd.DataFrame, attribute: Attribute) -> str:
+def _describe_match(group: str, people: pd.DataFrame, attribute: Attribute) -> str:
     share = 100 * people.groupby(get_column(attribute))["conforms"].mean()
     return f"{share[1]:.0f} % of {group} with “{attribute.name}” match the stereotype, {share[0]:.0f} % without"

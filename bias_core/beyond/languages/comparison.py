@@ -179,7 +179,7 @@ def language_lines(
         line
         for wording in wordings
         if wording.name in pairs
-        for line in _lines(wording, pairs[wording.name], confidence)
+        for line in _compare_wording(wording, pairs[wording.name], confidence)
     ]
     gaps = [gap for _, gap in lines]
     claims = decide_claims(gaps, confidence=confidence)
@@ -193,7 +193,7 @@ def language_lines(
 _OF_FAMILY = " The table of differences also compares the other languages with each other, so its family is larger."
 
 
-def _lines(wording: Wording, pair: Pair, confidence: float) -> Iterator[tuple[dict[str, Any], Estimate]]:
+def _compare_wording(wording: Wording, pair: Pair, confidence: float) -> Iterator[tuple[dict[str, Any], Estimate]]:
     """Yield a line for each attribute, before it is decided, and its difference from English."""
     english, other_language, at_first, at_second = pair
     verdict = _understanding(english.recognised, other_language.recognised, confidence)

@@ -315,7 +315,7 @@ def visible_sentence(steps: StepsSeen, n_steps: int) -> str:
         ending = f", and from step {latest:.0f} on in all {n_seen} whose finished picture shows it"
     elif n_seen < n:
         ending = f"; {n - n_seen} {'ends' if n - n_seen == 1 else 'end'} without it"
-    return f"Seen {when} in {_share(steps.by_typical)}{ending}."
+    return f"Seen {when} in {_count_seeds(steps.by_typical)}{ending}."
 
 
 def first_sentence(steps: StepsSeen, n_steps: int) -> str:
@@ -331,7 +331,7 @@ def first_sentence(steps: StepsSeen, n_steps: int) -> str:
         return f"It is never seen without the base prompt showing it, in {n} seeds."
     never = f"; in {n - steps.n_seen} never" if steps.n_seen < n else ""
     when = f"by step {steps.typical:.0f} of {n_steps}"
-    return f"First seen where the base prompt does not show it: {when} in {_share(steps.by_typical)}{never}."
+    return f"First seen where the base prompt does not show it: {when} in {_count_seeds(steps.by_typical)}{never}."
 
 
 def step_sentences(report: StudyReport, key: str) -> list[str]:
@@ -346,7 +346,7 @@ def step_sentences(report: StudyReport, key: str) -> list[str]:
     ]
 
 
-def _share(share: Estimate) -> str:
+def _count_seeds(share: Estimate) -> str:
     return f"{share.value * share.n:.0f} of {share.n} seeds [{100 * share.low:.0f} %, {100 * share.high:.0f} %]"
 
 

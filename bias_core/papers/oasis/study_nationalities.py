@@ -24,6 +24,7 @@ from bias_core.papers.oasis.cells import (
     NationalityOptions,
     Published,
     accuracy_tables,
+    cell_claims,
     cell_findings,
     doctor_by_concept,
     labelled_directions,
@@ -31,8 +32,7 @@ from bias_core.papers.oasis.cells import (
     own_attributes,
     own_by_nationality,
     people_labels,
-    read_concepts,
-    share_claims,
+    read_all_cells,
     shown_words,
     wanted_nationalities,
 )
@@ -327,7 +327,7 @@ def _user_findings(
 ) -> dict[str, Finding]:
     """Return mean and maximum of Ψ over the attributes of a nationality."""
     references = np.array([cell.attribute.reference for cell in cells], dtype=float)
-    presence = np.column_stack([_presence(cell) for cell in cells])  # (n, n_attributes)
+    presence = np.column_stack([_corrected_answers(cell) for cell in cells])  # (n, n_attributes)
     n, settings = len(presence), data.settings
     counts = np.random.default_rng(settings.seed).multinomial(n, np.full(n, 1 / n), size=N_RESAMPLES)
 
@@ -355,7 +355,7 @@ def _user_findings(
     return findings
 
 
-def _presence(cell: Cell) -> np.ndarray:
+def _corrected_answers(cell: Cell) -> np.ndarray:
     """Return each answer, corrected so that the mean is the prevalence of the cell [rogan1978, Eq. 1]."""
     calls, errors = (cell.score.margins > 0).astype(float), cell.score.errors
     if cell.score.corrected is None or errors is None:
@@ -411,7 +411,7 @@ def _correlate(points: ArrayLike, seed: int) -> dict[str, float]:
     return coefficients
 
 
-def _scores(frame: pd.DataFrame, summary: str, **names: str) -> pd.DataFrame:
+def _mark_scores(frame: pd.DataFrame, summary: str, **names: str) -> pd.DataFrame:
     return marks(
         frame,
         {**names, "x": "users", "y": f"{summary} Ψ", **{f"y{end}": f"{summary} Ψ {end}" for end in ("low", "high")}},
@@ -420,7 +420,7 @@ def _scores(frame: pd.DataFrame, summary: str, **names: str) -> pd.DataFrame:
 
 def _user_figure(frame: pd.DataFrame, points: Sequence[Mapping[str, Any]]) -> StudyFigure:
     """Return Figure 3, with one label per nationality."""
-    parts = [_scores(frame, summary, name="nationality").assign(group=summary) for summary in SUMMARIES]
+    parts = [_mark_scores(frame, summary, name="nationality").assign(group=summary) for summary in SUMMARIES]
     parts[1]["name"] = ""
     return TEXTS.figure("figure3", pd.concat([pd.DataFrame(points), *parts], ignore_index=True))
 
@@ -487,7 +487,7 @@ class NationalityStereotypes(_NationalityStudy):
                 return kwargs
             return kwargs | {"image_directions": labelled_directions(labels, data.frame, rows, options.direction)}
 
-        read = yield from read_concepts(
+        read = yield from read_all_cells(
             data,
             "nationality",
             nationalities,
@@ -509,7 +509,7 @@ class NationalityStereotypes(_NationalityStudy):
             ]
         )
         model, threshold, confidence = options.published_model, options.threshold, settings.confidence
-        claims = share_claims(own_cells, threshold, confidence)
+        claims = cell_claims(own_cells, threshold, confidence)
         by_cell = [
             cell_findings(cell, claim, model, threshold, published, confidence)
             for cell, claim in zip(own_cells, claims, strict=True)
@@ -591,7 +591,7 @@ class DoctorPrevalence(_NationalityStudy):
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Measure P(man) of each concept, and the change with a nationality."""
         (attribute,) = to_attributes([self.design.data["doctor"]["attribute"]])
-        read = yield from read_concepts(
+        read = yield from read_all_cells(
             data, "concept", list(map(str, dict.fromkeys(data.frame["concept"]))), lambda _concept: [attribute]
         )
         cells = {concept: concept_cells[0] for concept, concept_cells in read.items()}
@@ -677,7 +677,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
         self.design, settings = with_further_users(self.design, settings)
         own_users = get_options(settings, UserOptions).users
         names, users = wanted_nationalities(self.design, settings), self.design.data["internet_users"]
-        read = yield from read_concepts(data, "nationality", names, lambda name: own_attributes(self.design, name))
+        read = yield from read_all_cells(data, "nationality", names, lambda name: own_attributes(self.design, name))
         published = Published(self.design)
         findings: list[Finding] = []
         points: list[dict[str, Any]] = []
@@ -737,7 +737,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
         markers = {"markers": list(dict.fromkeys(scores["nationality"]))}
         figures = []
         for summary in SUMMARIES:
-            shown = _scores(scores.sort_values("users", kind="stable"), summary, marker="nationality", group=ARM)
+            shown = _mark_scores(scores.sort_values("users", kind="stable"), summary, marker="nationality", group=ARM)
             figures.append(TEXTS.figure("figure3_arms", shown, markers, summary=summary))
         return Results(
             tables=(TEXTS.table("figure3_arms", scores), TEXTS.table("correlations_arms", orders)),

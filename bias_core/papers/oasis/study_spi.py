@@ -175,7 +175,7 @@ def _traceable(model: object, name: str) -> Traceable:
     )
 
 
-def _attributes(design: Design, settings: StudySettings, nationality: str) -> list[Attribute]:
+def _list_attributes(design: Design, settings: StudySettings, nationality: str) -> list[Attribute]:
     candidates, names = own_attributes(design, nationality), get_options(settings, PropagationOptions).attributes
     chosen = [attribute for attribute in candidates if not names or attribute.name in names]
     if not chosen:
@@ -239,7 +239,7 @@ def _trace_all(
         def on_base_step(step: int, n_steps: int) -> None:
             on_step(n_own + step, n_own + n_steps)
 
-        attributes = _attributes(design, settings, nationality)
+        attributes = _list_attributes(design, settings, nationality)
         shown = _shown_steps(picture.row.num_inference_steps, options) if place < options.n_samples else ()
         own_trace = trace_row(data, model, picture.row, attributes, on_own_step, predicted_steps=shown)
         base = replace(picture.row, prompt=bases[picture.row.prompt])
@@ -334,7 +334,7 @@ def _figures(
 ) -> list[StudyFigure]:
     """Return a nationality's mean curves, SPI of all and of single pictures, and the filmstrips of these."""
     nationality, n_seeds = curves[0].nationality, len(traces)
-    names = {"nationality": nationality, "place": _place(nationality), "base": base}
+    names = {"nationality": nationality, "place": _get_place(nationality), "base": base}
     singles, strips = [], []
     for i, picture in enumerate(shown):
         seed = picture.row.seed
@@ -357,7 +357,7 @@ def _figures(
     return [gain, spi, *singles, predicted]
 
 
-def _place(nationality: str) -> str:
+def _get_place(nationality: str) -> str:
     return re.sub(r"\W+", "-", nationality.lower())
 
 
@@ -397,13 +397,13 @@ def trace_row(
     ).hexdigest()[:20]
     folder = services.settings.data_dir / "traces" / key[:2]
     pictures = {step: folder / f"{key}-{step}.png" for step in predicted_steps}
-    if (earlier := _read(folder / f"{key}.npz", pictures)) is not None:
+    if (earlier := _read_trace(folder / f"{key}.npz", pictures)) is not None:
         return earlier
     as_drawn = guided or not attributes  # without attributes, velocities other than those of the drawing go unused
     with services.model_lock:
         steps = model.trace(row, attributes, guided=as_drawn, predicted=True, on_step=on_step)
         try:
-            step_values = [(_look(step, pictures), step.predicted, step.space, step.guided) for step in steps]
+            step_values = [(_measure_step(step, pictures), step.predicted, step.space, step.guided) for step in steps]
         finally:
             if isinstance(steps, Generator):  # also after an error, the model is closed before the lock is released
                 steps.close()
@@ -417,7 +417,7 @@ def trace_row(
     return trace
 
 
-def _look(step: Step, pictures: dict[int, Path]) -> np.ndarray:
+def _measure_step(step: Step, pictures: dict[int, Path]) -> np.ndarray:
     """Return SPI of a step and store its predicted picture; velocities are too large to store."""
     if step.index in pictures and step.predicted is not None:
         write_atomically(pictures[step.index], png_bytes(step.predicted))
@@ -426,7 +426,7 @@ def _look(step: Step, pictures: dict[int, Path]) -> np.ndarray:
     return np.asarray(stereotype_propagation_index(step.velocity, step.velocity_positive, step.velocity_negative))
 
 
-def _read(path: Path, pictures: dict[int, Path]) -> Trace | None:
+def _read_trace(path: Path, pictures: dict[int, Path]) -> Trace | None:
     """Return a stored trace; None if it, or one of its pictures, is missing or broken."""
     if not path.is_file() or not all(picture.is_file() for picture in pictures.values()):
         return None
@@ -452,7 +452,7 @@ class Propagation(Study):
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return a picture per seed and nationality; refuse models that cannot be traced."""
         for nationality in wanted_nationalities(self.design, settings):
-            _attributes(self.design, settings, nationality)
+            _list_attributes(self.design, settings, nationality)
         shots = nationality_shots(self.design, settings, minimum=_FEWEST_SEEDS)
         bases = base_prompts(self.design, settings)
         if same := [shot.prompt for shot in shots if shot.prompt.lower() == bases[shot.prompt].lower()]:
@@ -476,7 +476,7 @@ class Propagation(Study):
         traced = yield from _trace_all(self.design, settings, data, model, bases)
         for nationality, pairs in traced.items():
             frame = data.frame[data.frame["nationality"] == nationality].iloc[: len(pairs)]
-            attributes = _attributes(self.design, settings, nationality)
+            attributes = _list_attributes(self.design, settings, nationality)
             cells = yield from read_cells(data, nationality, frame, rows[frame.index], attributes)
             new_curves = _curves(data, cells, attributes, pairs)
             for curve in new_curves:
@@ -498,7 +498,7 @@ class Propagation(Study):
             base = format_list([f"“{prompt}”" for prompt in dict.fromkeys(bases[prompt] for prompt in frame["prompt"])])
             figures += _figures(new_curves, traces, data.stored(frame)[:n_samples], base)
             says, figure, lines = foretelling(
-                nationality, _place(nationality), {curve.name: curve.foretold for curve in new_curves}
+                nationality, _get_place(nationality), {curve.name: curve.foretold for curve in new_curves}
             )
             figures, later, foretold = [*figures, *figure], [*later, *says], [*foretold, *lines]
             curves += new_curves

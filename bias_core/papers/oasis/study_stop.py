@@ -45,7 +45,7 @@ from bias_core.run.limits import check_budget
 from bias_core.run.study_data import StudyData, read_ahead
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
-from bias_core.store.readings import open_picture
+from bias_core.store.readings import open_original
 from bias_core.study.classifiers import check_readers
 from bias_core.study.design import ReportTexts
 from bias_core.study.study import Measuring, RunSize, Study, encoders_and_judge
@@ -237,7 +237,7 @@ def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.nd
                 rows=rows[inside][order],
                 other_rows=rows[~inside],
                 average=_keep_picture(
-                    data.services, cluster_average_image(map(open_picture, data.stored(cluster_frame)))
+                    data.services, cluster_average_image(map(open_original, data.stored(cluster_frame)))
                 ),
             )
         )
@@ -265,10 +265,10 @@ def search_arguments(options: PromptSearchOptions, settings: StudySettings, serv
 
 
 def _with_prompts(data: StudyData, cluster: Cluster, on_step: StepCallback) -> Cluster:
-    return replace(cluster, prompts=_prompts(data, cluster.rows, cluster.other_rows, on_step))
+    return replace(cluster, prompts=_search_prompts(data, cluster.rows, cluster.other_rows, on_step))
 
 
-def _prompts(
+def _search_prompts(
     data: StudyData, rows: np.ndarray, other_rows: np.ndarray, on_step: StepCallback
 ) -> tuple[OptimisedPrompt, ...]:
     """Return the texts of a cluster; the same search is stored, and not repeated."""
@@ -295,7 +295,7 @@ def _prompts(
     return tuple(prompts)
 
 
-def _draw(
+def _draw_first_texts(
     design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]
 ) -> Generator[Progress, None, list[Cluster]]:
     """Return the clusters with pictures of the first text, on seeds that the cluster's pictures do not have.
@@ -324,7 +324,9 @@ def _draw(
     return drawn_clusters
 
 
-def _attributes(design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]) -> pd.DataFrame:
+def _score_attributes(
+    design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]
+) -> pd.DataFrame:
     """Return P of every attribute of the design's nationalities in every cluster."""
     attributes = {a.name: a for n in wanted_nationalities(design, settings) for a in own_attributes(design, n)}
     if not attributes:
@@ -419,7 +421,7 @@ def _figures(
         shown = {"average": (cluster.average, f"{cluster.name}, n = {len(cluster.rows)}")}
         shown |= {f"typical {i}": (stored.path, "") for i, stored in enumerate(data.stored(cluster.frame.head(_SHOWN)))}
         if cluster.drawn is not None:
-            text = _plain(cluster.prompts[0].text.removeprefix(prefix).strip())
+            text = _shorten_title(cluster.prompts[0].text.removeprefix(prefix).strip())
             shown |= {
                 f"drawn {i}": (stored.path, "" if i else f"... {text}")
                 for i, stored in enumerate(data.stored(cluster.drawn))
@@ -428,7 +430,7 @@ def _figures(
     return [TEXTS.figure("table3", rows), *([TEXTS.figure("attributes", attributes)] if len(attributes) else [])]
 
 
-def _plain(text: str) -> str:
+def _shorten_title(text: str) -> str:
     """Return a short text for a title, with letters outside common fonts as codes, as in the paper."""
     plain = text.encode("ascii", "backslashreplace").decode().replace("$", r"\$")
     return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 3].rstrip("\\") + "..."
@@ -502,9 +504,9 @@ def regenerate(
         cluster=cluster,
         prompt=text,
         text_closeness=float(text_row @ centre),
-        own_side=_compared(inside, closeness_of_own(own_rows), settings),
-        drawn=_compared(data.stored(frame), closeness, settings),
-        other_side=_compared(outside, other_rows @ centre, settings),
+        own_side=_compare_pictures(inside, closeness_of_own(own_rows), settings),
+        drawn=_compare_pictures(data.stored(frame), closeness, settings),
+        other_side=_compare_pictures(outside, other_rows @ centre, settings),
         beyond_own=beyond_own,
         beyond_others=beyond_others,
     )
@@ -543,7 +545,7 @@ def _members(report: StudyReport, cluster: str) -> tuple[pd.DataFrame, pd.DataFr
     return frame[frame["cluster"] == cluster], frame[frame["cluster"] != cluster]
 
 
-def _compared(pictures: list[StoredImage], closeness: np.ndarray, settings: StudySettings) -> Compared:
+def _compare_pictures(pictures: list[StoredImage], closeness: np.ndarray, settings: StudySettings) -> Compared:
     order = np.argsort(-closeness, kind="stable")
     finite = closeness[np.isfinite(closeness)]
     mean = similarity_estimate(finite, confidence=settings.confidence) if len(finite) else None
@@ -610,8 +612,8 @@ class OptimisedPrompts(Study):
         clusters = yield from data.map_until_stopped(
             "clusters searched for texts", clusters, partial(_with_prompts, data)
         )
-        clusters = yield from _draw(self.design, settings, data, clusters)
-        attributes = _attributes(self.design, settings, data, clusters)
+        clusters = yield from _draw_first_texts(self.design, settings, data, clusters)
+        attributes = _score_attributes(self.design, settings, data, clusters)
         return Results(
             findings=tuple(finding for cluster in clusters for finding in _findings(cluster, settings)),
             tables=tuple(_tables(self.design, settings, clusters, attributes)),

@@ -54,9 +54,9 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
-    finding_rows,
     get_options,
     intervals,
+    value_rows,
 )
 from bias_core.types import Estimate
 
@@ -411,7 +411,7 @@ def decided_scores(
     claims = [finding.claim or NO_CLAIM for finding in decided]
     rows = [
         row | claim_columns(finding.estimate, claim) | {WHY_NOT: claim.reason}
-        for row, finding, claim in zip(finding_rows(decided, "pictures"), decided, claims, strict=True)
+        for row, finding, claim in zip(value_rows(decided, "pictures"), decided, claims, strict=True)
     ]
     return decided, TEXTS.table(key, rows, family=family_note(claims))
 

@@ -49,7 +49,7 @@ from bias_core.run.image_rows import hash_to_seed, thinned
 from bias_core.run.study_data import Steps, StudyData
 from bias_core.study.answer_fit import Questions
 from bias_core.study.classifiers import READ_BY, Reader
-from bias_core.study.design import extensions, get_study, read_table
+from bias_core.study.design import extensions, get_study, read_study_table
 from bias_core.study.label_tasks import POSITIONS, SINGLE
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_services import StudyServices
@@ -318,7 +318,7 @@ def _marks(micro: pd.DataFrame, column: str, groups: Mapping[str, str], names: M
 
 def _beside(scores: pd.DataFrame, file: str, keys: list[str], columns: Mapping[str, str]) -> pd.DataFrame:
     """Return scores next to the paper's numbers of the same rows."""
-    printed = pd.DataFrame(read_table(file)).rename(columns={"power_level": "level"})
+    printed = pd.DataFrame(read_study_table(file)).rename(columns={"power_level": "level"})
     printed = printed[keys].join(printed[[*columns]].apply(pd.to_numeric).rename(columns=columns))
     return scores.merge(printed, on=keys, how="left")
 
@@ -440,11 +440,11 @@ class PublishedPairs(PairedStudy):
         ]
         groups, names = zip(*asked, strict=True)
         planned = facts.loc[list(names)].assign(setting=groups)
-        missing = _values(planned, columns) - _values(people, columns)
+        missing = _list_values(planned, columns) - _list_values(people, columns)
         return _unfinished(people, settings, len(missing)) if missing else self.full_report(settings, people)
 
 
-def _values(people: pd.DataFrame, columns: Sequence[str]) -> set[tuple[Any, ...]]:
+def _list_values(people: pd.DataFrame, columns: Sequence[str]) -> set[tuple[Any, ...]]:
     return set(people[[*columns]].itertuples(index=False, name=None))
 
 

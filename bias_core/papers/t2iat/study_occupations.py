@@ -83,7 +83,7 @@ def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
     ]
 
 
-def _association(means: Sequence[np.ndarray]) -> np.ndarray:
+def _mean_association(means: Sequence[np.ndarray]) -> np.ndarray:
     """Return the mean associations of the means of targets, of A and of B."""
     targets, a, b = means
     return np.asarray((targets * (a - b)).sum(axis=1))
@@ -107,7 +107,7 @@ def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps
             "singles": association(neutral, a, b),
             "beyond": beyond,
             "mean": beyond.scaled(1.0, even_mix_association(a, b)),
-            "sample": sets_sample((of_neutral, of_a, of_b), (neutral, a, b), _association),
+            "sample": sets_sample((of_neutral, of_a, of_b), (neutral, a, b), _mean_association),
         }
         data.keep(parts[0], association=leanings[name]["singles"])
     if not leanings:
@@ -161,7 +161,7 @@ def _letters(line: Line) -> dict[str, str]:
     return {"a": "a", "b": "b", line["a"]: "a", line["b"]: "b"}
 
 
-def _lines(design: Design, frame: pd.DataFrame) -> dict[str, Line]:
+def _build_lines(design: Design, frame: pd.DataFrame) -> dict[str, Line]:
     """Return the lines of Table 2 with drawn concepts, by concept."""
     places = {test[side]: {"test": test["key"], "side": side} for test in design.data["tests"] for side in ("x", "y")}
     drawn = set(zip(frame["test"], frame["side"], strict=True)) if len(frame) else set()
@@ -202,7 +202,7 @@ def _read_majority(
     return [{"a": True, "b": False}.get(letter) for letter in judged["image_id"].map(by_picture)], notes
 
 
-def _share(choices: "pd.Series[Any]", settings: StudySettings) -> Estimate:
+def _share_of_decided(choices: "pd.Series[Any]", settings: StudySettings) -> Estimate:
     decided = choices.dropna()
     if decided.empty:
         return Estimate.undefined(0, "no picture was decided", null_value=0.5)
@@ -239,7 +239,7 @@ def _table2(
     )
 
 
-def _order(design: Design, table2: pd.DataFrame, settings: StudySettings) -> list[Finding]:
+def _compare_orders(design: Design, table2: pd.DataFrame, settings: StudySettings) -> list[Finding]:
     """Return τ of means and choices, and τ as in the paper: S for each concept X, −S for each concept Y."""
     comparable = table2.dropna(subset=["share", "association"])
     if len(comparable) < FEWEST:
@@ -413,7 +413,7 @@ class AssociationAndPeople(Study):
 
     def questions(self, settings: StudySettings, frame: pd.DataFrame, results: Results | None = None) -> Questions:
         """Return the attributes that a picture of a judged concept may be closer to."""
-        lines = _lines(self.design, frame)
+        lines = _build_lines(self.design, frame)
         concepts = {(line["test"], line["side"]): concept for concept, line in lines.items()}
         neutral = frame[frame["set"] == SETS[0]]
         of_pictures = [concepts.get(place, "") for place in zip(neutral["test"], neutral["side"], strict=True)]
@@ -429,7 +429,7 @@ class AssociationAndPeople(Study):
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Measure the share judged closer to A and the mean association per concept, and the agreement of orders."""
         rows = yield from data.embed(data.frame)
-        lines, rng = _lines(self.design, data.frame), np.random.default_rng(settings.seed)
+        lines, rng = _build_lines(self.design, data.frame), np.random.default_rng(settings.seed)
         means, parts = {}, []
         for concept, line in lines.items():
             mine = data.frame[(data.frame["test"] == line["test"]) & (data.frame["side"] == line["side"])]
@@ -450,7 +450,11 @@ class AssociationAndPeople(Study):
 
     def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
         """Return the report with people's choices in place of the encoder's."""
-        settings, results, lines = report.settings, report.results, _lines(self.design, get_scored_pictures(report))
+        settings, results, lines = (
+            report.settings,
+            report.results,
+            _build_lines(self.design, get_scored_pictures(report)),
+        )
         table2 = results.frame("table2").set_index("concept")
         means = {}
         for concept in lines:
@@ -486,14 +490,14 @@ class AssociationAndPeople(Study):
     ) -> Results:
         """Return the choices of people, or else of the encoder, next to the mean associations."""
         choices = judged["people" if by_people else "classifier"]
-        shares = {name: _share(choices[judged["concept"] == name], settings) for name in lines}
+        shares = {name: _share_of_decided(choices[judged["concept"] == name], settings) for name in lines}
         tested = shares.values() if fixed_n else map(without_fixed_n, shares.values())
         decided = decide_claims([*tested], confidence=settings.confidence)
         claims = dict(zip(shares, decided, strict=True))
         table2 = _table2(self.design, lines, shares, claims, means)
         return Results(
             findings=(
-                *_order(self.design, table2, settings),
+                *_compare_orders(self.design, table2, settings),
                 *(
                     _share_finding(self.design, line, shares[name], claims[name], expected[name])
                     for name, line in lines.items()

@@ -57,7 +57,7 @@ _BY_RELEASED_RULES = {"B_D": "B_D, released rules", "H_J": "H_J, released rules"
 _TABLE2 = {"B_D": "Dist. Bias", "H_J": "Hallucination", "M_G, blank": "Gen. Miss Rate"}  # to the released columns
 
 
-def findings(name: str, scores: Scores, published: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
+def set_findings(name: str, scores: Scores, published: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
     """Return the three measures and their companions; ``published`` is a row of the released evaluations."""
     return tuple(
         Finding(
@@ -121,7 +121,7 @@ def among_released(
     figures: list[StudyFigure] = []
     note = ""
     for name, scores in sets.items():
-        theirs = {row["Model"]: row for row in rows if row.get("Target", "general") == _target(name)}
+        theirs = {row["Model"]: row for row in rows if row.get("Target", "general") == _released_name(name)}
         if not theirs or not scores.estimates.keys() >= set(_PLACED.values()):
             continue
         measures = pd.DataFrame(
@@ -138,7 +138,7 @@ def among_released(
         frame = _with_ranks(measures, numbers, settings)
         title, key = f"{name.capitalize()}: this run among the released models", f"figure4_{len(figures) + 1}"
         figures.append(space_figure(frame, title, key=key if figures else "figure4"))
-        frames.append(frame.rename_axis("model").reset_index().assign(prompts=_target(name)))
+        frames.append(frame.rename_axis("model").reset_index().assign(prompts=_released_name(name)))
         note = normalised_note(measures)
     if not frames:
         return [], []
@@ -172,7 +172,7 @@ def _fixed_beside(column: "pd.Series[float]", sample: Sample, settings: StudySet
     return Numbers(values=values, n=run_numbers.n * len(values), drawn=drawn)
 
 
-def _target(name: str) -> str:
+def _released_name(name: str) -> str:
     """Return the name of these prompts in the released evaluations."""
     return "general" if name == ALL else name
 
@@ -321,7 +321,7 @@ def compare_objects(
         entries = {"all conditions": [(f"{arm.name}, {name}", arm, name) for arm in arms for name in names]}
     frames, figures, notes = [], [], dict[str, None]()
     for i, (name, lines) in enumerate(entries.items(), start=1):
-        frame, measures = _compared(lines, settings)
+        frame, measures = _compare_entries(lines, settings)
         if by_rank and "rank" in frame:
             frame = frame.sort_values("rank", kind="stable")
         figures.append(space_figure(frame, f"{name.capitalize()}: the arms", key=f"figure4-{i}"))
@@ -342,7 +342,7 @@ compare_datasets = partial(compare_objects, title="Data sets, most biased first 
 compare_conditions = partial(compare_objects, sets_together=True)
 
 
-def _compared(entries: Sequence[Entry], settings: StudySettings) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _compare_entries(entries: Sequence[Entry], settings: StudySettings) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return a line per entry with distance and rank, and the measures behind them."""
     arms = [arm for _, arm, _ in entries]
     numbers = {
@@ -415,7 +415,7 @@ def _list_released_lines(arms: Sequence[ArmReport], name: str) -> Iterator[pd.Da
             yield mine.assign(**{ARM: f"{arm.name}, released rules", "model": arm.settings.model})
     frame = arms[0].results.frame("table2")
     if not frame.empty:
-        theirs = frame[(frame["prompts"] == _target(name)) & ~frame["model"].str.startswith(RUN)]
+        theirs = frame[(frame["prompts"] == _released_name(name)) & ~frame["model"].str.startswith(RUN)]
         yield theirs.assign(**{ARM: theirs["model"] + ", in the paper"})
 
 

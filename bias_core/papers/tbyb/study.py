@@ -28,7 +28,7 @@ from bias_core.run.study_data import Steps, StudyData
 from bias_core.run.suggestions import suggest_scenes
 from bias_core.store.images import pixel_digest
 from bias_core.study.classifiers import Reader, language_model_name
-from bias_core.study.design import distinct_texts, keep_only_options, read_table
+from bias_core.study.design import distinct_texts, keep_only_options, read_study_table
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
@@ -133,7 +133,7 @@ def general_shots(
         forms = source.get(f"templates{ending}", {})  # of professions, by descriptor
         columns = source["columns"]["actions"] if with_person else [""]
         for row, column in product(
-            thinned(read_table(source["file"]), share, minimum=FEWEST, seed=settings.seed), columns
+            thinned(read_study_table(source["file"]), share, minimum=FEWEST, seed=settings.seed), columns
         ):
             action, name = row.get(column, ""), row["object"]
             form = forms.get(action) or objects[f"template{ending}" if with_person else "template_alone"]
@@ -203,7 +203,7 @@ def _with_base_scenes(design: Design, shots: list[Shot], in_place_of: str) -> li
         replacements |= dict.fromkeys(words - replacements.keys(), in_place_of)
     if not words <= replacements.keys():
         return shots
-    plain = [fix_articles(_named(shot.group).sub(replacements[shot.group], shot.prompt)) for shot in shots]
+    plain = [fix_articles(_word_pattern(shot.group).sub(replacements[shot.group], shot.prompt)) for shot in shots]
     return against_base.base_scenes(
         shots, [replace(shot, prompt=prompt) for shot, prompt in zip(shots, plain, strict=True)]
     )
@@ -215,7 +215,7 @@ def _own_scenes(scenes: Sequence[str], triggers: Sequence[str]) -> dict[str, lis
         raise InvalidInput("your own scenes need their trigger word: give triggers, such as pizza")
     by_word: dict[str, list[str]] = {word: [] for word in triggers}
     for scene in _checked_prompts(scenes):
-        word = next((word for word in triggers if _named(word).search(scene)), None)
+        word = next((word for word in triggers if _word_pattern(word).search(scene)), None)
         if word is None:
             raise InvalidInput(f"the scene {scene!r:.80} names no trigger word ({', '.join(triggers)})")
         by_word[word].append(scene)
@@ -234,13 +234,13 @@ def written_scenes(word: str, language_model: str, model: str, services: StudySe
         return suggest_scenes(word, writer, follows=follows)
 
 
-def _named(word: str) -> re.Pattern[str]:
+def _word_pattern(word: str) -> re.Pattern[str]:
     return re.compile(rf"\b{re.escape(word)}\b", re.I)
 
 
-def _released(design: Design, model: str, kind: str) -> list[dict[str, str]]:
+def _read_released(design: Design, model: str, kind: str) -> list[dict[str, str]]:
     """Return the released evaluations of all models; InvalidInput if ``model`` is not among them."""
-    rows = read_table(design.data["evaluations"][kind]["file"])
+    rows = read_study_table(design.data["evaluations"][kind]["file"])
     models = dict.fromkeys(row["Model"] for row in rows)
     if model not in models:
         raise InvalidInput(f"no released evaluation of {model!r}; there are {', '.join(models)}")
@@ -380,7 +380,7 @@ def _change_findings(changes: Mapping[str, Mapping[str, Estimate]], base: str) -
     ]
 
 
-def _measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: StudySettings) -> pd.DataFrame:
+def _build_measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: StudySettings) -> pd.DataFrame:
     """Return B_D at equal numbers, H_J and M_G of each condition."""
     n = min(map(len, parts.values()))
 
@@ -484,7 +484,7 @@ class ObjectStudy(Study):
             parts = [prompt for prompt in prompts if prompt in parts] if 1 < len(prompts) <= _FEW else []
         options, released, published, by_released_rules = settings.options, list[dict[str, str]](), {}, False
         if isinstance(options, (GeneralOptions, TaskOptions)):
-            released = _released(self.design, options.published_model, self.released)
+            released = _read_released(self.design, options.published_model, self.released)
             by_released_rules = options.released_rules
             published = {row.get("Target", ALL): row for row in released if row["Model"] == options.published_model}
         readings, (whole, whole_name) = {part: reading[frame[self.parts] == part] for part in parts}, self.whole
@@ -500,8 +500,8 @@ class ObjectStudy(Study):
         )
         against = against_base.compare_sets(named_readings, base, settings, called=self.base)
         for part, name in names.items():
-            findings += against_base.findings(name, against[name]) if name in against else ()
-            findings += report.findings(name, sets[part], published.get(part))
+            findings += against_base.change_findings(name, against[name]) if name in against else ()
+            findings += report.set_findings(name, sets[part], published.get(part))
         findings += judged.findings
         table4 = report.gender_table(sets, settings, _men_drawn(frame, data), self.design.data["gender_shares"]["rows"])
         placed, places = report.among_released(sets, released, settings)
@@ -542,7 +542,7 @@ class ObjectStudy(Study):
         """Return the objects of each arm against the first, and the paper's table over arms."""
         against = against_base.compare_objects_of_arms(arms, settings)
         object_results = Results(
-            findings=tuple(chain.from_iterable(starmap(against_base.findings, against.items()))),
+            findings=tuple(chain.from_iterable(starmap(against_base.change_findings, against.items()))),
             tables=against_base.tables(against, first="arm"),
             figures=against_base.figures(against, settings),
         )
@@ -589,7 +589,7 @@ class GeneralObjects(ObjectStudy):
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every prompt."""
         options = get_options(settings, GeneralOptions)
-        _released(self.design, options.published_model, "general")
+        _read_released(self.design, options.published_model, "general")
         return against_base.with_base_prompt(self._shots(settings), settings, options.base_prompt)
 
     def _shots(self, settings: StudySettings) -> list[Shot]:
@@ -618,7 +618,7 @@ class TriggeredObjects(ObjectStudy):
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every scene."""
         options = get_options(settings, TaskOptions)
-        _released(self.design, options.published_model, "task_oriented")
+        _read_released(self.design, options.published_model, "task_oriented")
         shots = scene_shots(self.design, settings, options.triggers, options.scenes)
         if options.base and not settings.images:
             shots = _with_base_scenes(self.design, shots, options.in_place_of)
@@ -713,19 +713,19 @@ class ControlledObjects(ObjectStudy):
         against = against_base.decide_objects(compared_sets, settings.confidence)
         judged = yield from things.judged_things(data, reading, {name: part.index for name, part in parts.items()})
         changes = {name: measure_changes(parts[name], parts[base], settings) for name in against}
-        measures = _measures(parts, sets, settings)
+        measures = _build_measures(parts, sets, settings)
         compared = report.ranked_sets(measures, sets, settings)
         places = compared.rename_axis("condition").reset_index()
         shown = [*against_base.figures(against, settings), report.change_figure(sets, base)]
         shown += [report.space_figure(compared, "The conditions"), report.curve_figure(sets), report.rates_figure(sets)]
-        findings = [finding for name in against for finding in against_base.findings(name, against[name])]
+        findings = [finding for name in against for finding in against_base.change_findings(name, against[name])]
         changed = decide_findings(_change_findings(changes, base), self.family, confidence=settings.confidence)
         return Results(
             findings=(
                 *findings,
                 *changed,
                 *judged.findings,
-                *[finding for name in names for finding in report.findings(name, sets[name])],
+                *[finding for name in names for finding in report.set_findings(name, sets[name])],
             ),
             tables=(
                 *against_base.tables(against, first="condition"),

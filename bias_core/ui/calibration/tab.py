@@ -98,7 +98,7 @@ class CalibrationTab(ResultPage):
     @cached_property
     def _verdicts(self) -> str:
         other_reports = load_others(self.services.settings.assets_dir / "validity")
-        return summary_html(tuple(self.shipped.values()), other_reports)
+        return verdicts_html(tuple(self.shipped.values()), other_reports)
 
     def on_look(self, shown: StudyReport | None) -> Updates:
         """Show the verdicts, and the first shipped report unless one is open; the page starts without them."""
@@ -127,7 +127,9 @@ class CalibrationTab(ResultPage):
         return super().show_numbers(report) | hidden
 
 
-def summary_html(saved: Sequence[SavedReport], other_reports: Mapping[str, Sequence[SavedReport]] | None = None) -> str:
+def verdicts_html(
+    saved: Sequence[SavedReport], other_reports: Mapping[str, Sequence[SavedReport]] | None = None
+) -> str:
     """The verdict on every measure; without reports, how to get them.
 
     ``other_reports`` are the reports on other generators, by generator name.
@@ -144,24 +146,24 @@ def summary_html(saved: Sequence[SavedReport], other_reports: Mapping[str, Seque
             for of, of_lines in [_graded(reports_of)]
         ],
         counted=[
-            (report.settings.model, headline(report), _counts(table.frame), table.note)
+            (report.settings.model, headline(report), _format_grade_counts(table.frame), table.note)
             for reports_of in (saved, *(other_reports or {}).values())
             for report in _graded(reports_of)[0]
             for table in report.results.tables
             if table.key == COUNTED
         ],
-        sentence=_sentence([line for line in lines if line.kind == HEADLINE]),
+        sentence=_summarise_verdicts([line for line in lines if line.kind == HEADLINE]),
         papers=_papers_sentence([line for line in lines if line.kind == AS_PUBLISHED]),
         find_measure_key=find_measure_key,
         METRICS=METRICS,
         words=GRADE_WORDS,
-        about=_facts(reports, max(item.created for item in saved)) if lines else (),
+        about=_count_facts(reports, max(item.created for item in saved)) if lines else (),
         rule=next(iter(notes), ""),
         not_tested=[(METRICS[key].name, reason) for key, reason in NOT_HERE.items()],
     )
 
 
-def _counts(frame: pd.DataFrame) -> pd.DataFrame:
+def _format_grade_counts(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the counts of headlines as text, without p and the numbers of runs: the note and the report have them."""
     left_out = {"p", "p adjusted", *(name for name in map(str, frame) if name.endswith(": runs"))}
     text = readable(frame)
@@ -175,7 +177,7 @@ def _graded(saved: Sequence[SavedReport]) -> tuple[list[StudyReport], list[Verdi
     return reports, sorted(lines, key=lambda line: -GRADES.index(line.grade))
 
 
-def _sentence(lines: Sequence[VerdictLine]) -> str:
+def _summarise_verdicts(lines: Sequence[VerdictLine]) -> str:
     n = count_grades(lines)
     parts = [f"{n['holds'] + n['remark']} of {len(lines)} measures used in headlines recover the planted bias"]
     parts += [f"; inconclusive: {n['inconclusive']}"] * bool(n["inconclusive"])
@@ -195,7 +197,7 @@ def _papers_sentence(lines: Sequence[VerdictLine]) -> str:
     return f"{says}{unclear}{fails}. {none}" if lines else ""
 
 
-def _facts(reports: Sequence[StudyReport], created: float) -> list[str]:
+def _count_facts(reports: Sequence[StudyReport], created: float) -> list[str]:
     first, n = reports[0], sum(report.n_images for report in reports)
     return [
         f"tested on {time.strftime('%d %B %Y', time.gmtime(created))}",

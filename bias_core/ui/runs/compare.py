@@ -76,7 +76,7 @@ def compare_reports(first: StudyReport, second: StudyReport) -> SideBySide:
     if first.design.name != second.design.name:
         notes.append("The two studies have different designs.")
     return SideBySide(
-        pairs=tuple(pairs), differ=tuple(_differences(first.settings, second.settings)), notes=tuple(notes)
+        pairs=tuple(pairs), differ=tuple(_list_different_settings(first.settings, second.settings)), notes=tuple(notes)
     )
 
 
@@ -148,14 +148,14 @@ def comparison_report(reports: Sequence[StudyReport], titles: Sequence[str]) -> 
     confidence = first.settings.confidence
     differences = decide_differences(
         [
-            _difference((line[0], line[i]), (names[0], names[i]), confidence)
+            _subtract_findings((line[0], line[i]), (names[0], names[i]), confidence)
             for line in lines.values()
             for i in range(1, len(line))
         ],
         confidence,
     )
-    frames = [_pictures(name, report) for name, report in zip(names, reports, strict=True)]
-    differ = _differences(*(report.settings for report in reports))
+    frames = [_frame_of_arm(name, report) for name, report in zip(names, reports, strict=True)]
+    differ = _list_different_settings(*(report.settings for report in reports))
     return StudyReport(
         run_id="-and-".join(report.run_id for report in reports),
         design=_design(names, [report.design for report in reports]),
@@ -268,12 +268,12 @@ def _build_arm(name: str, report: StudyReport) -> ArmReport:
     )
 
 
-def _pictures(name: str, report: StudyReport) -> pd.DataFrame:
+def _frame_of_arm(name: str, report: StudyReport) -> pd.DataFrame:
     frame = pd.DataFrame({"image_id": []}) if report.pictures is None else report.pictures
     return frame.rename(columns={"arm": _OWN_ARM}).assign(arm=name)
 
 
-def _difference(pair: tuple[Finding, Finding], names: tuple[str, str], confidence: float) -> ArmDifference:
+def _subtract_findings(pair: tuple[Finding, Finding], names: tuple[str, str], confidence: float) -> ArmDifference:
     """A difference, before it is decided, with its table row."""
     first, second = (finding.estimate for finding in pair)
     estimate = estimate_difference(first, second, confidence)
@@ -316,7 +316,7 @@ def _settings_table(differ: Sequence[str]) -> StudyTable:
     return table("settings", "Settings that differ", rows)
 
 
-def _differences(*settings: StudySettings) -> list[str]:
+def _list_different_settings(*settings: StudySettings) -> list[str]:
     declared, options = (
         declared_settings(StudySettings),
         [option_values(run_settings.options) for run_settings in settings],

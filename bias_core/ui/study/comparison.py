@@ -43,7 +43,7 @@ def _rows(report: StudyReport) -> Iterator[dict[str, Any]]:
     gaps: dict[tuple[str, str, str], dict[Any, Any]] = {
         (row["finding"], row["first"], row["second"]): row for row in frame.to_dict("records")
     }
-    baseline, by_arm = report.arms[0].name, [_shares(arm) for arm in report.arms]
+    baseline, by_arm = report.arms[0].name, [_index_shares(arm) for arm in report.arms]
     for title, first in by_arm[0].items():
         found = [shares.get(title) for shares in by_arm]
         if any(share is None or math.isnan(share.estimate.value) for share in found):
@@ -53,14 +53,14 @@ def _rows(report: StudyReport) -> Iterator[dict[str, Any]]:
         for i, (arm, share) in enumerate(zip(report.arms, found, strict=True)):
             if share is not None:
                 gap = gaps.get((title, baseline, arm.name)) if i else None
-                lanes.append(_lane(arm, share, name, i) | {"gap": gap and _gap(gap, name)})
+                lanes.append(_lane(arm, share, name, i) | {"gap": gap and _mark_gap(gap, name)})
         sizes = [abs(lane["gap"]["value"]) for lane in lanes if lane["gap"]]
         is_clear = any(lane["gap"]["is_clear"] for lane in lanes if lane["gap"])
         yield {"name": name, "which": find_filter(report, name), "lanes": lanes, "is_clear": is_clear,
                "largest": max(sizes, default=0.0)}  # fmt: skip
 
 
-def _shares(arm: ArmReport) -> dict[str, Finding]:
+def _index_shares(arm: ArmReport) -> dict[str, Finding]:
     """Return the shares of an arm's attributes by title; those of single prompts only if there are no others."""
     shares = [finding for finding in arm.results.findings if finding.metric == _SHARE]
     return {share.title: share for share in [share for share in shares if find_attribute_name(share)] or shares}
@@ -90,7 +90,7 @@ def _known_rate(arm: ArmReport, name: str) -> tuple[float, str] | None:
     return None
 
 
-def _gap(row: Mapping[Any, Any], name: str) -> dict[str, Any]:
+def _mark_gap(row: Mapping[Any, Any], name: str) -> dict[str, Any]:
     """Return the mark of a difference on an axis from -100 to 100 points, its text and its note."""
     change = [row[end] for end in ("difference", "low", "high")]
     note = f"{name}, {row['second']} minus {row['first']}: {format_points(*change)}, n = {row['n']:,}"

@@ -87,7 +87,7 @@ class ArmsForm:
         """Build the list, and the fields of an arm."""
         key = self.key
         self.chosen = gr.State(())
-        self.listed = gr.HTML(arms_html(()), js_on_load=script("arms"), elem_id=f"{key}-arms-list")
+        self.listed = gr.HTML(arm_list_html(()), js_on_load=script("arms"), elem_id=f"{key}-arms-list")
         label = "Your own pictures (zip), instead of drawing"
         self.images = gr.File(label=label, file_types=[".zip"], height=110, elem_id=f"{key}-arm-images")
         of_arm = script("arm_fields", list=f"{key}-arms-list", conditions=self._conditions())
@@ -117,7 +117,7 @@ class ArmsForm:
 
     def show(self, arms: Sequence[Arm]) -> Updates:
         """Show these arms."""
-        return {self.chosen: tuple(arms), self.listed: arms_html(arms), self.status: ""}
+        return {self.chosen: tuple(arms), self.listed: arm_list_html(arms), self.status: ""}
 
     def wire(self, model: Any) -> None:
         """Wire adding, removing and presets, which use the form's ``model``, and the conditions of an arm's model."""
@@ -157,7 +157,7 @@ class ArmsForm:
         return messages.error_html(problem.message)
 
 
-def arms_html(chosen: Sequence[Arm]) -> str:
+def arm_list_html(chosen: Sequence[Arm]) -> str:
     """The list of arms, each with a button that removes it."""
     lines = []
     for arm in chosen:
@@ -275,7 +275,7 @@ def line(*parts: Box | str, elem_classes: str = "line") -> Box:
     return row(*parts, equal_height=True, elem_classes=elem_classes)
 
 
-def drawing(*parts: Box | str, **look: Any) -> Box:
+def hidden_with_pictures(*parts: Box | str, **look: Any) -> Box:
     """Return a column of parts that are hidden with own pictures."""
     return Box(kind="column", parts=parts, draws=True, look=look)
 

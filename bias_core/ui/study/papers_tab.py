@@ -24,8 +24,8 @@ from bias_core.ui.study.form import (
     FORM,
     OWN_INPUT,
     USE_OWN,
-    drawing,
     fold,
+    hidden_with_pictures,
     line,
     pass_values_by_name,
     plain_groups,
@@ -56,8 +56,8 @@ class PapersTab(StudyTab):
     question: ClassVar = ""
     layout: ClassVar = (
         "chips",
-        line("study", drawing("percent", scale=3, min_width=200)),
-        line("source", drawing(row("model", "condition", equal_height=True), scale=7, min_width=240)),
+        line("study", hidden_with_pictures("percent", scale=3, min_width=200)),
+        line("source", hidden_with_pictures(row("model", "condition", equal_height=True), scale=7, min_width=240)),
         "upload",
         "model_note",
         fold("own_words", "Your own words", "own_words", elem_id="paper-own"),

@@ -29,7 +29,7 @@ from bias_core.ui.study.comparison import comparison_html
 from bias_core.ui.study.form import StudyForm, build_take
 from bias_core.ui.study.panels import Panels, Updates
 from bias_core.ui.study.parts import DrawingPart, NextPart, PeoplePart, classification_html, skeleton_html
-from bias_core.ui.study.pictures import Look, Pictures, find_filter
+from bias_core.ui.study.pictures import Pictures, PictureView, find_filter
 from bias_core.ui.study.shown_report import FINDINGS, hide_upload_paths, take
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
@@ -218,7 +218,7 @@ class ResultPage(StudyForm, Panels):
         """Show the pictures of a mark in the plot, or of a number."""
         if report is None:
             return {self.pictures.picture: ""}
-        return self.pictures.show_only(Look(report=report, picture_filter=str(event.pictures), whole=True))
+        return self.pictures.show_only(PictureView(report=report, picture_filter=str(event.pictures), whole=True))
 
     def plot(self, report: StudyReport) -> StudyFigure | None:
         """The figure next to the pictures; None if a panel shows it."""
@@ -468,15 +468,15 @@ def find_mark_filters(report: StudyReport, figure: StudyFigure) -> dict[str, str
     return {
         name: picture_filter
         for name in names
-        if (picture_filter := find_filter(report, name) or find_filter(report, _subject(name)))
+        if (picture_filter := find_filter(report, name) or find_filter(report, _cut_details(name)))
     }
 
 
 def find_number_filters(report: StudyReport) -> dict[str, str]:
     """Filters for the pictures of a report's numbers, by title: "man: P", "Farmer (expected male): δ"."""
     titles = [finding.title for finding in report.results.findings]
-    return {title: picture_filter for title in titles if (picture_filter := find_filter(report, _subject(title)))}
+    return {title: picture_filter for title in titles if (picture_filter := find_filter(report, _cut_details(title)))}
 
 
-def _subject(title: str) -> str:
+def _cut_details(title: str) -> str:
     return title.partition(":")[0].partition(" (")[0].strip()
