@@ -59,8 +59,8 @@ from bias_core.world.models import CalibrationPersonFinder, CalibrationRenderer,
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.labels.answers import LabelCopy
     from bias_core.labels.label_store import LabelStore
+    from bias_core.labels.results import LabelCopy
     from bias_core.study.types import StudyReport
 
 
@@ -120,7 +120,7 @@ class Services:
         manifest = self.manifests.find(run_id) if run_id.isalnum() else None
         if manifest is None or not manifest.label_tasks:
             return None  # do not open the store needlessly
-        from bias_core.labels.answers import run_answers
+        from bias_core.labels.results import run_answers
 
         return run_answers(self.labels, run_id, manifest.label_tasks)
 
@@ -149,7 +149,7 @@ class Services:
         """The labelling tasks with answers that count, attention checks aside."""
         if not task_ids:
             return set()  # do not open the store needlessly
-        from bias_core.labels.answers import answered_tasks
+        from bias_core.labels.results import answered_tasks
 
         return answered_tasks(self.labels, task_ids)
 
@@ -158,7 +158,7 @@ class Services:
         settings = self.settings
         if not settings.labels_repo:
             return None
-        from bias_core.labels.answers import LabelCopy
+        from bias_core.labels.results import LabelCopy
 
         start = partial(LabelCopy, self.labels, settings.data_dir / "label_copy", repo=settings.labels_repo)
         return self._built.get("label_copy", "", partial(start, minutes=settings.labels_repo_minutes))

@@ -19,11 +19,11 @@ import gradio as gr
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from bias_core.app.answers import ErrorAsSentence, FirstPage, StreamEnd
 from bias_core.app.build import TITLE, build_app
 from bias_core.app.doors import HostCheck, OpenPaths, PageOwners, allowed_hosts, cors_options
 from bias_core.app.gradio_faults import without_gradios_cors
 from bias_core.app.request_limits import RequestLimits, limit_heads
+from bias_core.app.responses import ErrorAsSentence, FirstPage, StreamEnd
 from bias_core.app.shared import preview_tags, shared_routes
 from bias_core.app.uploads import Uploads
 from bias_core.errors import BiasCoreError, StorageError

@@ -47,8 +47,8 @@ from starlette.routing import Route
 
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
 from bias_core.labels import rating
-from bias_core.labels.answers import task_progress
 from bias_core.labels.label_store import LabelsGone, LabelStore
+from bias_core.labels.results import task_progress
 from bias_core.labels.task_owner import OwnerKey, delete_task, exclude_rater, task_picture_png
 from bias_core.run.run_queue import get_client_network
 from bias_core.services import Services

@@ -8,9 +8,9 @@ import numpy as np
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.labels.answers import judgements_frame, keep_judgements, task_items
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.report import Labels
+from bias_core.labels.results import judgements_frame, keep_judgements, task_items
 from bias_core.labels.task_owner import OwnerKey, owned_task, task_picture_png
 from bias_core.run.attribute_scores import INSTRUCTION, Picture, ask_judge, choose_calls
 from bias_core.study.classifiers import Reader, fetch_reader

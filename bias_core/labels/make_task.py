@@ -12,8 +12,8 @@ import pandas as pd
 from bias_core.errors import InvalidInput, quoted
 from bias_core.explore.exploration import CONCEPT
 from bias_core.explore.options import KIND
-from bias_core.labels.answers import labels_for_run
 from bias_core.labels.label_store import LabelStore
+from bias_core.labels.results import labels_for_run
 from bias_core.labels.task_owner import CreatedTask, TaskPicture, create_task, set_status
 from bias_core.measures.paired_stereotype import CANNOT_IDENTIFY
 from bias_core.measures.two_phase import FEWEST_LABELS

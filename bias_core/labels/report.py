@@ -13,8 +13,8 @@ import pandas as pd
 
 import bias_core
 from bias_core.errors import InvalidInput
-from bias_core.labels.answers import LabelledItem, TaskProgress, answers_frame, task_answers, winner
 from bias_core.labels.label_store import LabelStore
+from bias_core.labels.results import LabelledItem, TaskProgress, answers_frame, task_answers, winner
 from bias_core.labels.task_owner import OwnerKey, picture_path
 from bias_core.measures.agreement import (
     agreement_estimate,

@@ -16,15 +16,6 @@ from markupsafe import Markup
 from bias_core.errors import Cancelled, InvalidInput, NotAllowed, StorageError
 from bias_core.explore.exploration import Exploration, is_exploration
 from bias_core.explore.study import UNMEASURED
-from bias_core.labels.answers import (
-    TaskProgress,
-    crowd_frame,
-    export_labels,
-    facts_of_raters,
-    labelled_items,
-    task_answers,
-    task_progress,
-)
 from bias_core.labels.judge import judge_labels, judge_task
 from bias_core.labels.make_task import find_matching_runs, label_run, serves
 from bias_core.labels.report import (
@@ -38,6 +29,15 @@ from bias_core.labels.report import (
     load_rated_pictures,
     rater_labels,
     yes_no_answers,
+)
+from bias_core.labels.results import (
+    TaskProgress,
+    crowd_frame,
+    export_labels,
+    facts_of_raters,
+    labelled_items,
+    task_answers,
+    task_progress,
 )
 from bias_core.labels.tab_make import (
     CHANGES,

@@ -17,8 +17,8 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from bias_core.app.answers import FirstPage
 from bias_core.app.build import TABS
+from bias_core.app.responses import FirstPage
 from bias_core.app.serve import rehearse, start_warm_up
 from bias_core.errors import ModelUnavailable
 from bias_core.measures.cards import METRICS, glossary, spell_out_symbols
