@@ -337,11 +337,10 @@ def read_study_table(file: str, folder: Path = STUDY_DATA) -> list[dict[str, str
 
 
 class ReportTexts:
-    """Texts of a study's report, from the file ``report.yaml`` next to the study's ``module``.
+    """Titles and captions of a study's report, from the file ``report.yaml`` next to the study's ``module``.
 
-    It has ``notes`` (texts by name), ``tables`` and ``figures`` (by key, the fields of ``StudyTable`` and
-    ``StudyFigure`` except the data), and ``page`` (:class:`PageLayout`). A ``{name}`` in a text is filled in from the
-    ``values``.
+    It has ``tables`` and ``figures`` (by key, the fields of ``StudyTable`` and ``StudyFigure`` except the data), and
+    ``page`` (:class:`PageLayout`). A ``{name}`` in a text is filled in from the ``values``.
     """
 
     def __init__(self, module: str) -> None:
@@ -351,10 +350,6 @@ class ReportTexts:
     def _texts(self) -> dict[str, Any]:
         texts: dict[str, Any] = read_yaml(self._path)
         return texts
-
-    def note(self, name: str, /, **values: Any) -> str:
-        """Return a note."""
-        return str(_filled(self._texts["notes"][name], values))
 
     def table(self, name: str, rows: Rows, /, **values: Any) -> StudyTable:
         """Return a table of these rows."""

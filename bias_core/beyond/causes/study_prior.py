@@ -39,6 +39,12 @@ from bias_core.types import Estimate, StoredImage
 from bias_core.values import Options, option_values, setting, settings_class
 
 TEXTS = ReportTexts(__file__)
+_PRIOR_NOTE = (
+    "The prior draws the embedding of a picture from the prompt; the decoder gets this embedding and no text. "
+    "Embeddings and finished pictures are read by the prior's own CLIP with the same two sentences, seed by seed. All "
+    "of a prompt's effect passes through the prior: what pictures show and their embeddings do not, the decoder makes "
+    "of them."
+)
 _FEWEST_SEEDS = 4
 _AT_ONCE = 8  # pictures
 _PLACES = {"prior": "In the prior's embeddings", "whole": "In the pictures"}
@@ -190,7 +196,7 @@ class Prior(Study):
                 TEXTS.table("prior shares", [_share_row(text, part, confidence) for text, part in parts.items()]),
             ),
             figures=drawable([TEXTS.figure("prior effects", marks, **names)]),
-            notes=(TEXTS.note("prior"),),
+            notes=(_PRIOR_NOTE,),
         )
 
     def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:

@@ -25,7 +25,7 @@ from bias_core.papers.pst.report import FURTHER
 from bias_core.report.claims import WHY_NOT, claim_columns, decide_claims, family_note, p_words
 from bias_core.report.stop_rules import stop_rule
 from bias_core.run.attribute_scores import AttributeScore
-from bias_core.study.design import ReportTexts, read_study
+from bias_core.study.design import read_study
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.types import (
     Claim,
@@ -269,7 +269,6 @@ def few_people(scored: Sequence[ScoredCells]) -> Iterator[str]:
         yield f"Few people: fewer than 5 are expected on the rarer side of the stereotype in {format_list([*few])}."
 
 
-TEXTS = ReportTexts(__file__)
 _PLACES = {"paired": "in pairs", SINGLE: "alone"}
 """Names of the settings; the first one that a run has is crossed."""
 
@@ -285,7 +284,8 @@ def crossed_scores(people: pd.DataFrame, settings: StudySettings, sample: MakeSa
     if not attributes or not place:
         return Results()
     if stop_rule(settings) is not None:
-        return Results(notes=(TEXTS.note("not crossed"),))
+        note = "Scores are crossed with further attributes only if the number of pictures was fixed beforehand."
+        return Results(notes=(note,))
     checked = checked_labels(people)
     usable = people.assign(conforms=checked["conforms"].to_numpy())[checked["usable"].to_numpy()]
     groups = list(_group_people(usable[usable["setting"] == place].dropna(subset=[*map(get_column, attributes)])))
@@ -297,9 +297,13 @@ def crossed_scores(people: pd.DataFrame, settings: StudySettings, sample: MakeSa
         for of in combinations(attributes, size)
     ]
     if not cells:
-        return Results(notes=(TEXTS.note("no one to cross"),))
+        return Results(notes=("Scores are not crossed: no scored person has known further attributes.",))
     tests = Results(findings=tuple(_test_stereotype(groups, attributes, settings)))
-    notes = (TEXTS.note("crossed", place=_PLACES[place]), *few_people(cells))
+    note = (
+        f"Scores by further attributes are for people {_PLACES[place]}, as the classifier sees them. Its errors on "
+        "cut-out people are unknown and not corrected."
+    )
+    notes = (note, *few_people(cells))
     return join_results(replace(score_results(cells, settings.confidence), notes=notes), tests)
 
 

@@ -661,11 +661,16 @@ def _figures(targets: Sequence[Target], model: str, called: tuple[str, str]) -> 
 def _notes(design: Design, targets: Sequence[Target]) -> tuple[str, ...]:
     pairs = [(target.men, target.scores.image_image) for target in targets if target.men is not None]
     notes = [
-        TEXTS.note("encoder"),
+        "Every score includes the encoder's own associations: TT uses no picture at all.",
         *[note for note in design.notes if note.startswith("Table 4") and "summary" in design.data],
     ]
     if len({men for men, _ in pairs}) >= _FEWEST_FOR_RANKS:
-        notes.insert(0, TEXTS.note("calibration", n=len(pairs), ranks=scipy.stats.spearmanr(*zip(*pairs, strict=True))))
+        ranks = scipy.stats.spearmanr(*zip(*pairs, strict=True))
+        notes.insert(
+            0,
+            f"Calibration: over {len(pairs)} targets, II and the true share of men have a rank correlation of "
+            f"{ranks.statistic:.2f} (Spearman, p = {ranks.pvalue:.2g}).",
+        )
     return tuple(notes)
 
 

@@ -36,7 +36,21 @@ from bias_core.papers.oasis.cells import (
     shown_words,
     wanted_nationalities,
 )
-from bias_core.papers.oasis.report import BEYOND, doctors_headline, stereotypes_headline, users_headline
+from bias_core.papers.oasis.report import (
+    BASE_RATES_NOTE,
+    BEYOND,
+    CLASSIFIER_NOTE,
+    DIRECTION_NOTES,
+    NOT_TESTED_NOTE,
+    OTHER_ATTRIBUTES_NOTE,
+    THREE_NATIONALITIES_NOTE,
+    describe_added,
+    describe_assumed_rates,
+    describe_given_users,
+    doctors_headline,
+    stereotypes_headline,
+    users_headline,
+)
 from bias_core.prompts import fill_template
 from bias_core.report.arm_comparison import (
     ARM,
@@ -525,8 +539,8 @@ class NationalityStereotypes(_NationalityStudy):
             figures=_figures(cells, own_cells, findings, variety, settings),
             notes=(
                 *published.notes(nationalities),
-                *([] if options.direction == "text" else [TEXTS.note(f"direction {options.direction}")]),
-                *([TEXTS.note("base rates")] if settings.condition == "fair" else []),
+                *([] if options.direction == "text" else [DIRECTION_NOTES[options.direction]]),
+                *([BASE_RATES_NOTE] if settings.condition == "fair" else []),
             ),
         )
 
@@ -617,12 +631,12 @@ class DoctorPrevalence(_NationalityStudy):
                 }
             )
         family = family_note([claim for _, claim in added.values()], "concepts")
-        note = TEXTS.note("added", family=family) if data.fixed_n else TEXTS.note("not tested")
+        note = describe_added(family) if data.fixed_n else NOT_TESTED_NOTE
         return Results(
             findings=(*findings, *(_added_finding(name, *change) for name, change in added.items())),
             tables=(TEXTS.table("table2", table2, added=note),),
             figures=(TEXTS.figure("table2", map(finding_mark, findings), model=model),),
-            notes=(TEXTS.note("classifier"),),
+            notes=(CLASSIFIER_NOTE,),
         )
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
@@ -717,10 +731,10 @@ class StereotypesByInternetUsers(_NationalityStudy):
             figures=(_user_figure(frame, points),),
             notes=(
                 *published.notes(list(read)),
-                *([TEXTS.note("three")] if len(read) == _THREE else []),
-                TEXTS.note("other attributes"),
-                *([TEXTS.note("further users", users="; ".join(own_users))] if own_users else []),
-                *([TEXTS.note("assumed rates", names=", ".join(assumed))] if assumed else []),
+                *([THREE_NATIONALITIES_NOTE] if len(read) == _THREE else []),
+                OTHER_ATTRIBUTES_NOTE,
+                *([describe_given_users("; ".join(own_users))] if own_users else []),
+                *([describe_assumed_rates(", ".join(assumed))] if assumed else []),
             ),
         )
 

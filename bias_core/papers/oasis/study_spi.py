@@ -41,7 +41,11 @@ from bias_core.papers.oasis.cells import (
 )
 from bias_core.papers.oasis.report import (
     BY_PAPER,
+    PREDICTED_GAIN_NOTE,
+    SPI_SIGN_NOTE,
     agreements,
+    describe_untraced,
+    describe_velocities,
     foretelling,
     foretelling_table,
     step_findings,
@@ -252,7 +256,7 @@ def _trace_all(
     left_out = [name for name, of in traced.items() if data.stopped_after and len(of) < _FEWEST_SEEDS]
     if left_out == list(traced):
         raise data.not_enough_pictures()
-    data.notes += [TEXTS.note("not traced", names=format_list(left_out))] if left_out else []
+    data.notes += [describe_untraced(format_list(left_out))] if left_out else []
     return {name: of for name, of in traced.items() if name not in left_out}
 
 
@@ -494,7 +498,7 @@ class Propagation(Study):
                 )
             traces = [trace for trace, _ in pairs]
             kind = "with classifier-free guidance" if traces[0].guided else "conditional on each text alone"
-            wording = TEXTS.note("velocities", kind=kind, space=traces[0].space)
+            wording = describe_velocities(kind, traces[0].space)
             base = format_list([f"“{prompt}”" for prompt in dict.fromkeys(bases[prompt] for prompt in frame["prompt"])])
             figures += _figures(new_curves, traces, data.stored(frame)[:n_samples], base)
             says, figure, lines = foretelling(
@@ -516,7 +520,7 @@ class Propagation(Study):
                 *foretelling_table(foretold),
             ),
             figures=tuple(figures),
-            notes=(TEXTS.note("gain"), wording, TEXTS.note("sign")),
+            notes=(PREDICTED_GAIN_NOTE, wording, SPI_SIGN_NOTE),
         )
 
     def family(self, finding: Finding) -> str | None:

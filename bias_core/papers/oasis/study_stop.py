@@ -36,7 +36,14 @@ from bias_core.papers.oasis.prompt_search import (
     optimise_prompts,
     permuted_difference,
 )
-from bias_core.papers.oasis.report import cluster_name, texts_headline
+from bias_core.papers.oasis.report import (
+    HELD_OUT_NOTE,
+    OPTIMISTIC_NOTE,
+    cluster_name,
+    describe_other_world,
+    describe_prior,
+    texts_headline,
+)
 from bias_core.protocols import StepCallback
 from bias_core.report.claims import WHY_NOT, claim_columns, decide_claims, family_note
 from bias_core.report.saved import decode, encode
@@ -600,9 +607,9 @@ class OptimisedPrompts(Study):
         name, notes = options.language_model, []
         world = data.services.reader_world("language_model", name)
         if world and data.services.pictures_world(settings.model) != world:
-            notes.append(TEXTS.note("other world", name=name, world=world))
+            notes.append(describe_other_world(name, world))
         if weight := search_arguments(options, settings, data.services)["prior_weight"]:
-            notes.append(TEXTS.note("prior", weight=weight))
+            notes.append(describe_prior(weight))
         for nationality in wanted_nationalities(self.design, settings):
             frame = data.frame[data.frame["nationality"] == nationality]
             if len(frame) >= _FEWEST_PER_NATIONALITY:
@@ -618,7 +625,7 @@ class OptimisedPrompts(Study):
             findings=tuple(finding for cluster in clusters for finding in _findings(cluster, settings)),
             tables=tuple(_tables(self.design, settings, clusters, attributes)),
             figures=tuple(_figures(data, settings, clusters, attributes)),
-            notes=(*notes, TEXTS.note("held out" if options.held_out else "optimistic")),
+            notes=(*notes, HELD_OUT_NOTE if options.held_out else OPTIMISTIC_NOTE),
         )
 
     def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:

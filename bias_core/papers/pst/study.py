@@ -18,8 +18,13 @@ from bias_core.papers.pst import PeopleExtension, labelling
 from bias_core.papers.pst.labelling import LABELLED, Answers, LabellingOptions, PairOptions
 from bias_core.papers.pst.report import (
     FAIRNESS,
+    OWN_OCCUPATIONS_NOTE,
     PAIRED,
     PLACES,
+    POWER_NOTE,
+    TABLE_6_NOTE,
+    TABLE_14_NOTE,
+    TABLE_16_NOTE,
     TEXTS,
     add_claims,
     agreement,
@@ -28,6 +33,8 @@ from bias_core.papers.pst.report import (
     coverage_table,
     decide_by_family,
     decided_scores,
+    describe_chosen,
+    describe_unfinished,
     gap_finding,
     get_family,
     headline,
@@ -459,7 +466,7 @@ def _unfinished(people: pd.DataFrame, settings: StudySettings, n_missing: int) -
         for key, members in groups.items():
             name = "all" if key == "overall" else OCCUPATIONS[key]
             findings.append(score_finding(f"{place}_{key}", f"{title}, {name}", members, settings))
-    return Results(findings=tuple(findings), notes=(TEXTS.note("unfinished", n=n_missing),))
+    return Results(findings=tuple(findings), notes=(describe_unfinished(n_missing),))
 
 
 class PairedFairness(PublishedPairs):
@@ -504,7 +511,7 @@ class PairedFairness(PublishedPairs):
             findings=findings,
             tables=(table6,),
             figures=(TEXTS.figure("intervention", rows),),
-            notes=(TEXTS.note("table 6"), TEXTS.note("own occupations")),
+            notes=(TABLE_6_NOTE, OWN_OCCUPATIONS_NOTE),
         )
 
 
@@ -567,7 +574,7 @@ class PairedOccupations(PublishedPairs):
                 ),
                 TEXTS.figure("figure5", _marks(by_gap, GENDER, OCCUPATIONS, _GAPS)),
             ),
-            notes=(TEXTS.note("table 14"),),
+            notes=(TABLE_14_NOTE,),
         )
 
 
@@ -617,7 +624,7 @@ class PairedPower(PublishedPairs):
                     for level in LEVELS
                 ),
             ),
-            notes=(TEXTS.note("power"), TEXTS.note("table 16")),
+            notes=(POWER_NOTE, TABLE_16_NOTE),
         )
 
 
@@ -734,5 +741,5 @@ class TwoIdentities(PairedStudy):
                 for claimed, note in [add_claims(frame, "", settings)]
             ),
             figures=(TEXTS.figure("micro", rows),),
-            notes=(TEXTS.note("chosen", chosen=chosen),),
+            notes=(describe_chosen(chosen),),
         )

@@ -18,7 +18,15 @@ from bias_core.measures.association import (
 )
 from bias_core.measures.sequential import share_interval
 from bias_core.number_text import format_estimate, format_given, format_list, typeset
-from bias_core.papers.t2iat.report import occupations_headline, order_headline, words_headline
+from bias_core.papers.t2iat.report import (
+    EVEN_MIX_NOTE,
+    FEW_CONCEPTS_NOTE,
+    TWO_SCALES_NOTE,
+    describe_judges,
+    occupations_headline,
+    order_headline,
+    words_headline,
+)
 from bias_core.papers.t2iat.study_tests import SETS, CrossingOptions, association_shots, names_of_tests
 from bias_core.prompts import fill_template
 from bias_core.report.arm_comparison import sets_sample, table_over_arms
@@ -343,7 +351,7 @@ class OccupationAssociations(_OccupationStudy):
             findings=tuple(findings),
             tables=(TEXTS.table("occupations", lines, clear=_family_note(leanings)),),
             figures=(TEXTS.figure("figure3", points),),
-            notes=(TEXTS.note("even"),),
+            notes=(EVEN_MIX_NOTE,),
         )
 
     def headline(self, report: StudyReport) -> str:
@@ -384,7 +392,7 @@ class Amplification(_OccupationStudy):
             findings=tuple(findings),
             tables=(TEXTS.table("amplification", lines, clear=_family_note(leanings)),),
             figures=(TEXTS.figure("figure4", rows),),
-            notes=(TEXTS.note("scales"), TEXTS.note("even")),
+            notes=(TWO_SCALES_NOTE, EVEN_MIX_NOTE),
         )
 
     def headline(self, report: StudyReport) -> str:
@@ -475,7 +483,7 @@ class AssociationAndPeople(Study):
 
     def _judges(self, settings: StudySettings, *, by_people: bool = False) -> str:
         judges = "people, most votes win" if by_people else f"{settings.encoder}, by the closer sentence"
-        return TEXTS.note("judges", who=judges)
+        return describe_judges(judges)
 
     def _results(
         self,
@@ -509,7 +517,7 @@ class AssociationAndPeople(Study):
                 TEXTS.table("judged", _judged_frame(lines, judged)),
             ),
             figures=_figures(table2),
-            notes=(self._judges(settings, by_people=by_people), TEXTS.note("few concepts")),
+            notes=(self._judges(settings, by_people=by_people), FEW_CONCEPTS_NOTE),
         )
 
     def family(self, finding: Finding) -> str | None:

@@ -14,7 +14,7 @@ from bias_core.measures.association import AssociationTest, association_test, le
 from bias_core.measures.intervals import permutation_test, smallest_p_value
 from bias_core.measures.paired_prevalence import PairedTest
 from bias_core.number_text import format_list
-from bias_core.papers.t2iat.report import tests_headline
+from bias_core.papers.t2iat.report import OTHER_P_NOTES, P_OVER_PROMPTS_NOTE, PUBLISHED_P_NOTE, tests_headline
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word
 from bias_core.report.arm_comparison import ARM, ROUNDING, counted_sample, nothing, table_over_arms
 from bias_core.report.claims import claim_columns, decide_claims, family_note, without_fixed_n
@@ -474,9 +474,9 @@ class AssociationTests(Study):
             ),
             notes=(
                 *missing,
-                TEXTS.note("p prompts"),
-                *([TEXTS.note(f"p {options.p_value}")] if options.p_value in OTHER_P else []),
-                *([TEXTS.note("published p")] if "paper's S" in table1 else []),
+                P_OVER_PROMPTS_NOTE,
+                *([OTHER_P_NOTES[options.p_value]] if options.p_value in OTHER_P else []),
+                *([PUBLISHED_P_NOTE] if "paper's S" in table1 else []),
             ),
         )
 

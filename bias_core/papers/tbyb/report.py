@@ -55,6 +55,31 @@ BY_RELEASED_RULES = f"{RUN}, released rules"
 _WITHOUT_ENDS = ("normalised_entropy", "gini", "effective_number")  # without intervals in the table of measures
 _BY_RELEASED_RULES = {"B_D": "B_D, released rules", "H_J": "H_J, released rules"}  # columns
 _TABLE2 = {"B_D": "Dist. Bias", "H_J": "Hallucination", "M_G, blank": "Gen. Miss Rate"}  # to the released columns
+AGAINST_BASE_NOTE = (
+    "Each picture is compared with the base's picture of the same prompt and seed. All objects of all sets of "
+    "pictures are one family of tests; the numbers of all objects together (divergence, variety, added and missing "
+    "objects) are another. p of the divergence comes from permutation within pairs. The paper's measures B_D, H_J and "
+    "M_G stand below."
+)
+READING_NOTES = (
+    (
+        "B_D, the paper's distribution bias, is lower if a few objects dominate. It grows with pictures and "
+        "vocabulary: compare it at equal numbers only. Normalised entropy, Gini and the effective number of objects "
+        "are given as well."
+    ),
+    (
+        "H_J, the paper's hallucination score: captions name only some objects, so H_J of a faithful picture is far "
+        "from 0."
+    ),
+    (
+        "M_G, the paper's miss rate, was near 0 against a blank for every model in the paper; the stronger negative "
+        "is more informative."
+    ),
+)
+NORMALISED_NOTE = (
+    "Normalised: 0 is the least biased of these lines, 1 the most; rank 1 is the most biased. Normalising also "
+    "enlarges chance differences: read the differences with their intervals first."
+)
 
 
 def set_findings(name: str, scores: Scores, published: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
@@ -142,7 +167,7 @@ def among_released(
         note = normalised_note(measures)
     if not frames:
         return [], []
-    note += f" {TEXTS.note('ranks', fixed='; released values have none')}"
+    note += f" {describe_ranks('; released values have none')}"
     of = "This run among the released models"
     return [TEXTS.table("comparison", pd.concat(frames, ignore_index=True), of=of, note=note)], figures
 
@@ -393,8 +418,9 @@ def _usable(measures: pd.DataFrame) -> list[str]:
 def normalised_note(measures: pd.DataFrame) -> str:
     """Return a note that explains :func:`normalise_lines`."""
     left_out = ", ".join(sign for name, sign in AXES.items() if name not in _usable(measures))
-    note = TEXTS.note("normalised")
-    return f"{note} Left out, because it is undefined or all lines agree: {left_out}." if left_out else note
+    if not left_out:
+        return NORMALISED_NOTE
+    return f"{NORMALISED_NOTE} Left out, because it is undefined or all lines agree: {left_out}."
 
 
 def space_figure(compared: pd.DataFrame, of: str, *, key: str = "figure4") -> StudyFigure:
@@ -494,3 +520,11 @@ def _added_in_words(change: Finding) -> str:
     estimate = change.estimate
     numbers = format_change(estimate.value, estimate.low, estimate.high, n=estimate.n)
     return f"{numbers} (n = {estimate.n:,} pairs, {p_words(change.claim or NO_CLAIM)})"
+
+
+def describe_ranks(fixed: str) -> str:
+    return f"M_G is the paper's, against a blank. Intervals of ranks come from resampled pictures{fixed}."
+
+
+def describe_same_pictures(first: str, second: str, parts: str) -> str:
+    return f"{first} and {second} drew identical pictures for {parts}: there the two conditions do not differ."

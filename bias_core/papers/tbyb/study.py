@@ -53,7 +53,6 @@ Parts = Mapping[str, pd.DataFrame]  # readings of each condition's pictures, wit
 
 
 FEWEST = 2  # objects, professions, or prompts of a trigger
-_READ_AS = ("evenness", "hallucination", "misses")  # notes of every report
 SETS = ("objects", "professions")
 _PUBLISHED = (
     "runwayml/stable-diffusion-v1-5",
@@ -441,7 +440,7 @@ def shared_pictures(data: StudyData, names: Sequence[str]) -> list[str]:
                 f"{n} of {size} {words}"
                 for words, n, size in same.groupby(level="words").agg(["sum", "size"]).itertuples()
             ]
-            warnings.append(TEXTS.note("same pictures", one=first, other=second, parts=", ".join(parts)))
+            warnings.append(report.describe_same_pictures(first, second, ", ".join(parts)))
     return warnings
 
 
@@ -518,7 +517,8 @@ class ObjectStudy(Study):
             ),
             figures=drawable((*against_base.figures(against, settings), *places, *report.build_figures(sets, table4))),
             notes=(
-                *map(TEXTS.note, ["against a base"] * bool(against) + [*_READ_AS]),
+                *([report.AGAINST_BASE_NOTE] if against else []),
+                *report.READING_NOTES,
                 *(self.design.notes if released else ()),
                 *filter(None, [self.note]),
             ),
@@ -735,7 +735,7 @@ class ControlledObjects(ObjectStudy):
                     "comparison",
                     places,
                     of="The conditions",
-                    note=f"{report.normalised_note(measures)} {TEXTS.note('ranks', fixed='')}",
+                    note=f"{report.normalised_note(measures)} {report.describe_ranks('')}",
                 ),
                 report.top_table(sets, settings, base=base),
                 *_gained_table(parts),
@@ -744,8 +744,8 @@ class ControlledObjects(ObjectStudy):
             notes=(
                 *_notes(sets, changed),
                 *shared_pictures(data, names),
-                TEXTS.note("against a base"),
-                *map(TEXTS.note, _READ_AS),
+                report.AGAINST_BASE_NOTE,
+                *report.READING_NOTES,
                 *self.design.notes,
             ),
             scored=reading,
