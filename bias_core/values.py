@@ -449,7 +449,6 @@ def name_and_value(text: str) -> tuple[str, str]:
 
 
 def changed_settings(settings: Any) -> dict[str, Any]:
-    """Return the values that differ from their defaults."""
     return {
         name: value
         for name, declared in declared_settings(type(settings)).items()

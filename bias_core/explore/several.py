@@ -65,7 +65,6 @@ class Concepts(Explore):
     largest_first = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures of every concept."""
         options = _options(settings)
         return [
             Shot(
@@ -76,25 +75,20 @@ class Concepts(Explore):
         ]  # fmt: skip
 
     def attributes_of_cells(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
-        """Return the attributes of every concept, with its own rates."""
         return attributes_by_concept(_options(settings))
 
     def attributes_of_cell(self, settings: StudySettings, cell: str, prompts: Iterable[str]) -> tuple[Attribute, ...]:
-        """Return the attributes of a concept, with its own rates."""
         return tuple(self.attributes_of_cells(settings)[cell])
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
-        """Return the attributes of every concept, with its own rates."""
         return self.attributes_of_cells(settings)
 
     def attributes_for_prompts(
         self, settings: StudySettings, prompts: Iterable[str]
     ) -> Mapping[str, Sequence[Attribute]]:
-        """Return the attributes of every concept, with its own rates."""
         return self.attributes_of_cells(settings)
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
-        """Read the share of every attribute for every concept."""
         return watch_attributes(self.attributes(settings), data, frame, of_groups=True)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
@@ -140,7 +134,6 @@ class Concepts(Explore):
         return RunName(title=title, command=several_words(settings))
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return what is drawn and measured."""
         n = len(_options(settings).concepts)
         begins = f"Takes your own pictures of {n} concepts" if settings.images else f"Draws {n} concepts"
         measured = "how often a classifier sees each attribute, and how far that is from each concept's real-world rate"

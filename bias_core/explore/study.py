@@ -263,7 +263,6 @@ class Explore(Study):
         return {}
 
     def attributes_of_cell(self, settings: StudySettings, cell: str, prompts: Iterable[str]) -> tuple[Attribute, ...]:
-        """Return all attributes of the pictures of a cell, which have these prompts."""
         return (*scored_attributes(settings, prompts), *self.attributes_of_cells(settings).get(cell, ()))
 
     def shots(self, settings: StudySettings) -> list[Shot]:
@@ -338,7 +337,6 @@ class Explore(Study):
         return RunName(title=title, command=explore_words(settings))
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return what is drawn and measured."""
         options = explore_options(settings)
         measured = ["and which pictures look alike"]
         if options.has_association and not options.takes_all:
@@ -359,7 +357,6 @@ class Explore(Study):
         return added_arms(settings)
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
-        """Read the share of every attribute."""
         return watch_attributes(self.attributes(settings), data, frame)
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
@@ -388,7 +385,6 @@ class Explore(Study):
         return None if finding.metric == "association" else super().family(finding)
 
     def headline(self, report: StudyReport) -> str:
-        """Return the clearest attribute."""
         return headline(report)
 
     def arms_headline(self, report: StudyReport) -> str:
@@ -427,7 +423,6 @@ class Unmeasured(Study):
     reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return nothing to draw."""
         return []
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
@@ -441,11 +436,9 @@ class Unmeasured(Study):
         return Results(tables=(table,), notes=(_NOTE,))
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
-        """Return none."""
         return ()
 
     def headline(self, report: StudyReport) -> str:
-        """Return the number of pictures."""
         return f"{report.n_images:,} pictures are ready for labelling; nothing was measured."
 
 

@@ -131,7 +131,6 @@ def suggest_settings(base: StudySettings, **options: Any) -> StudySettings:
 
 
 def read_suggestions(report: StudyReport) -> list[Suggested]:
-    """Return the suggestions of a report, in its order."""
     rows = report.results.frame(SUGGESTIONS).astype(object)
     rows = rows.where(rows.notna(), None)
     return [
@@ -312,7 +311,6 @@ class Suggest(Study):
         return f"{len(findings)} {verb} clearly more frequent than in the base. The clearest: “{lead.key}”. {lead.says}"
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
-        """Return the encoders and the captioner."""
         captioner = get_options(settings, SuggestOptions).captioner
         return (*encoders_and_judge(settings), Reader(role="captioner", name=captioner))
 

@@ -291,8 +291,6 @@ def describe_needed_pictures(exploration: Exploration) -> str:
 
 
 class ExploreTab(ExploreForm):
-    """The tab that explores any concept."""
-
     place: ClassVar = 0
     key: ClassVar = "explore"
     title: ClassVar = "Explore"

@@ -97,7 +97,6 @@ class SuggestPart:
         self.services, self.key, self.run = services, key, SideRun(services)
 
     def build(self) -> None:
-        """Build the components."""
         self.run.build("Suggest attributes", size="sm", elem_id="suggest")
         gr.Markdown(_HOW, elem_classes="quiet")
         self.run.build_status("suggest-status")
@@ -355,15 +354,12 @@ class ExploreForm(StudyTab):
         return OPTIONS
 
     def get_field_groups(self, study: str) -> Groups:
-        """Return the plain fields."""
         return _PLAIN
 
     def first_values(self, key: str) -> dict[str, Any]:
-        """Return the values of the form before any edit."""
         return self.get_form_values(KIND, DEFAULTS)
 
     def get_form_values(self, study: str, settings: StudySettings) -> dict[str, Any]:
-        """Return the values of the form for these settings."""
         options = form_options(settings)
         chosen = next(
             (key for key, attribute_set in self.sets.items() if attribute_set.attributes == options.scored), None
@@ -402,7 +398,6 @@ class ExploreForm(StudyTab):
         return [*super().form_outputs(), self.parts["pack_note"]]
 
     def wire_form(self) -> None:
-        """Wire the form."""
         super().wire_form()
         form, parts = self.form, self.parts
         filled = [form[name] for name in ("attributes", "attribute_a", "attribute_b", "rates_note", "emptied")]

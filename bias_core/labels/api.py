@@ -254,7 +254,6 @@ class LabelDoor:
 
 
 def label_routes(services: Services) -> list[Route]:
-    """The routes of the raters' page and of its API."""
     return [*LabelDoor(services).routes(), *page_routes()]
 
 

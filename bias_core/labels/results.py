@@ -113,8 +113,6 @@ class RaterProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskProgress:
-    """The progress of a task."""
-
     task: Task
     join_code: str
     # n_items, n_gold_items: ordinary items, and those with a known answer
@@ -132,7 +130,6 @@ class TaskProgress:
 
     @property
     def counted_raters(self) -> tuple[RaterProgress, ...]:
-        """Raters whose answers count."""
         return tuple(rater for rater in self.raters if not rater.excluded)
 
 
@@ -150,8 +147,6 @@ class GivenAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledItem:
-    """An item with all of its answers, in the order given."""
-
     item: Item
     answers: Sequence[GivenAnswer]
 
@@ -176,7 +171,6 @@ def winner(votes: Counter[str]) -> str:
 
 
 def task_progress(store: LabelStore, key: OwnerKey) -> TaskProgress:
-    """Return the progress of the task and of each of its raters."""
     with store.read() as connection:
         row = owned_row(connection, key)
         task = stored_task(store, row)

@@ -156,7 +156,6 @@ def task_choices(services: Services, memory: Memory, profile: Profile) -> list[t
 
 
 def remembered_tasks(memory: object) -> dict[str, str]:
-    """Titles of the remembered tasks by key."""
     return dict(memory) if isinstance(memory, Mapping) else {}
 
 
@@ -219,7 +218,6 @@ class AnswersPage(ResultPage):
     pressed: Any = None  # the event of a pressed download button
 
     def build(self, report: Any) -> None:
-        """Build the page; the state ``report`` holds its report."""
         self.parts["report"] = report
         with gr.Column(elem_classes="result"):
             self._build_results()
@@ -264,7 +262,6 @@ class LabelScores(StudyTab):
     key = "label"
 
     def build_scores(self) -> None:
-        """Build the components."""
         put = partial(add, self.parts, PARTS)
         gr.HTML(note("use"))
         with gr.Row():
@@ -341,7 +338,6 @@ class LabelScores(StudyTab):
     def on_use(
         self, visitor: Visitor, key: str, run_id: str, attribute: str, present: str, profile: Profile = None
     ) -> Iterator[Updates]:
-        """Score a run with people's labels."""
         with messages.user_errors() as problem:
             words = {"attribute": text_from_value(attribute), "present": text_from_value(present)}
             start = partial(self._scored, visitor, parse_owner_key(key, profile), run_id, words)
@@ -432,8 +428,6 @@ _SHOWN = (
 
 
 class LabelTab:
-    """The Label tab."""
-
     key: ClassVar = "label"
     place: ClassVar = 70
     title: ClassVar = "Label"

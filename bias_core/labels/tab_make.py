@@ -182,7 +182,6 @@ class LabelMaking:
         self.demonstration = DemonstrationPart(services)
 
     def build(self) -> None:
-        """The components."""
         form, parts = self.form, self.parts
         add(parts, _FORM, "origin")
         with gr.Column(elem_id="label-of-run") as parts["run"]:
@@ -239,7 +238,6 @@ class LabelMaking:
         ]
 
     def wire(self, visitor: Any, status: Any) -> None:
-        """Wire the events; ``status`` shows errors."""
         form, parts, self.status = self.form, self.parts, status
         outputs, run = self.source_outputs(), [visitor, form["source"]]
         words, shown = [*run, *(form[name] for name in _SEEN)], [form[name] for name in ("found", "seen", "preview")]
@@ -355,7 +353,6 @@ class LabelMaking:
         return {self.parts["says"]: messages.error_html(problem.message)}
 
     def labelling(self, visitor: Visitor, run_id: str) -> Updates:
-        """Show the form with this run chosen."""
         origin = {self.parts["origin"]: "run"} | self.on_origin("run")
         return (
             origin
@@ -364,7 +361,6 @@ class LabelMaking:
         )
 
     def report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
-        """A run of this visitor."""
         if not run_id:
             raise InvalidInput("choose one of your runs; raters will see its pictures")
         return open_run(self.services, visitor.key, run_id).report
@@ -419,7 +415,6 @@ def read_changes(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def usual_texts(kind: str) -> dict[str, str]:
-    """The papers' texts for this kind of task."""
     task = _build_task(kind, _SAMPLE)
     return {name: getattr(task, name) for name in TEXTS}
 

@@ -292,7 +292,6 @@ def check_condition(info: ModelInfo, condition: str) -> str:
 
 
 def load_catalogue(path: Path) -> Catalogue:
-    """Read ``models.yaml``."""
     data = read_yaml(path)
     return Catalogue(
         models=tuple(

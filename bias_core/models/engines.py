@@ -101,7 +101,6 @@ class Meter:
         self._sign = self._last = 0.0, 0.0  # (time, pictures done): the newest, and that of the last picture
 
     def see(self, event: EngineProgress) -> None:
-        """Record an event of a run."""
         if event.reused or not (event.step or event.images):
             return
         self.n_drawn += len(event.images)

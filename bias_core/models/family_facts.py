@@ -459,7 +459,6 @@ def _load_readers(info: ModelInfo, source: str) -> Iterator[Callable[[str], Prom
 
 
 def _find_tokenizer(encoder: str, parts: Mapping[str, Any]) -> str:
-    """The tokenizer of an encoder, or a processor with one."""
     name = encoder.replace("text_encoder", "tokenizer")
     return name if name in parts else "processor"
 

@@ -74,8 +74,6 @@ _SEEDED = frozenset({"fal-ai", "hf-inference", "replicate", "together", "wavespe
 
 @dataclass(frozen=True, kw_only=True)
 class PictureAnswer:
-    """The answer to one request."""
-
     image: Image.Image | None  # None if the service refused
     refusal: str = ""  # the service's reason
     revised_prompt: str = ""  # prompt that the service says it drew instead
@@ -339,7 +337,6 @@ class HubInference(HostedTextToImage):
             ) from error
 
     def _refused(self, name: str, error: Any) -> RequestFailed:
-        """The failure for a status."""
         response = error.response
         status = int(getattr(response, "status_code", 0))
         text, code = error_text(getattr(response, "content", b"") or b"")

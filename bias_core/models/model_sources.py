@@ -320,8 +320,6 @@ _GATED = (
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFit:
-    """The fit of a model to this machine."""
-
     is_local: bool  # true if its weights are on this machine
     works: bool  # false if it certainly cannot be used
     short: str  # a few words for a menu; "" for shipped models
@@ -459,7 +457,6 @@ def cached_commit(repo: str) -> str:
 
 
 def free_disk() -> int:
-    """Free bytes on the disk for downloads."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     return free_bytes(Path(HF_HUB_CACHE).absolute())

@@ -313,7 +313,6 @@ class TextCache:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes in use."""
         return sum(size for _, _, size in self._rows.values())
 
     def clear(self) -> None:

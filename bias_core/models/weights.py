@@ -327,7 +327,6 @@ class LazyModel(ABC, Generic[T]):
 
     @property
     def loaded(self) -> bool:
-        """True if the weights are in memory."""
         return self._value is not None
 
     @property

@@ -712,7 +712,6 @@ def _compare(pair: tuple[Finding, Finding], names: tuple[str, str], settings: St
 
 
 def difference_finding(difference: ArmDifference) -> Finding:
-    """Return a decided difference as a finding."""
     row, estimate, claim = difference.row, difference.test.estimate, difference.claim
     first, second = row["first"], row["second"]
     ends = estimate.low, estimate.high
@@ -740,7 +739,6 @@ def difference_finding(difference: ArmDifference) -> Finding:
 
 
 def arms_table(lines: Lines, arms: Sequence[ArmReport], seed: int) -> StudyTable:
-    """Return the table of every number in every arm."""
     rows = []
     for line in lines.values():
         row: dict[str, Any] = {"finding": line[0].title}

@@ -186,7 +186,6 @@ def without_fixed_n(estimate: Estimate) -> Estimate:
 
 
 def count_clear(claims: Sequence[Claim]) -> int:
-    """Return the number of clear claims."""
     return sum(claim.is_clear for claim in claims)
 
 

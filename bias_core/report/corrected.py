@@ -128,7 +128,6 @@ class Correction:
         return progress if self.numbers else self.notes[0]
 
     def values(self) -> dict[str, Any]:
-        """Return the correction as plain values."""
         shared: dict[str, Any] = {
             name: getattr(self, name) for name in ("run_id", "n_labelled", "n_asked", "n_raters", "notes")
         }
@@ -141,7 +140,6 @@ class Correction:
         return replace(report, results=replace(report.results, tables=tables))
 
     def table(self) -> StudyTable:
-        """Return the numbers as a table."""
         rows = [
             {
                 "number": number.title, "measure": METRICS[number.metric].name,
@@ -458,7 +456,6 @@ def _less(of: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _name_number(reading: Reading, quantity: str, metric: str) -> tuple[str, str, str]:
-    """Key, title and metric of a number."""
     name = f"Stereotype test score, {_SETTINGS.get(reading.group, reading.group)}"
     if reading.attribute is not None:
         name = f"{reading.group}, {reading.attribute.name}".removeprefix(", ")

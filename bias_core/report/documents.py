@@ -175,8 +175,6 @@ _DATA_ARE = "its numbers are a CSV file in the zip of this report"
 
 @dataclass(frozen=True, kw_only=True)
 class ShownPicture:
-    """One picture of the HTML report."""
-
     number: int  # as on the page of the program
     image: StoredImage
     prompt: str

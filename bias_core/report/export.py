@@ -211,8 +211,6 @@ _CORRECTED_AS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """One form of a report."""
-
     title: str  # on its button
     purpose: str  # its use, in a sentence
     ending: str  # of the file's name
@@ -486,7 +484,6 @@ def _uncertainty(row: Row, confidence: float) -> Row:
 
 
 def _reader_errors(finding: Finding, part: Measured, *, by_people: bool) -> str:
-    """Return a sentence on the errors of the classifier."""
     if by_people:
         return "People's answers are used; the interval does not include their disagreement."
     estimate, siblings = finding.estimate, {found.key for found in part.results.findings}

@@ -206,7 +206,6 @@ def finding_rows(of: Measured) -> list[Row]:
 
 
 def or_none(value: float) -> float | None:
-    """Return a number, None for nan."""
     return None if math.isnan(value) else value
 
 
@@ -322,7 +321,6 @@ def describe_generator(report: StudyReport) -> str:
 
 
 def arm_folder(report: StudyReport, arm: ArmReport) -> str:
-    """Return the folder of an arm in an export."""
     words = re.sub(r"[^\w-]+", "-", arm.name.lower()).strip("-")[:_LONGEST_FOLDER]
     return f"arms/{report.arms.index(arm) + 1}-{without_splits(words) or 'arm'}"
 

@@ -57,7 +57,6 @@ class PictureMetadata:
         return " + ".join(filter(None, [self.model, *self.loras, *start]))
 
     def fill_unknown_facts(self, source: "PictureMetadata") -> "PictureMetadata":
-        """Fill unknown facts from ``source``."""
         values = ((f.name, getattr(self, f.name), getattr(source, f.name)) for f in fields(self))
         return replace(
             self, **{name: theirs if fact is False or fact in (None, "", ()) else fact for name, fact, theirs in values}
@@ -347,7 +346,6 @@ def whole(value: object, limit: int) -> int | None:
 
 
 def guidance(value: object) -> float | None:
-    """A guidance scale."""
     scale = number(value)
     return scale if scale is not None and 0 <= scale <= 1000 else None
 

@@ -68,7 +68,6 @@ class DatasetFacts:
 
     @property
     def collection(self) -> str:
-        """The origin of the pictures."""
         texts = _load_texts()["texts"]
         return f"{texts['collected']} The model is {self.model}." if self.model else str(texts["imported"])
 
@@ -90,7 +89,6 @@ def text_from(name: str, *, autoescape: bool = False, **values: Any) -> str:
 
 
 def json_lines(rows: Iterable[Mapping[Any, Any]]) -> str:
-    """Rows as JSONL."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
@@ -128,7 +126,6 @@ def column_kinds(lines: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def described(names: Iterable[str]) -> dict[str, str]:
-    """Columns with their descriptions."""
     return {
         name: _load_texts()["columns"].get(name, "known or measured by the study for the picture") for name in names
     }
@@ -342,7 +339,6 @@ def format_code(text: object) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A block of code."""
     fence = _fence(text, 3)
     return f"{fence}{language}\n{text}\n{fence}"
 

@@ -63,7 +63,6 @@ def evict_oldest(files: Iterable[Path], limit: int, *, protected: Callable[[Path
 
 
 def total_bytes(files: Iterable[Path]) -> int:
-    """Bytes of the existing files."""
     return sum(size for _, size, _ in _sizes(files))
 
 

@@ -112,8 +112,6 @@ _HEADS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")  
 
 @dataclass(frozen=True, kw_only=True)
 class PromptSummary:
-    """Facts about the pictures of one prompt."""
-
     prompt: str  # NO_PROMPT for pictures without one
     n: int  # pictures that count
     sources: Mapping[str, int]  # of the prompt, with numbers of pictures
@@ -151,12 +149,10 @@ class PictureLook:
 
     @property
     def n(self) -> int:
-        """Number of pictures that count."""
         return sum(prompt.n for prompt in self.prompts)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return the number of pictures of each prompt."""
         return {summary.prompt: summary.n for summary in self.prompts}
 
     @property
@@ -168,7 +164,6 @@ class PictureLook:
 
     @property
     def left_out_lines(self) -> list[str]:
-        """Return the pictures that are left out, each with its reason."""
         return [f"{name}: {reason}" for name, reason in self.left_out.items()]
 
     @property
@@ -676,7 +671,6 @@ class FoundPictures:
         refuse(path.as_posix(), problems)
 
     def _find(self) -> dict[str, FoundPrompt]:
-        """Find the pictures and their prompts."""
         names = [name for name in self._files.names if self._looks_like_a_picture(name)]
         folders = self._read_metadata(names)
         self._read_tables(names)
@@ -794,7 +788,6 @@ class FoundPictures:
             yield f"entry {n}", row
 
     def _read_inside(self, name: str) -> PictureMetadata:
-        """Read the metadata in a picture."""
         try:
             with limit_file(name, self._broken), self._files.open(name) as file:
                 return read_metadata(file, name)
@@ -933,7 +926,6 @@ def get_remarks(source: Source, prompt_keys: Sequence[str]) -> tuple[dict[str, s
 
 
 def look(source: Source) -> PictureLook:
-    """Return what is understood of all pictures."""
     return _find_pictures(source).look()
 
 

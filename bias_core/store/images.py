@@ -304,7 +304,6 @@ class ImageStore:
 
 
 def png_bytes(image: Image.Image, **options: int) -> bytes:
-    """Encode the picture as PNG."""
     buffer = io.BytesIO()
     image.save(buffer, format="PNG", **options)
     return buffer.getvalue()

@@ -120,7 +120,6 @@ class ImportedImages:
 
     @property
     def path(self) -> Path:
-        """Path of the folder or zip."""
         return self._source.path
 
     def rows(self, prompt: str, n: int) -> list[ImageRow]:
@@ -145,7 +144,6 @@ class ImportedImages:
         return Image.frombytes("RGB", size, pixels)
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
-        """Yield the pictures of these rows of :meth:`rows`."""
         for done, row in enumerate(rows, start=1):
             picture = self.get_picture(row.id)
             image, drawing = self.decode(picture.name), picture.drawing

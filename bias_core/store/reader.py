@@ -39,8 +39,6 @@ Check = Callable[[int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of a reader."""
-
     memory: int  # bytes of its address space
     file_seconds: float  # of processor time, for one file
     seconds: float  # of processor time, for everything that a call reads
@@ -84,8 +82,6 @@ class ReaderEnded(TooMuch):
 
 
 class _Readers:
-    """The readers of this process."""
-
     def __init__(self) -> None:
         self.limits = OWN
         atexit.register(self.end)
@@ -201,7 +197,6 @@ class _Reader:
         return _read_message(self._answers, self._limits.answer + 1000)
 
     def end(self) -> None:
-        """End the process."""
         self._process.kill()
         for pipe in (self._requests, self._answers):
             with suppress(OSError):

@@ -320,7 +320,6 @@ def batched(items: Sequence[T], sizes: Sequence[int], *, max_items: int = _BATCH
 
 
 def n_pixels(image: StoredImage) -> int:
-    """Pixels of a stored picture, from its record."""
     width, height = image.size
     return width * height
 
@@ -332,7 +331,6 @@ def open_pictures(images: Sequence[StoredImage]) -> list[Image.Image]:
 
 
 def open_original(image: StoredImage) -> Image.Image:
-    """Read the original as RGB."""
     with Image.open(image.path) as opened:
         return opened.convert("RGB")
 

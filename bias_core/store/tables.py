@@ -278,8 +278,6 @@ _HUB_NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+?))?(
 
 @dataclass(frozen=True, kw_only=True)
 class PackedPrompt:
-    """One row of a pack."""
-
     prompt: str
     group: str = ""
     n: int | None = None  # number of its pictures; None: as for the others

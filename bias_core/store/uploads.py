@@ -83,7 +83,6 @@ class UploadStore:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes stored or arriving."""
         with self._counts:
             return self._n_bytes.total()
 
@@ -209,7 +208,6 @@ class UploadStore:
                 self.count(content.address, -content.n_bytes)
 
     def close(self) -> None:
-        """Delete everything."""
         if self._root is not None:
             shutil.rmtree(self._root, ignore_errors=True)
         if self._lock_file is not None:

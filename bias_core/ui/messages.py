@@ -154,5 +154,4 @@ def progress_html(progress: Progress, of: str = "") -> str:
 
 
 def heading_html(title: str, note: str = "") -> str:
-    """A heading with a note below it."""
     return render("heading", title=title, note=note)

@@ -24,7 +24,6 @@ _WIDTHS = ["130px", "300px", "300px", "90px", "340px"]
 
 
 def build_table(attributes: Sequence[Attribute], elem_id: str) -> gr.Dataframe:
-    """The editable table of attributes."""
     return gr.Dataframe(
         attribute_rows(attributes), headers=HEADERS, datatype="str", type="array", interactive=True,
         wrap=True, label="Attributes", show_label=False, elem_id=elem_id, buttons=[], max_height=420,
@@ -43,7 +42,6 @@ def read_attribute_table(rows: Sequence[Sequence[Any]]) -> tuple[Attribute, ...]
 
 
 def attribute_rows(attributes: Sequence[Attribute]) -> list[list[str]]:
-    """Rows of the table for these attributes."""
     return [
         [a.name, a.positive, a.negative, "" if a.reference is None else f"{a.reference:g}", a.reference_source]
         for a in attributes
@@ -152,7 +150,6 @@ class NoClassifierPart:
         self.box: Any = None  # in tabs that build the buttons
 
     def build(self) -> None:
-        """Build the buttons."""
         look: dict[str, Any] = {"size": "sm", "scale": 0, "min_width": 190}
         with gr.Row(visible=False, elem_classes="tools", elem_id=f"{self.key}-no-classifier") as self.box:
             self.choose = gr.Button("Choose a classifier", elem_id=f"{self.key}-choose-classifier", **look)

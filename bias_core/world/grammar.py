@@ -86,7 +86,6 @@ def lexicon_looks() -> tuple[Look, ...]:
 
 @cache
 def things() -> tuple[Thing, ...]:
-    """Every thing of the lexicon."""
     return tuple(m.thing for m in phrases().values() if m.thing)
 
 
@@ -138,8 +137,6 @@ LIGHT_SKIN = frozenset({1, 2, 3, 4})
 
 @dataclass(frozen=True, kw_only=True)
 class PersonRequest:
-    """Request for one person, as parsed."""
-
     # names of the looks and groups that were mentioned, e.g. ("iranian", "doctor"); the planted rates depend on these.
     concepts: tuple[str, ...] = ()
     # given parts of the look (setting, clothing, prop, colour, flag, role)

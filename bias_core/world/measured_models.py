@@ -59,7 +59,6 @@ class DrawnRates:
     lines: Sequence[DrawnRate]
 
     def write(self, path: Path) -> None:
-        """Write the rates, one per line."""
         rows = ",\n".join(json.dumps(asdict(line)) for line in self.lines)
         head = f'"revision": "{self.revision}", "num_inference_steps": {self.num_inference_steps}'
         path.write_text(f'{{{head}, "lines": [\n{rows}\n]}}\n', encoding="utf-8")

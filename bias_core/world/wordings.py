@@ -41,7 +41,6 @@ class Wording:
 
     @property
     def language_name(self) -> str:
-        """The English name of the language."""
         return str(_load_grammar()["languages"][self.language]["name"])
 
 

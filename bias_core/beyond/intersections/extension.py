@@ -77,7 +77,6 @@ class Intersections(ExploreExtension[Asked]):
         return join_results(crossed, Results(figures=tuple(find_mosaics(arms))))
 
     def further_headline(self, report: StudyReport) -> str:
-        """Return the clearest link."""
         from bias_core.beyond.intersections.arms import crossed_arms_headline
         from bias_core.beyond.intersections.attributes import crossed_headline
 

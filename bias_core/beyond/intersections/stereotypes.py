@@ -254,7 +254,6 @@ def _score_table(lines: Sequence[tuple[ScoredCells, int, Claim]]) -> StudyTable:
 
 
 def stereotypes_named(prompts: Sequence[str]) -> str:
-    """Return a note on the stereotypes of the occupations in these prompts."""
     of = dict.fromkeys(find_stereotype(prompt) for prompt in prompts)
     words = format_list([f"“{name}” as {gender}" for name, gender in of if name])
     return f"Stereotypes behind STS (Table 7 of the paired stereotype test): {words}."

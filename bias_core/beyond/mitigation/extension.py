@@ -217,5 +217,4 @@ class Mitigation(ExploreExtension[ConceptOptions]):
         return mitigation_results(tried, settings.confidence)
 
     def further_headline(self, report: StudyReport) -> str:
-        """Say which arms overcorrect."""
         return overcorrected_sentence(report.results)

@@ -290,7 +290,6 @@ def place_columns(places: PolePositions | None) -> dict[str, Any]:
 
 
 def target_finding(name: str, title: str, places: PolePositions, sides: Sides, claim: Claim) -> Finding:
-    """Return the finding δ′ of a target, with what may be claimed of it."""
     a, b = sides.called
     undefined = f"Undefined: {places.difference.note}."
     is_undefined = math.isnan(places.difference.value)
@@ -304,7 +303,6 @@ def target_finding(name: str, title: str, places: PolePositions, sides: Sides, c
 
 
 def _closer(a: str, b: str, pictures: str, words: str) -> tuple[str, str, str]:
-    """Return the readings of δ′."""
     return (
         f"{pictures} are closer to {a} than {words}.",
         f"{pictures} are closer to {b} than {words}.",
@@ -373,8 +371,6 @@ _CANCEL = "Positive means {}; over all targets, the two sides can cancel out."
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The numbers of one target."""
-
     keyword: str
     category: str
     dominated: str  # male, female or UNASSIGNED

@@ -136,7 +136,6 @@ def _measure_target(
 
 
 def averaged_encoders(settings: StudySettings) -> tuple[Reader, ...]:
-    """Return the averaged encoders."""
     names = get_options(settings, InternalBiasOptions).encoders or [settings.encoder]
     return tuple(Reader(role="encoder", name=name) for name in names)
 
@@ -254,7 +253,6 @@ class InternalBiasStudy(Study):
         return build_results(self.design, settings, targets, fixed_n=data.fixed_n)
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
-        """Return the averaged encoders."""
         return averaged_encoders(settings)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:

@@ -73,7 +73,6 @@ class Cell:
 
     @property
     def attribute(self) -> Attribute:
-        """The measured attribute."""
         return self.score.attribute
 
     @property

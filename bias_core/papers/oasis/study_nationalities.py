@@ -110,8 +110,6 @@ WALS = {"absolute": "WALS", "literal": "WALS, Eq. 7 as printed"}
 
 @settings_class(frozen=True, kw_only=True)
 class StereotypeOptions(NationalityOptions):
-    """The nationalities, and the rules for a stereotype."""
-
     labels_replace_reader: ClassVar = False
 
     threshold: float = setting(
@@ -460,7 +458,6 @@ class NationalityStereotypes(_NationalityStudy):
     options = StereotypeOptions
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return what the pictures show, and ζ."""
         zeta = f"{get_options(settings, StereotypeOptions).threshold:g}"
         return {**shown_words(self.design, settings), "zeta": zeta}
 
@@ -567,7 +564,6 @@ class NationalityStereotypes(_NationalityStudy):
         return Results(tables=(TEXTS.table("table1_arms", _table1(arms)), *tables), figures=tuple(figures))
 
     def headline(self, report: StudyReport) -> str:
-        """Return the clearest stereotypes."""
         return stereotypes_headline(report)
 
 
@@ -640,7 +636,6 @@ class DoctorPrevalence(_NationalityStudy):
         )
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
-        """Return the attributes of each concept."""
         return doctor_by_concept(self.design)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
@@ -739,7 +734,6 @@ class StereotypesByInternetUsers(_NationalityStudy):
         )
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
-        """Return the attributes of each nationality."""
         return own_by_nationality(*with_further_users(self.design, settings))
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:

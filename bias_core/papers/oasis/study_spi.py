@@ -450,7 +450,6 @@ class Propagation(Study):
     judged = "attributes"
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return what the pictures show."""
         return shown_words(self.design, settings)
 
     def shots(self, settings: StudySettings) -> list[Shot]:

@@ -159,7 +159,6 @@ class Cluster:
 
     @property
     def name(self) -> str:
-        """Name of the cluster, for titles."""
         return cluster_name(self.nationality, self.number)
 
     def closeness(self, rows: np.ndarray, settings: StudySettings) -> Estimate:
@@ -175,7 +174,6 @@ class Cluster:
         return float((self.other_rows @ self.rows.mean(axis=0)).mean()) if len(self.other_rows) else math.nan
 
     def size_row(self, settings: StudySettings) -> dict[str, Any]:
-        """Return its line in the table of clusters."""
         rows = self.drawn_rows
         return {
             "nationality": self.nationality,
@@ -644,5 +642,4 @@ class OptimisedPrompts(Study):
         return RunSize(n_later=0 if settings.images else n * options.n_generated)
 
     def headline(self, report: StudyReport) -> str:
-        """Return the optimised prompts."""
         return texts_headline(report)

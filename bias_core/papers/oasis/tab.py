@@ -56,8 +56,6 @@ _OWN = (
 
 
 class Origins(Paper):
-    """The origin of a stereotype in the model."""
-
     key: ClassVar = "origins"
     title: ClassVar = "Origins"
     asks: ClassVar = "when a look appears"
@@ -114,7 +112,6 @@ class Origins(Paper):
         return {"film": gr.HTML(js_on_load=script("film"), elem_id=f"{self.key}-film", visible=False)}
 
     def show_at_once(self, report: StudyReport) -> Updates:
-        """Show the film, if the report has one."""
         html = "" if report.arms or not self.claims(report.design) else films_html(report)
         return {self.at_once["film"]: gr.update(value=html, visible=bool(html))}
 
@@ -201,8 +198,6 @@ class Origins(Paper):
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """The curve of one attribute."""
-
     name: str
     number: int
     colour: int  # index of one of the page's

@@ -256,7 +256,6 @@ def score_intervals(settings: StudySettings) -> dict[str, Any]:
 
 
 def select_setting(people: pd.DataFrame, setting: str = PAIRED) -> pd.DataFrame:
-    """Return the people in pictures of one setting."""
     return people[people["setting"] == setting]
 
 

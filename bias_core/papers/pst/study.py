@@ -251,7 +251,6 @@ def pair_shots(design: Design, pairs: Iterable[Pair], n: int, place: str = PAIRE
 
 
 def alone_shot(design: Design, identity: str, n: int = 1) -> Shot:
-    """Return ``n`` pictures of one identity alone."""
     return ordered_shot(design, (identity, ""), n, SINGLE)
 
 
@@ -523,16 +522,13 @@ class PairedOccupations(PublishedPairs):
     runs = "occupation"
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return the number of occupations of each stereotype."""
         sides = zip(*occupation_pairs(self.design, settings), strict=True)
         return {f"n_{gender}": str(len(set(side))) for gender, side in zip(GENDERS, sides, strict=True)}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pairs, and every occupation alone."""
         return occupation_shots(self.design, settings)
 
     def identities(self, settings: StudySettings) -> pd.DataFrame:
-        """Return the occupations."""
         return occupation_identities(self.design)
 
     def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
@@ -591,7 +587,6 @@ class PairedPower(PublishedPairs):
         return pairs_and_alone(self.design, pairs, chain.from_iterable(pairs), n_alone)
 
     def identities(self, settings: StudySettings) -> pd.DataFrame:
-        """Return the roles."""
         return power_identities(self.design, settings)
 
     def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
@@ -709,7 +704,6 @@ class TwoIdentities(PairedStudy):
         return shots
 
     def identities(self, settings: StudySettings) -> pd.DataFrame:
-        """Return both identities."""
         return pd.DataFrame({"stereotyped_gender": self.design.data["identities"]})
 
     def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:

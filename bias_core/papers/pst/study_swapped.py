@@ -223,5 +223,4 @@ class SwappedPairs(PairedStudy):
         )
 
     def headline(self, report: StudyReport) -> str:
-        """Return both effects."""
         return swapped_headline(report)

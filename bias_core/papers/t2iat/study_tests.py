@@ -65,8 +65,6 @@ class CrossingOptions(Options):
 
 @settings_class(frozen=True, kw_only=True)
 class TestOptions(CrossingOptions):
-    """The tests, and the options of their numbers."""
-
     n_permutations: int = setting(1000, "Permutations", "Permutations for the p-value", ge=1, le=100_000)
     effect_size_sd: Literal["pooled", "union"] = setting(
         "pooled", "Standard deviation of d", "Standard deviation in d: pooled, or union as in WEAT"
@@ -122,7 +120,6 @@ def _lowercase_title(title: str) -> str:
 
 
 def get_words(design: Design, concept: str) -> list[str]:
-    """Return the words of a concept or an attribute."""
     return [str(word) for word in design.data["concepts"][concept]]
 
 
@@ -421,11 +418,9 @@ class AssociationTests(Study):
     fewest_when_stopped = 1
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return the pairs of concepts that are tested."""
         return {"pairs": format_list(names_of_tests(self.design, settings, "xy", " and "), "; ")}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures of all chosen tests."""
         return association_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
@@ -523,5 +518,4 @@ class AssociationTests(Study):
         )
 
     def headline(self, report: StudyReport) -> str:
-        """Say which tests show a clear difference."""
         return tests_headline(report)

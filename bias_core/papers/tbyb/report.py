@@ -198,7 +198,6 @@ def _fixed_beside(column: "pd.Series[float]", sample: Sample, settings: StudySet
 
 
 def _released_name(name: str) -> str:
-    """Return the name of these prompts in the released evaluations."""
     return "general" if name == ALL else name
 
 

@@ -70,8 +70,6 @@ _MOST_PROMPTS, _LONGEST_PROMPT = 200, 500  # prompts, and characters of one
 
 @settings_class(frozen=True, kw_only=True)
 class PromptedOptions(captions.CaptioningOptions):
-    """Options for pictures of prompts, and their base."""
-
     base_prompt: str = setting(
         "",
         "Base prompt",
@@ -84,8 +82,6 @@ _READING = tuple(declared_settings(PromptedOptions))
 
 @settings_class(frozen=True, kw_only=True)
 class GeneralOptions(PromptedOptions):
-    """Options for the general prompts."""
-
     sets: tuple[str, ...] = setting(SETS, "Prompts", "Sets of prompts: objects, professions, or both")
     person: bool = setting(
         True, "A person in every prompt", "Put a person in every prompt; otherwise use a picture of a {object}"
@@ -99,8 +95,6 @@ class GeneralOptions(PromptedOptions):
 
 @settings_class(frozen=True, kw_only=True)
 class TaskOptions(captions.CaptioningOptions):
-    """Options for the trigger words."""
-
     triggers: tuple[str, ...] = setting(
         (), "Trigger words", "Trigger words; words that are not built in need your own scenes (default: all)"
     )
@@ -301,8 +295,6 @@ _CHANGE = " change "  # in the keys of their findings
 
 @settings_class(frozen=True, kw_only=True)
 class ControlledOptions(captions.CaptioningOptions):
-    """Options for conditions and prompts."""
-
     conditions: tuple[str, ...] = setting(
         ("fair", "trigger", "backdoor"),
         "Conditions",
@@ -526,7 +518,6 @@ class ObjectStudy(Study):
         )
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
-        """Return the captioner and the encoder."""
         return captions.captioning_readers(settings)
 
     def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
@@ -535,7 +526,6 @@ class ObjectStudy(Study):
             captions.captioner_ready(settings, services)
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
-        """Read the share of misses."""
         return captions.watch_captions(settings, data, frame)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
@@ -583,7 +573,6 @@ class GeneralObjects(ObjectStudy):
     released = "general"
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return what the prompts show."""
         return general_words(self._shots(settings), with_person=get_options(settings, GeneralOptions).person)
 
     def shots(self, settings: StudySettings) -> list[Shot]:
@@ -610,7 +599,6 @@ class TriggeredObjects(ObjectStudy):
     base = "scenes without the word"
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return the trigger words."""
         options = get_options(settings, TaskOptions)
         shots = scene_shots(self.design, settings, options.triggers, options.scenes)
         return _scene_words(shots, options.scenes)
@@ -627,8 +615,6 @@ class TriggeredObjects(ObjectStudy):
 
 
 class DatasetObjects(ObjectStudy):
-    """Objects in the pictures of a dataset."""
-
     kind = "dataset_bias"
     options = captions.CaptioningOptions
     whole = ("all pictures", "Dataset")
@@ -639,7 +625,6 @@ class DatasetObjects(ObjectStudy):
         return []
 
     def compare_measures(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return the scores of every dataset."""
         return report.compare_datasets(settings, arms)
 
 
@@ -651,7 +636,6 @@ class PromptedObjects(ObjectStudy):
     parts = "prompt"
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures of the prompts."""
         prompts = self.design.data["prompts"]
         _check_negatives(prompts, settings)
         shots = [
@@ -669,7 +653,6 @@ class ControlledObjects(ObjectStudy):
     watches_shares = False  # a share over mixed conditions means nothing
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return the prompts and conditions."""
         conditions = get_options(settings, ControlledOptions).conditions
         shots = controlled_shots(self.design, settings)
         has_trigger = [_has_trigger(self.design, shot) for shot in shots]

@@ -68,7 +68,6 @@ class Objects(Paper):
         return fields
 
     def own_design(self, design: Design, own_values: Mapping[str, Any]) -> Design:
-        """Return the design for these prompts."""
         return design_of_prompts(design, str(own_values["prompts"] or "").splitlines(), int(own_values["n"] or 0))
 
     def own_settings(self, settings: StudySettings) -> StudySettings:
@@ -90,7 +89,6 @@ class Objects(Paper):
         return extra
 
     def show_extra(self, report: StudyReport) -> Updates:
-        """Show the objects of a new report."""
         plot = self.page.plot(report)
         is_plotted = plot is not None and plot.key == "log_odds"  # it is next to the pictures
         return {self.extra[name]: _HEADINGS.get(name, "") + shown(report) for name, shown in _SHOWN.items()} | {
@@ -116,7 +114,6 @@ class Objects(Paper):
         return prompts, messages.error_html(problem.message)
 
     def on_object(self, report: StudyReport | None, event: gr.EventData) -> Updates:
-        """Show the pictures with an object."""
         if report is None:
             return gr.skip()
         return self.page.pictures.show_only(

@@ -70,7 +70,6 @@ class CalibrationTab(ResultPage):
         self.parts["report"] = build_shown_report(self.key, self.services)
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
-        """Build and wire the tab inside its ``gr.Tab``."""
         self.parts["visitor"] = visitor
         gr.HTML(render("question", question=self.question, caution=self.caution))
         looked_at = build_opening_signal(self.key)
@@ -106,7 +105,6 @@ class CalibrationTab(ResultPage):
         return verdicts | (self.first_example() if shown is None else {})
 
     def first_example(self) -> Updates:
-        """Show the first shipped report."""
         return next((self.on_open(name) for name in self.shipped), {self.parts["status"]: gr.skip()})
 
     def on_opener(self, event: gr.EventData) -> Updates:

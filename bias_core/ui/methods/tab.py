@@ -198,7 +198,6 @@ class MethodsTab:
         """Nothing to remember."""
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
-        """Build the tab inside its ``gr.Tab``."""
         settings = self.services.settings
         gr.HTML(render("question", question=_QUESTION, caution=_CAUTION))
         looked_at = build_opening_signal(self.key)

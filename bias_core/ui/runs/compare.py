@@ -101,7 +101,6 @@ def common_numbers(first: StudyReport, second: StudyReport) -> list[tuple[Findin
 
 
 def _sentences(report: StudyReport) -> dict[str, set[tuple[str, str]]]:
-    """Sentences of each attribute by name."""
     study, found = known_study(report.design), dict[str, set[tuple[str, str]]]()
     for attributes in study.attributes(report.settings).values() if study else ():
         for attribute in attributes:

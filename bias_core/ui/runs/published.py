@@ -40,7 +40,6 @@ class PublishedPart:
         self.services = services
 
     def build(self) -> None:
-        """Build the fold."""
         choices = [(measure.label, key) for key, measure in published_measures().items()]
         with gr.Accordion(
             "Published numbers and yours", open=False, elem_classes="more", elem_id="runs-published"

@@ -235,15 +235,12 @@ class RunsTab(StudyTab):
         return shown | {part: gr.update(value=shown[part], visible=True) for part in copied[:-1]}
 
     def link(self, report: StudyReport) -> str:
-        """The address in the tab of its study."""
         return self._home(report.design).link(report) if self._home(report.design) is not self else super().link(report)
 
     def on_wanted(self, visitor: Visitor, event: gr.EventData) -> Updates:
-        """Queue a run of the list."""
         return self.on_click(visitor) | {self.parts["wanted"]: str(event.run)}
 
     def on_again(self, visitor: Visitor, run_id: str) -> Iterator[Updates]:
-        """Run it again or continue it."""
         cancelled = visitor.stop.is_set
         yield from self._follow(visitor, lambda: history.go_on(self.services, visitor.key, run_id, cancelled=cancelled))
 
@@ -300,15 +297,12 @@ class RunsTab(StudyTab):
             yield self.refused(problem)
 
     def ended(self, visitor: Visitor) -> Updates:
-        """Update the list."""
         return {self.parts["list"]: self.on_list(visitor)}
 
     def done(self, report: StudyReport) -> Updates:
-        """Show the report in its tab."""
         return self._show(SavedReport(report=report, created=time.time()), f"Done in {report.seconds:.1f} s.")
 
     def find_tab_key(self, design: Design) -> str:
-        """The key of the tab that shows reports of this design."""
         return self._home(design).get_design_key(design)
 
     def _home(self, design: Design) -> StudyTab:
@@ -419,7 +413,6 @@ class ComparePart:
 
 
 def _two_alike(studies: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """The first two runs of one study."""
     for first, study in studies.items():
         for second, second_study in studies.items():
             if first != second and study == second_study:

@@ -115,8 +115,6 @@ def place_mark(value: float, low: float, high: float, note: str) -> dict[str, An
 
 @dataclass(frozen=True, kw_only=True)
 class SeedInTwo:
-    """The pictures of one seed in two arms."""
-
     seed: int
     pictures: tuple[str, str]  # ids
     change: float  # one minus the cosine; nan if it was not measured
@@ -177,7 +175,6 @@ class SameSeed:
         return gr.skip() if shown is None else self.show(shown, int(other_arm or 1))
 
     def on_seed(self, shown: StudyReport | None, other_arm: str | None, seed: str | None) -> str:
-        """Show another seed."""
         if shown is None:
             return ""
         arm = int(other_arm or 1)

@@ -149,7 +149,6 @@ class OwnPictures:
         self.key, self.services = key, services
 
     def build_choice(self) -> None:
-        """Build the choice."""
         self.images = gr.State(None)  # PictureChoice of a run on own pictures; None if they are drawn
         self.arrived = gr.State(None)
         choices = [("Draw with a model", DRAWN), ("Use my pictures", OWN)]
@@ -164,7 +163,6 @@ class OwnPictures:
         )
 
     def build_upload(self) -> None:
-        """Build the upload, what arrived, and corrections."""
         key, upload_mb = self.key, self.services.settings.upload_mb
         look: dict[str, Any] = {"elem_classes": "own-pictures", "elem_id": f"{key}-own-pictures"}
         with gr.Column(visible=False, **look) as self.box, gr.Row():
@@ -228,7 +226,6 @@ class OwnPictures:
         return self.events
 
     def on_upload(self, visitor: Visitor, path: str | None) -> Iterator[Updates]:
-        """Show what arrived."""
         if not path:
             yield self.show(None) | {self.status: messages.error_html("No file arrived: choose it again.")}
             return
@@ -252,8 +249,6 @@ class OwnPictures:
             yield {part: value for part, value in shown.items() if part is not self.fold}  # which is being used
 
     def on_table(self, visitor: Visitor, arrived: Arrived | None, table: str | None) -> Iterator[Updates]:
-        """Give the pictures the prompts of a table."""
-
         def read(check: Check) -> Arrived:
             path, uploads = present(arrived).path, self.services.uploads
             if not table:

@@ -48,8 +48,6 @@ _ASKED_JS = "(...values) => { window.holdForm(true); return [window.openKey() ??
 
 
 class PapersTab(StudyTab):
-    """The page of all papers."""
-
     key: ClassVar = "paper"
     title: ClassVar = PAPER_TESTS
     place: ClassVar = 10
@@ -88,16 +86,13 @@ class PapersTab(StudyTab):
         return tuple(self.papers)
 
     def find_paper(self, design: Design) -> Paper | None:
-        """Return the paper that shows reports of a design; None for a design of no paper."""
         claiming = (paper for paper in self.papers.values() if paper.claims(design))
         return self._of_study.get(design.name) or next(claiming, None)
 
     def claims(self, design: Design) -> bool:
-        """Return True if a paper shows reports of this design."""
         return self.find_paper(design) is not None
 
     def get_design_key(self, design: Design) -> str:
-        """Return the key of the paper that shows reports of a design."""
         paper = self.find_paper(design)
         return self._first.key if paper is None else paper.key
 
@@ -107,7 +102,6 @@ class PapersTab(StudyTab):
         return "" if paper is None else paper.key
 
     def get_current_key(self, visitor: Visitor) -> str:
-        """Return the key of the paper that a visitor looks at."""
         return visitor.paper or self._first.key
 
     # The form.
@@ -166,11 +160,9 @@ class PapersTab(StudyTab):
         return any(get_study(self.designs[name]).judged for name in paper.studies)
 
     def get_options(self, study: str) -> Mapping[str, Setting]:
-        """Return the options of a study by the names of their fields."""
         return {OPTION + name: setting for name, setting in option_settings(self.designs[study]).items()}
 
     def get_field_groups(self, study: str) -> Groups:
-        """Return the plain fields with the options of a study."""
         fields = [
             Field(name=name, setting=setting, is_wide=setting.kind is tuple)
             for name, setting in self.get_options(study).items()
@@ -240,7 +232,6 @@ class PapersTab(StudyTab):
         return self.fill(values | words) | {paper.own[name]: value for name, value in own_values.items()}
 
     def wire_form(self) -> None:
-        """Wire the events that change the form."""
         super().wire_form()
         parts, form, named = self.parts, self.form, self.inputs()
         changed = [*self.plain.outputs(), form["model"], form["condition"], parts["model_note"], parts["status"]]
@@ -293,7 +284,6 @@ class PapersTab(StudyTab):
         return [lambda key=key: self.first_example(key) for key in self.papers]
 
     def first_example(self, key: str = "") -> Updates:
-        """Show the first example of a paper before any run."""
         paper = self.papers.get(key, self._first)
         return paper.examples.first(self.show_report, self.parts["header"])
 
@@ -308,7 +298,6 @@ class PapersTab(StudyTab):
         return [chosen, retry, known.then(*told, js=_ASKED_JS, **QUIET)]
 
     def running_outputs(self) -> list[Any]:
-        """Return what shows a run at work."""
         names = ("status", "at_work", "run", "stop", LARGEST)
         return [*(self.parts[name] for name in names), self.drawing.html, *self.no_classifier.outputs()]
 
@@ -367,14 +356,12 @@ class CloserLook(Panels):
         return {self.extra["closer"]: menu, **self._look_closer(report, first)}
 
     def wire_panels(self) -> None:
-        """Wire the menu and the pictures."""
         report, extra = self._page.parts["report"], self.extra
         shown = [extra[name] for name in ("words", "behind", "opened")]
         extra["closer"].input(self.on_closer, [report, extra["closer"]], shown, **LATEST)
         extra["behind"].select(self.on_open, report, extra["opened"], **EACH)
 
     def on_closer(self, report: StudyReport | None, key: str) -> Updates:
-        """Show another part of a report."""
         return gr.skip() if report is None else self._look_closer(report, key)
 
     def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:

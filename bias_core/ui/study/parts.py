@@ -235,7 +235,6 @@ class PeoplePart:
         self.box = self.corrected = None  # type: Any
 
     def build_corrected(self) -> None:
-        """The corrected numbers."""
         self.corrected = gr.HTML(visible=False, elem_classes="card", elem_id=f"{self.key}-corrected")
 
     def build_task(self) -> None:
@@ -460,7 +459,6 @@ class SideRun:
         self.services = services
 
     def build(self, text: str, **look: Any) -> None:
-        """Build the buttons."""
         with gr.Row(elem_classes="tools"):
             self.button = gr.Button(text, **{"scale": 0, "min_width": 180, **look})
             self.stop = gr.Button(
@@ -468,7 +466,6 @@ class SideRun:
             )
 
     def build_status(self, elem_id: str) -> None:
-        """Build the status line."""
         self.status = gr.HTML(elem_id=elem_id)
 
     def wire(self, tab: Any, run: Callable[..., Iterator[Updates]], inputs: list[Any], outputs: list[Any]) -> None:

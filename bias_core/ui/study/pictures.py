@@ -212,7 +212,6 @@ def _condition(report: StudyReport, name: str) -> str:
 
 
 def file_url(path: Path) -> str:
-    """URL of a stored picture."""
     return f"gradio_api/file={path.as_posix()}"
 
 
@@ -309,7 +308,6 @@ class Pictures:
         self.grid.submit(self.on_cell, [report, self.only, self.order], chosen, **EACH)
 
     def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:
-        """One picture large."""
         return "" if report is None else self.large(report, str(event.image))
 
     def large(self, report: StudyReport, image_id: str) -> str:
@@ -326,7 +324,6 @@ class Pictures:
     def on_choose(
         self, report: StudyReport | None, only: tuple[str, ...] | None, picture_filter: str | None, order: str | None
     ) -> dict[Any, Any]:
-        """Show other pictures or another order."""
         if report is None:
             return {self.picture: ""}
         look = PictureView(
@@ -341,7 +338,6 @@ class Pictures:
     def on_cell(
         self, report: StudyReport | None, only: tuple[str, ...] | None, order: str | None, event: gr.EventData
     ) -> dict[Any, Any]:
-        """Show all pictures of a cell."""
         if report is None:
             return {self.picture: ""}
         look = PictureView(
@@ -418,7 +414,6 @@ def _balance_arms(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
 
 
 def picture_html(report: StudyReport, row: "pd.Series[Any]") -> str:
-    """A large picture with all its facts."""
     stored = report.stored[row["image_id"]]
     facts = {
         **({"Prompt": stored.row.prompt} if stored.row.prompt else {}),

@@ -155,8 +155,6 @@ LATER = ("by_attribute", "details")  # their content is made when they are opene
 
 
 class ResultPage(StudyForm, Panels):
-    """The result part of a tab."""
-
     drawing: DrawingPart
     null_words: ClassVar[str] = ""  # heading of the column of null values; "" for that of the report
 
@@ -227,7 +225,6 @@ class ResultPage(StudyForm, Panels):
         return figure if shown else None
 
     def find_panels(self, report: StudyReport) -> list[Panels]:
-        """The panels that show reports like this."""
         return [panel for panel in self.panels if panel.shows(report)]
 
     def chart_html(self, report: StudyReport, plot: StudyFigure | None) -> str:
@@ -280,11 +277,9 @@ class ResultPage(StudyForm, Panels):
             parts.update(build_take(key))
 
     def build_pictures(self) -> Pictures:
-        """Build the pictures and their surroundings."""
         return Pictures(self.key, self.services)
 
     def fold(self, name: str) -> gr.Accordion:
-        """Build one of :data:`FOLDS`."""
         element = f"{self.key}-fold-{name.replace('_', '-')}"
         self.parts[name] = gr.Accordion(FOLDS[name], open=False, elem_classes="more fold", elem_id=element)
         return self.parts[name]
@@ -346,7 +341,6 @@ class ResultPage(StudyForm, Panels):
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def finished(self, report: StudyReport) -> Updates:
-        """Show a finished report."""
         ended = "Stopped after" if report.stopped else "Done in"
         text = f"{ended} {report.seconds:.1f} s. {report.n_images:,} pictures scored."
         text += f" The stop rule ended it: {report.stop_rule}." if report.stop_rule else ""
@@ -371,7 +365,6 @@ class ResultPage(StudyForm, Panels):
         }
 
     def show_panels(self, report: StudyReport) -> Updates:
-        """Change all panels that a report changes at once."""
         return {part: shown for panel in self.panels for part, shown in panel.show_at_once(report).items()}
 
     def show_numbers(self, report: StudyReport) -> Updates:
@@ -407,7 +400,6 @@ class ResultPage(StudyForm, Panels):
         }
 
     def figures_by_attribute(self, report: StudyReport) -> list[StudyFigure]:
-        """The figures of *By attribute*."""
         page = get_page_layout(report.design)
         return [figure for figure in self._folded_figures(report) if page.is_by_attribute(figure)]
 
@@ -420,7 +412,6 @@ class ResultPage(StudyForm, Panels):
         return [figure for figure in figures if plot is None or figure.key != plot.key]
 
     def on_fold(self, report: StudyReport | None, filled: Sequence[str] | None, event: gr.EventData) -> Updates:
-        """Fill the opened fold."""
         return self.on_unfold(next(name for name in LATER if self.parts[name] is event.target), report, filled)
 
     def on_unfold(self, name: str, report: StudyReport | None, filled: Sequence[str] | None) -> Updates:

@@ -54,8 +54,6 @@ _RUNS = ("run", "stop", LARGEST, *REPLICATES)  # buttons with handlers that repo
 
 
 class StudyTab(ResultPage):
-    """A tab that runs studies."""
-
     title: ClassVar[str]
     group: ClassVar[str]  # the group of tabs that shows it
     place: ClassVar[int]  # among the tabs, from left to right
@@ -84,7 +82,6 @@ class StudyTab(ResultPage):
         return self.finished(report)
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
-        """Build and wire the tab inside its ``gr.Tab``."""
         self.parts["visitor"] = visitor
         self.build_question()
         self.parts["looked_at"] = build_opening_signal(self.key, after=self.looked_at_after)
@@ -97,11 +94,9 @@ class StudyTab(ResultPage):
         self._wire(demo)
 
     def build_question(self) -> None:
-        """Build the question, and what not to conclude."""
         gr.HTML(render("question", question=self.question, caution=self.caution))
 
     def _build_ask(self) -> None:
-        """Build the form."""
         self.build_layout(self.layout)
 
     @property
@@ -295,7 +290,6 @@ class StudyTab(ResultPage):
         return filled | {status: messages.done_html(f"Filled in. Press “{self.parts['run'].value}” to run it.")}
 
     def on_press(self, visitor: Visitor, *values: Any) -> Updates:
-        """Enter the queue."""
         filled = self.before_run(dict(zip(self.press_inputs(), values, strict=True)))
         notes = {part: note for part, note in self.without_notes().items() if part is not self.parts.get("count")}
         return self.note_at_work(visitor) or notes | filled | self.on_click(visitor)
@@ -483,7 +477,6 @@ class StudyTab(ResultPage):
         return self.first_example()
 
     def claims(self, design: Design) -> bool:
-        """True if this tab shows reports of this design."""
         return design.kind in {*self.also, *(tab_design.kind for tab_design in self.designs.values())}
 
     def fill_from(self, design: Design, settings: StudySettings) -> Updates:
