@@ -295,7 +295,7 @@ class Setting:
             parts = re.split(r"(?<!\\),", value) if isinstance(value, str) and value else value or ()
             if isinstance(parts, (list, tuple)):
                 return tuple(str(part).replace(_COMMA, ",").strip() for part in parts)
-        elif not isinstance(value, bool) or self.kind is bool:
+        elif not isinstance(value, bool) or self.kind is bool:  # pydantic takes True for 1
             with suppress(ValidationError, OverflowError):
                 return adapter(self.kind).validate_python(value)
         raise InvalidInput(self.refusal(value))

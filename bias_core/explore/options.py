@@ -330,7 +330,7 @@ def _write_attributes(texts: Sequence[str], concept: str) -> list[str]:
     words = ["--no-attributes"] if not texts else []
     for text in texts:
         name = text.partition(SEPARATOR)[0]
-        with suppress(InvalidInput):
+        with suppress(InvalidInput):  # of no built-in set: written in full
             if attribute_text(find_attribute(name, concept, load_attribute_sets())) == text:
                 text = name
         words += ["--attribute", text]

@@ -430,7 +430,7 @@ def _melded(value: float, low: float, high: float, *, n: int, p_value: float, me
     return Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method, p_value=p_value)
 
 
-_PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(128)
+_PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(128)  # exact for polynomials up to degree 255
 _PROBABILITIES, _WEIGHTS = (_PLACES + 1) / 2, _WEIGHTS / 2  # of quadrature over a Beta variable's quantiles
 
 
@@ -536,7 +536,7 @@ def with_value_inside(estimate: Estimate, confidence: float) -> Estimate:
     return replace(estimate, low=low, high=high, p_value=p_value)
 
 
-_JUST_ABOVE = 1e-9
+_JUST_ABOVE = 1e-9  # an interval that holds the null value must not have a p that rejects it
 
 
 def normal_p_value(distance: float, error: float) -> float:

@@ -26,7 +26,7 @@ from bias_core.measures.intervals import (
 from bias_core.number_text import format_percent
 from bias_core.types import Estimate, ReaderErrors
 
-N_DRAWS = 4000
+N_DRAWS = 4000  # 100 of them lie beyond each end of a 95 % interval
 FEWEST_LABELS = 2
 _LARGEST_BLOCK = 2_000_000  # numbers held at once
 Codes = NDArray[np.int_]

@@ -590,7 +590,7 @@ class DiffusersTextToImage(LazyModel[Any]):
     def _redraw_in_float32(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
         """Draw the pictures again in float32; none if the weights are in it already, or it does not fit."""
         images = list[GeneratedImage]()
-        self._texts.clear()
+        self._texts.clear()  # embeddings have the precision of the weights that made them
         with suppress(torch.OutOfMemoryError), calls.use_float32(self._parts()) as is_other:
             images = self._draw(on_step, rows) if is_other else []
         self._texts.clear()

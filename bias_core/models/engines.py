@@ -388,7 +388,7 @@ class RateStore:
         entry = self._read().get(_key(row, place))
         try:
             return None if entry is None else Rate(**entry)
-        except TypeError:
+        except TypeError:  # fields of another version
             return None
 
     def keep(self, row: ImageRow, place: str, rate: Rate) -> None:

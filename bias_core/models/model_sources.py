@@ -233,6 +233,7 @@ def download_pipeline(repo: str, **options: Any) -> Path:
     try:
         return Path(diffusers.DiffusionPipeline.download(repo, **options))
     except OSError as error:
+        # Diffusers' words for a repository whose weights are all of a variant, such as fp16.
         if "necessary `safetensors`" not in str(error) or options.get("variant"):
             raise
     return Path(diffusers.DiffusionPipeline.download(repo, **options | {"variant": "fp16"}))
@@ -241,7 +242,7 @@ def download_pipeline(repo: str, **options: Any) -> Path:
 _CGROUP = Path("/sys/fs/cgroup")
 _LIMITS = ("memory.max", "memory/memory.limit_in_bytes")  # of containers, version 2 and 1
 _USED = ("memory.current", "memory/memory.usage_in_bytes")
-_PATIENCE_SECONDS = 5
+_PATIENCE_SECONDS = 5  # for the driver's tool, which can hang
 _M_ARENA_MAX = -8  # of malloc.h
 ZERO_GPU_BYTES = 70 * 10**9  # of the slice that a Space on ZeroGPU is lent
 
@@ -289,7 +290,7 @@ def share_freed_memory() -> None:
 def _cgroup(names: tuple[str, ...]) -> int:
     """A limit of this container; 0 for none ("max")."""
     for name in names:
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):  # outside of a container, or "max"
             return int((_CGROUP / name).read_text(encoding="ascii"))
     return 0
 
@@ -299,7 +300,7 @@ def _gpus() -> list[tuple[int, str]]:
     command = ["nvidia-smi", "--query-gpu=memory.total,name", "--format=csv,noheader,nounits"]
     try:
         output = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError):  # no driver of NVIDIA
         return []
     lines = [line.partition(",") for line in output.splitlines() if line.strip()]
     return [(int(mib) << 20, name.strip()) for mib, _, name in lines if mib.strip().isdigit()]

@@ -63,7 +63,7 @@ Places = NDArray[np.int_]
 
 N_RESAMPLES = 999
 ROUNDING = 1e-12
-N_SUBSAMPLES = 200
+N_SUBSAMPLES = 200  # of a number that depends on n, to compare arms at equal n
 _FEWEST_RESAMPLES = N_RESAMPLES // 2
 _LARGEST_BLOCK = 2_000_000  # numbers held at once by a resampling loop
 _OTHER_RATES = "no test: the arms are compared with different rates"

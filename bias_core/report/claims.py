@@ -87,7 +87,7 @@ def _has_ends(estimate: Estimate) -> bool:
     return math.isfinite(estimate.low) or math.isfinite(estimate.high)
 
 
-_ROUNDING = 1e-12
+_ROUNDING = 1e-12  # a p that equals its level rejects
 
 
 def claim_columns(estimate: Estimate, claim: Claim) -> dict[str, Any]:

@@ -166,7 +166,7 @@ class FileHashes:
         self._hashes[real] = written, sha256
         if state.size >= _LARGE:
             row, command = (real, written, sha256), "INSERT OR REPLACE INTO hashes VALUES (?, ?, ?)"
-            with suppress(StorageError):
+            with suppress(StorageError):  # it is hashed again after a restart
                 self._file.run(lambda connection: connection.execute(command, row))
 
 

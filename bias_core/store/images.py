@@ -245,7 +245,7 @@ class ImageStore:
         """Time of the last removal, in seconds since 1970; 0 without any."""
         try:
             return (self.folder / _REMOVED).stat().st_mtime
-        except OSError:
+        except OSError:  # nothing was removed, or all with the folder
             return 0.0 if self.folder.is_dir() else math.inf
 
     @property

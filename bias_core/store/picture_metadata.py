@@ -261,7 +261,7 @@ def _decode(data: bytes) -> str:
     for encoding in ("utf-8-sig", "cp1252"):
         with suppress(UnicodeError):
             return data.decode(encoding).strip("\0")
-    return data.decode("latin-1").strip("\0")
+    return data.decode("latin-1").strip("\0")  # Windows-1252 leaves five bytes undefined
 
 
 def _read_own_record(text: str) -> PictureMetadata:

@@ -201,7 +201,7 @@ class UploadStore:
             for digest, content in list(self._contents.items()):
                 file = self._root / "contents" / digest
                 with suppress(FileNotFoundError):
-                    if file.stat().st_nlink > 1:
+                    if file.stat().st_nlink > 1:  # a sent file still has these contents
                         continue
                     file.unlink()
                 del self._contents[digest]

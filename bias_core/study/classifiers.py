@@ -187,7 +187,7 @@ def language_model_name(name: str, services: StudyServices, world: str) -> str:
         return services.default_reader("language_model", world)
     try:
         services.reader_facts("language_model", "endpoint")
-    except UnknownModel:
+    except UnknownModel:  # no server is set up for it
         return services.default_reader("language_model", "")
     return "endpoint"
 

@@ -132,7 +132,7 @@ def _meanings() -> Iterator[tuple[str, Meaning]]:
 
 PAIR = re.compile(r"\bone (?P<left>.{1,200}?) on (?:the )?left and (?:one )?(?P<right>.{1,200}?) on (?:the )?right\b")
 LONGEST = 5
-LIGHT_SKIN = frozenset({1, 2, 3, 4})
+LIGHT_SKIN = frozenset({1, 2, 3, 4})  # of ten tones
 
 
 @dataclass(frozen=True, kw_only=True)

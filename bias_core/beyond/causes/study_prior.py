@@ -92,6 +92,7 @@ def _read_prior(data: StudyData, model: HasPrior, options: PriorOptions) -> Step
     parts = [stored[first : first + _AT_ONCE] for first in range(0, len(stored), _AT_ONCE)]
     margins = yield from data.map_until_stopped("parts of the pictures read by the prior's CLIP", parts, read)
     values = np.concatenate(margins)
+    # A stopped run has read the first pictures only.
     return pd.DataFrame(values, columns=["prior", "picture"], index=data.frame.index[: len(values)])
 
 

@@ -158,6 +158,7 @@ def _list_all_attributes(design: Design, nationality: str, nationalities: Sequen
     attributes = {attribute.name: attribute for attribute in own_attributes(design, nationality)}
     for other_nationality in nationalities:
         for attribute in own_attributes(design, other_nationality):
+            # A P* holds for its own nationality alone.
             attributes.setdefault(attribute.name, replace(attribute, reference=None, reference_source=""))
     return list(attributes.values())
 

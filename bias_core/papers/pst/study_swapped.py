@@ -108,7 +108,7 @@ def pictures_of_pairs(people: pd.DataFrame, label: str) -> pd.DataFrame:
     pictures["pair"] = pictures["identity"] + _BETWEEN + pictures["identity_other"]
     pictures["order"] = pictures["position"]
     pictures["less"] = pictures["masculine"] - pictures["masculine_other"]
-    pictures["sum"] = pictures["masculine"] + pictures["masculine_other"] - 1
+    pictures["sum"] = pictures["masculine"] + pictures["masculine_other"] - 1  # 1: both look masculine; −1: neither
     return pictures
 
 
