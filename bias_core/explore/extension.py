@@ -172,7 +172,6 @@ class ExploreExtension(Generic[O]):
         return Results()
 
     def comparing(self, options: O, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return additional results for the comparison of several arms."""
         return Results()
 
     def arms_headline(self, report: StudyReport) -> str:

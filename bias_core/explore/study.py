@@ -360,7 +360,6 @@ class Explore(Study):
         return watch_attributes(self.attributes(settings), data, frame)
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
-        """Return the attributes of the concept's pictures."""
         return dict.fromkeys(SCORED_GROUPS, scored_attributes(settings))
 
     def attributes_for_prompts(
@@ -388,7 +387,6 @@ class Explore(Study):
         return headline(report)
 
     def arms_headline(self, report: StudyReport) -> str:
-        """Return the clearest difference between arms."""
         return arms_headline(report)
 
     def facts(self, report: StudyReport) -> ReportFacts:

@@ -75,8 +75,6 @@ DESIGN = Design(
 
 @dataclass(frozen=True, kw_only=True)
 class Suggested:
-    """A suggested attribute, with its origin in words."""
-
     attribute: Attribute
     where_from: str
     is_told: bool = True  # False if the classifier is known not to see it

@@ -302,7 +302,6 @@ class ExploreTab(ExploreForm):
     looked_at_after: ClassVar = 4000  # the page shows its example when it is opened
 
     def element(self, name: str) -> str:
-        """Return the id of a part of the page."""
         return name.replace("_", "-") if name in _WITHOUT_PREFIX else super().element(name)
 
     def build_pictures(self) -> Pictures:
@@ -365,7 +364,6 @@ class ExploreTab(ExploreForm):
         return "" if plot is None else study_html.figures_html([plot], find_mark_filters(report, plot))
 
     def chart_html(self, report: StudyReport, plot: StudyFigure | None) -> str:
-        """Return the chart of several concepts, or that of several arms."""
         return concepts_html(report, plot) or super().chart_html(report, plot)
 
     def plot_html(self, report: StudyReport, plot: StudyFigure | None) -> str:

@@ -110,17 +110,14 @@ class SuggestPart:
         )  # fmt: skip
 
     def wire(self, form: Any) -> None:
-        """Wire the buttons; ``form`` is the tab's."""
         self.table, named = form.form["attributes"], {**form.inputs(), "report": form.parts["report"]}
         self.run.wire(form, pass_values_by_name(named, self.on_suggest), [*named.values()], [self.choices, self.take])
         self.take.click(self.on_take, [self.table, self.choices], [self.table, self.run.status], **messages.QUIET)
 
     def on_suggest(self, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
-        """Show the progress, then the suggestions."""
         yield from self.run.follow(visitor, partial(self._steps, visitor, values), self.show)
 
     def show(self, suggested: Sequence[Suggested]) -> Updates:
-        """Return the list with its first items ticked."""
         choices = [
             (f"{suggestion.attribute.name} ({suggestion.where_from})", attribute_text(suggestion.attribute))
             for suggestion in suggested

@@ -534,7 +534,6 @@ def count_same_answers(report: StudyReport) -> tuple[int, int, str]:
 
 
 def collect_votes(answers: pd.DataFrame) -> "pd.Series[Any]":
-    """A list of all answers for each picture and position."""
     votes: pd.Series[Any] = answers.groupby(["image_id", "position"], sort=False)["answer"].agg(list)
     return votes
 

@@ -279,7 +279,6 @@ class LabelScores(StudyTab):
         put("used")
 
     def offered(self) -> list[Any]:
-        """The components that :meth:`offer` changes."""
         return [self.parts[name] for name in (*_CHOICES, "used", "status")]
 
     def offer(self, visitor: Visitor, runs: list[ListedRun], task: Task) -> Updates:
@@ -511,7 +510,6 @@ class LabelTab:
             put("takes")
 
     def owned_outputs(self) -> list[Any]:
-        """All components that show a task to its owner."""
         outputs = [self.parts[name] for name in (*_SHOWN, *STATUSES)]
         outputs += [part for part in self.answers.result_outputs() if part is not self.parts["report"]]
         return [*outputs, *self.parts["changes"].values(), *self.scores.offered()]
@@ -600,7 +598,6 @@ class LabelTab:
         return handle
 
     def on_make(self, visitor: Visitor, memory: Memory, profile: Profile, *values: Any) -> Updates:
-        """Make the task that the form asks for, and show it."""
         with messages.user_errors() as problem:
             order = self.making.order(visitor, values)
             new = create_task(self.services.labels, *order, hub_user=get_user_id(profile))
@@ -609,7 +606,6 @@ class LabelTab:
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def on_memory(self, memory: Memory, profile: Profile = None) -> Updates:
-        """List the tasks of this browser and user."""
         with messages.user_errors():
             return {self.parts["mine"]: gr.update(choices=task_choices(self.services, memory, profile))}
         return {self.parts["mine"]: gr.skip()}
@@ -623,7 +619,6 @@ class LabelTab:
         return {self.parts["key"]: "", self.parts["status"]: READY}  # deleted, or made elsewhere
 
     def on_delete(self, memory: Memory, key: str, title: str, profile: Profile = None) -> Updates:
-        """Delete the task, and forget its key in this browser."""
         parts = self.parts
         with messages.user_errors() as problem:
             owner = parse_owner_key(key, profile)

@@ -259,7 +259,6 @@ class LabelMaking:
         self.demonstration.wire()
 
     def on_origin(self, origin: str) -> Updates:
-        """Show the part of the form for these pictures."""
         return {self.parts[name]: gr.update(visible=name == origin) for name in ORIGINS}
 
     def on_sources(self, visitor: Visitor) -> Any:
@@ -398,7 +397,6 @@ def seen_html(task: tasks.Task, pictures: Sequence[Candidate], identity: str = "
 
 
 def change_form(task: tasks.Task) -> dict[str, Any]:
-    """Values of the fields ``CHANGES`` for this task."""
     special = {"share": round(100 * task.gold_share, 4), "about_rater": tasks.about_rater_lines(task.about_rater)}
     return {name: special[name] if name in special else getattr(task, name) for name in CHANGES}
 

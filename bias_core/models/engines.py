@@ -37,8 +37,6 @@ _ENOUGH = 16  # pictures: a rate from fewer does not replace one from more
 
 @dataclass(frozen=True, kw_only=True)
 class EngineProgress:
-    """Progress of drawing some rows."""
-
     # done, total: distinct pictures; unknown to a Drawing
     done: int = 0
     total: int = 0
@@ -179,7 +177,6 @@ class Drawing(ABC):
 
 
 def stopped() -> Cancelled:
-    """The error of a stopped run."""
     return Cancelled("stopped; what was finished is kept")
 
 
@@ -356,7 +353,6 @@ class Cost:
 
     @property
     def n_missing(self) -> int:
-        """Number of pictures to draw."""
         return self.n_pictures - self.n_stored
 
 

@@ -137,7 +137,6 @@ def _class_in_source(name: str) -> ast.ClassDef | None:
 
 
 def get_denoiser(pipeline: Any) -> Any:
-    """The network of a denoising step."""
     return next(getattr(pipeline, name) for name in _DENOISERS if hasattr(pipeline, name))
 
 

@@ -482,7 +482,6 @@ class RequestsEngine:
         self._at_once = at_once
 
     def n_workers(self) -> int:
-        """Number of parallel requests."""
         return self._at_once
 
     def place(self) -> str:

@@ -60,7 +60,6 @@ class ModelSources:
         return str(local) if local.exists() else path
 
     def is_local(self, info: ModelInfo) -> bool:
-        """True if the weights are on this machine."""
         path = str(info.options.get("path", ""))
         return info.embedded or Path(self.find(path)).is_dir() or is_cached(path, info.revision)
 

@@ -551,7 +551,6 @@ class Tracer:
 
 
 def get_next_latents(answer: Any) -> Any:
-    """The next latent in a scheduler's answer."""
     return answer[0] if isinstance(answer, tuple) else answer.prev_sample
 
 

@@ -213,8 +213,6 @@ class ExportedImage:
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """Contents of an exported folder or zip."""
-
     # originals, into `train/` with `train/metadata.jsonl` (Hugging Face imagefolder); without pictures there is no
     # such folder
     images: Sequence[ExportedImage]

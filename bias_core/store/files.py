@@ -193,7 +193,6 @@ def _state(path: Path) -> _State:
 
 
 def _list_files(source: Path) -> dict[str, Path]:
-    """The files that count, by path inside the folder."""
     if not source.is_dir():
         return {source.suffix: source}
     return {path.relative_to(source).as_posix(): path for path in _walk(source, set()) if path.is_file()}

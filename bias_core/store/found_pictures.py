@@ -762,7 +762,6 @@ class FoundPictures:
                 self.unread_metadata.append(f"{name}: {source} says “{text[:SHOWN]}”, which does not count")
 
     def _read_beside(self, name: str) -> PictureMetadata:
-        """Read the text file next to a picture."""
         try:
             if not (text := self._sidecars.get(name)):
                 return PictureMetadata()

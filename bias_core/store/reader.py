@@ -304,7 +304,6 @@ class _Work:
 
     @property
     def seconds(self) -> float:
-        """Processor time of this call."""
         return time.process_time() - self._since
 
     def say(self, kind: str, *told: Any) -> None:

@@ -157,7 +157,6 @@ class NoClassifierPart:
             self.score = gr.Button("Score anyway", elem_id=f"{self.key}-score-anyway", **look)
 
     def outputs(self) -> list[Any]:
-        """Everything that :meth:`show` changes."""
         return [] if self.box is None else [self.box, self.label]
 
     def show(self, shown: bool, *, are_own: bool = False) -> dict[Any, Any]:

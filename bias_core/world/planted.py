@@ -396,7 +396,6 @@ SENTENCES: dict[tuple[str, object], tuple[str, str]] = {
 
 
 def planted_lines() -> Iterator[PlantedLine]:
-    """Every planted rate, as drawn."""
     for (concept, setting), group in planted_index().items():
         for planted in group:
             positive, negative = SENTENCES[planted.attribute, planted.value]

@@ -132,8 +132,6 @@ def _exchanged(text: str, later: str, share: float, n: int) -> Shot:
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """The effect of one later prompt."""
-
     later: str
     seeds: tuple[str, ...]  # units of the seeds that have all pictures
     without: np.ndarray  # ``(n_seeds,)`` margins of the first text to the end

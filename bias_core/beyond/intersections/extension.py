@@ -88,7 +88,6 @@ class CrossedPeople(PeopleExtension):
     """Scores of people by their further attributes."""
 
     def scores(self, people: "pd.DataFrame", settings: StudySettings, sample: MakeSample) -> Results:
-        """Return the score of every combination."""
         from bias_core.beyond.intersections.stereotypes import crossed_scores
 
         return crossed_scores(people, settings, sample)

@@ -50,8 +50,6 @@ _LESS_SURE = (
 
 
 class Score(Protocol):
-    """One attribute in the pictures of an arm."""
-
     @property
     def attribute(self) -> Attribute:
         """The attribute."""

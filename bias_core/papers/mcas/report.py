@@ -91,8 +91,6 @@ _TOO_FEW = "Too few pictures to tell."
 
 @settings_class(frozen=True, kw_only=True)
 class InternalBiasOptions(Options):
-    """Options: targets, sides and scores."""
-
     targets: tuple[str, ...] = setting((), "Targets", "Keywords of the targets to draw (default: a share of each side)")
     encoders: tuple[str, ...] = setting(
         (), "Encoders to average", "Encoders to average scores over (default: the encoder alone)"

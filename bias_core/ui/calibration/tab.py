@@ -66,7 +66,6 @@ class CalibrationTab(ResultPage):
         return {}
 
     def build_memory(self) -> None:
-        """Remember the shown report."""
         self.parts["report"] = build_shown_report(self.key, self.services)
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
@@ -89,7 +88,6 @@ class CalibrationTab(ResultPage):
         self.on_any("click", list(self.openers.values()), self.on_opener, None, outputs)
 
     def _build_openers(self, names: Sequence[str]) -> None:
-        """Build a button for each of these shipped reports."""
         with gr.Row(elem_classes="chips"):
             for name in names:
                 self.openers[name] = gr.Button(TITLES[name], size="sm", min_width=0, scale=0, elem_id=f"open-{name}")
@@ -108,7 +106,6 @@ class CalibrationTab(ResultPage):
         return next((self.on_open(name) for name in self.shipped), {self.parts["status"]: gr.skip()})
 
     def on_opener(self, event: gr.EventData) -> Updates:
-        """Show the chosen shipped report."""
         return self.on_open(next(name for name, button in self.openers.items() if button is event.target))
 
     def on_open(self, name: str) -> Updates:

@@ -60,7 +60,6 @@ class PublishedPart:
         return key, self.on_choice(visitor, key)
 
     def on_choice(self, visitor: Visitor, key: str | None) -> str:
-        """The table and the plot of a measure."""
         measures = published_measures()
         measure = measures.get(key or "") or next(iter(measures.values()))
         with messages.user_errors() as problem:

@@ -71,8 +71,6 @@ def _fit(design: Design, counts: Mapping[str, int]) -> Fit:
 
 
 class RunsTab(StudyTab):
-    """Earlier runs and uploaded pictures."""
-
     key: ClassVar = "runs"
     title: ClassVar = "Runs"
     group: ClassVar = "Runs"
@@ -86,7 +84,6 @@ class RunsTab(StudyTab):
     also: ClassVar = (UNMEASURED.kind,)
 
     def build_beside(self) -> dict[str, Any]:
-        """Build the comparison of a seed in two runs."""
         self.same_seed = SameSeed(self.key)
         return {f"same seed {i}": part for i, part in enumerate(self.same_seed.outputs())}
 
@@ -205,7 +202,6 @@ class RunsTab(StudyTab):
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def on_compare(self, visitor: Visitor, first: str | None, other_runs: Sequence[str]) -> Updates:
-        """Show finished runs as the arms of one report."""
         with messages.user_errors() as problem:
             report = self.compare.compared(visitor, first, other_runs)
             text = messages.done_html(f"Compared: {get_title(report)}.", self.element("header"))
@@ -267,7 +263,6 @@ class RunsTab(StudyTab):
         return self.places.open(key) | shown
 
     def on_label_click(self, visitor: Visitor) -> Updates:
-        """Queue it, and show its progress here."""
         return self.on_click(visitor) | self.places.open(self.key)
 
     def on_label(self, visitor: Visitor, imported: Arrived | None) -> Iterator[Updates]:
@@ -357,7 +352,6 @@ class ComparePart:
         self.services, self.first_examples = services, first_examples
 
     def build(self) -> None:
-        """Build the menus below the list of runs."""
         with gr.Row(elem_classes="compare-two"):
             self.first = gr.Dropdown([], label="Baseline", elem_id="compare-first", min_width=240)
             self.second = gr.Dropdown(
@@ -401,7 +395,6 @@ class ComparePart:
         return comparison_report([report for report, _ in found], [title for _, title in found])
 
     def _report(self, visitor: Visitor, choice: str | None) -> tuple[StudyReport, str]:
-        """A report, and its title with its source."""
         if not choice:
             raise InvalidInput("choose a baseline and at least one run to compare with it")
         saved, _ = open_any(self.services, visitor, choice)

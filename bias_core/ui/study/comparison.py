@@ -171,7 +171,6 @@ class SameSeed:
         grid.select(self.on_picture, [report, self.other], self.outputs(), **EACH)
 
     def on_other(self, shown: StudyReport | None, other_arm: str | None) -> Updates:
-        """Show another arm next to the first."""
         return gr.skip() if shown is None else self.show(shown, int(other_arm or 1))
 
     def on_seed(self, shown: StudyReport | None, other_arm: str | None, seed: str | None) -> str:

@@ -55,7 +55,6 @@ class PlainFields:
         self.values = gr.Textbox(text, visible="hidden", elem_id=f"{self.key}-values")
 
     def outputs(self) -> list[Any]:
-        """Return everything that :meth:`show` changes."""
         return [self.html, self.values]
 
     def show(self, groups: Groups, values: Mapping[str, Any]) -> Updates:

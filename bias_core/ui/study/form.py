@@ -110,7 +110,6 @@ class ArmsForm:
         return render("arm_fields", key=key, fields=fields)
 
     def outputs(self) -> list[Any]:
-        """Everything that :meth:`show` changes."""
         return [self.chosen, self.listed, self.status]
 
     def show(self, arms: Sequence[Arm]) -> Updates:
@@ -383,7 +382,6 @@ class StudyForm(HasStudies):
         self.parts["remembered"] = gr.BrowserState({}, storage_key=f"t2i-bias-{self.key}", secret=_SECRET)
 
     def element(self, name: str) -> str:
-        """Return the element id of a part of the page."""
         return f"{self.key}-{name}"
 
     # What the form has, of each place: a tab, or one of the papers that share a page.
@@ -572,7 +570,6 @@ class StudyForm(HasStudies):
         )
 
     def on_model(self, values: Mapping[str, Any]) -> Updates:
-        """Show another model's conditions, and a note on it."""
         name = str(values["model"])
         with messages.user_errors() as problem:
             menu = {self.form["condition"]: self.conditions_after(name, values["condition"])}
@@ -604,7 +601,6 @@ class StudyForm(HasStudies):
         return messages.error_html(problem.message)
 
     def form_outputs(self) -> list[Any]:
-        """Return everything that the updates of the form change."""
         if not self.form:
             return []
         notes = [self.parts[name] for name in ("model_note", "count")]
@@ -612,7 +608,6 @@ class StudyForm(HasStudies):
         return list(dict.fromkeys([*shown, *notes]))
 
     def source_outputs(self) -> list[Any]:
-        """Everything that :meth:`show_source` changes."""
         return [self.own_pictures.source, self.own_pictures.box, self.own_pictures.images, *self.drawing_parts]
 
     def show_source(self, source: str, arrived: Arrived | None = None) -> Updates:

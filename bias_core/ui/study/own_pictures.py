@@ -203,7 +203,6 @@ class OwnPictures:
         )  # fmt: skip
 
     def outputs(self) -> list[Any]:
-        """Everything that :meth:`show` changes."""
         return [
             self.images, self.arrived, self.there, self.found, self.fold, self.label, self.file, self.table,
             self.status, self.prompts_from, self.copies, self.prompt, self.ways,

@@ -82,7 +82,6 @@ class PapersTab(StudyTab):
 
     @property
     def keys(self) -> Sequence[str]:
-        """Keys of the papers, as addresses name them."""
         return tuple(self.papers)
 
     def find_paper(self, design: Design) -> Paper | None:
@@ -170,7 +169,6 @@ class PapersTab(StudyTab):
         return {**plain_groups(), "Options of this study": fields}
 
     def first_values(self, key: str) -> dict[str, Any]:
-        """Return the form of a paper before any edit."""
         paper, study = self.papers[key], self.papers[key].studies[0]
         model = str(self.designs[study].settings.get("model", StudySettings().model))
         values = super().first_values(key) | {"study": study, "model": model, USE_OWN: False}
@@ -271,7 +269,6 @@ class PapersTab(StudyTab):
         return find_report(visitor.results.get(key, ""), self.services)
 
     def show_empty(self) -> Updates:
-        """Return the result page without a result."""
         hidden = dict.fromkeys((self.parts["shown"], self.parts["results"]), gr.update(visible=False))
         return (
             hidden
@@ -280,7 +277,6 @@ class PapersTab(StudyTab):
         )
 
     def first_examples(self) -> list[Any]:
-        """Return the makers of each paper's first example."""
         return [lambda key=key: self.first_example(key) for key in self.papers]
 
     def first_example(self, key: str = "") -> Updates:
@@ -334,7 +330,6 @@ class CloserLook(Panels):
         return paper if paper is not None and paper.closer else None
 
     def shows(self, report: StudyReport) -> bool:
-        """Return True if the paper of a report explains its parts."""
         return self._find_paper(report) is not None
 
     def build_extra(self) -> dict[str, Any]:
@@ -348,7 +343,6 @@ class CloserLook(Panels):
         return extra
 
     def show_extra(self, report: StudyReport) -> Updates:
-        """Show the first part of a new report."""
         paper = self._find_paper(report)
         choices = [] if paper is None else paper.closer_looks(report)
         first = choices[0][1] if choices else ""

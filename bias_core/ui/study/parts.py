@@ -110,8 +110,6 @@ def get_chip(event: gr.EventData) -> str:
 
 
 class ExamplesPart:
-    """The shipped examples of a tab or paper."""
-
     def __init__(self, key: str, folder: Path) -> None:
         self.key, self.folder = key, folder
         self.listed = list_examples(key, folder)
@@ -181,7 +179,6 @@ class NextPart:
             return {self.chosen: step, **tab.on_click(visitor)}
 
         def on_tick(report: StudyReport | None, event: gr.EventData) -> str:
-            """Count the pictures of the ticked cells."""
             ticked = [*map(str, event.cells)]
             return gr.skip() if report is None else tab.next_html(report, ticked, str(event.width))
 
@@ -268,7 +265,6 @@ class PeoplePart:
                 )
 
     def outputs(self) -> list[Any]:
-        """Everything that :meth:`show` changes."""
         return [self.corrected, self.box, self.by, self.attributes, self.refresh, self.n, self.button]
 
     def wire(self, report: Any, headers: list[Any], update: Callable[[StudyReport], Updates]) -> None:

@@ -84,7 +84,6 @@ class PictureView:
         return _balance_arms(self.all_rows(), [arm.name for arm in self.report.arms]).head(MOST_SHOWN)
 
     def all_rows(self) -> pd.DataFrame:
-        """The chosen rows in order."""
         frame = _frame(self.report)
         for condition in self.picture_filter.split(AND):
             column, _, value = condition.partition("=")

@@ -293,14 +293,12 @@ class ResultPage(StudyForm, Panels):
         ]
 
     def result_outputs(self) -> list[Any]:
-        """Everything that shows a report."""
         outputs = [*self.pictures.outputs(), *self.people.outputs()]
         for panel in self.panels:
             outputs += [panel.box, *panel.at_once.values(), *panel.extra.values()]
         return [*(self.parts[n] for n in SHOWN), *outputs]
 
     def wire_results(self) -> None:
-        """Wire the buttons, folds and downloads of a result."""
         parts, report = self.parts, self.parts["report"]
         self.wire_take(parts["taking"].select)
         if "visitor" in parts:  # the labels of a task have no link
@@ -421,7 +419,6 @@ class ResultPage(StudyForm, Panels):
         return self.show_later(name, report) | {self.parts["filled"]: (*(filled or ()), name)}
 
     def show_later(self, name: str, report: StudyReport) -> Updates:
-        """Content of one of :data:`LATER`."""
         parts = self.parts
         if name == "by_attribute":
             shown = {parts["attributes"]: figures_html(self.figures_by_attribute(report))}
@@ -438,7 +435,6 @@ class ResultPage(StudyForm, Panels):
         }
 
     def later_outputs(self, name: str) -> list[Any]:
-        """Everything that :meth:`show_later` changes."""
         if name == "by_attribute":
             panels = [part for panel in self.panels for part in (panel.box, *panel.extra.values())]
             return [self.parts["attributes"], *panels]

@@ -74,11 +74,9 @@ class StudyTab(ResultPage):
         return self.key
 
     def ended(self, visitor: Visitor) -> Updates:
-        """Further updates when a run has ended."""
         return {}
 
     def done(self, report: StudyReport) -> Updates:
-        """Show the report of a run that ended here."""
         return self.finished(report)
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
@@ -229,7 +227,6 @@ class StudyTab(ResultPage):
         pressed.then(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
 
     def build_at_work(self) -> None:
-        """Build the question about a run at work."""
         self.parts["at_work"] = gr.HTML(elem_id=f"{self.key}-at-work", js_on_load=script("at_work"))
 
     def wire_at_work(self) -> None:
@@ -353,11 +350,9 @@ class StudyTab(ResultPage):
         return self._buttons(running=True) | {self.parts["status"]: waiting, self.parts["at_work"]: ""}
 
     def on_stop(self, visitor: Visitor) -> None:
-        """Stop the run at its next step."""
         visitor.stop.set()
 
     def on_run(self, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
-        """Run the study; show its progress, then its report."""
         yield from self.run_asked(visitor, partial(self.checked, values), values.get("report"))
 
     def run_asked(
@@ -473,7 +468,6 @@ class StudyTab(ResultPage):
         return self.examples.first(self.show_report, self.parts["header"])
 
     def first_view(self, visitor: Visitor) -> Updates:
-        """Updates for a visitor who opens the tab for the first time."""
         return self.first_example()
 
     def claims(self, design: Design) -> bool:
