@@ -121,13 +121,13 @@ def format_rank(value: float, low: float, high: float) -> str:
     return f"{value:g}" if math.isnan(low) else f"{value:g} ({low:g} to {high:g})"
 
 
-def format_rate(rate: float | None) -> str:
+def format_rate(rate: float | None, absent: str = UNDEFINED) -> str:
     r"""A rate without an interval, in whole percent.
 
     >>> format_rate(0.5625), format_rate(math.nan)
     ('56\xa0%', 'undefined')
     """
-    return UNDEFINED if rate is None or math.isnan(rate) else f"{_rounded(100 * rate, 0)}{_SPACE}%"
+    return absent if rate is None or math.isnan(rate) else f"{_rounded(100 * rate, 0)}{_SPACE}%"
 
 
 def format_p(p_value: float | None) -> str:

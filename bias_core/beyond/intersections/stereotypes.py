@@ -18,7 +18,7 @@ from bias_core.measures.intersections import (
     interaction,
 )
 from bias_core.measures.paired_stereotype import checked_labels
-from bias_core.number_text import format_list, format_number, typeset
+from bias_core.number_text import format_list, format_number, format_rate, typeset
 from bias_core.papers.pst import MakeSample
 from bias_core.papers.pst.labelling import LabellingOptions, also_seen, get_column
 from bias_core.papers.pst.report import FURTHER
@@ -359,5 +359,5 @@ def _link(people: pd.DataFrame, attribute: Attribute, settings: StudySettings) -
 
 
 def _describe_match(group: str, people: pd.DataFrame, attribute: Attribute) -> str:
-    share = 100 * people.groupby(get_column(attribute))["conforms"].mean()
-    return f"{share[1]:.0f} % of {group} with “{attribute.name}” match the stereotype, {share[0]:.0f} % without"
+    share = people.groupby(get_column(attribute))["conforms"].mean().map(format_rate)
+    return f"{share[1]} of {group} with “{attribute.name}” match the stereotype, {share[0]} without"

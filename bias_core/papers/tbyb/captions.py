@@ -34,6 +34,7 @@ from bias_core.measures.objects import (
     released_words,
     to_person,
 )
+from bias_core.number_text import format_rate
 from bias_core.prompts import fill_template
 from bias_core.protocols import Captioner
 from bias_core.report.arm_comparison import counted_sample, mean_sample
@@ -386,7 +387,7 @@ def _build_things_report(
         if set_things.empty:
             continue
         share = missing_things(set_things["p_yes"], errors=errors, confidence=settings.confidence).with_note(note)
-        says = f"{settings.judge} does not see {100 * share.value:.0f} % of the things that the prompts name."
+        says = f"{settings.judge} does not see {format_rate(share.value)} of the things that the prompts name."
         findings.append(
             finding(f"{name} missing things", f"{name}: named things that are missing", "missing_things", share, says)
         )
