@@ -1,4 +1,4 @@
-"""Numbers as text for people: as many digits as the interval supports, "," between thousands, a true minus sign.
+"""Numbers, counts and lists as text for people: digits that the interval supports, "," between thousands, a true minus.
 
 A value and the ends of its interval have the decimals that show half the interval's width in two digits:
 42 [24, 60], 0.42 [0.24, 0.60], 0.4213 [0.4168, 0.4258]. Without an interval, half the width is taken as s/√n,

@@ -46,7 +46,7 @@ class ReadAnswer:
     rater: str = ""
     passed_over: str = ""
     is_number: bool = False  # stars or a number, in a control of their own
-    # of the run, set by :func:`bias_core.study.answers.fit_answers`
+    # of the run, set by :func:`bias_core.study.answer_fit.fit_answers`
     image_id: str = ""
     found_by: str = ""
 
