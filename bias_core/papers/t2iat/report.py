@@ -179,5 +179,5 @@ def _largest_words(table: pd.DataFrame) -> str:
     )
 
 
-def describe_judges(who: str) -> str:
-    return f"The pictures are judged by {who}."
+def describe_judges(judges: str) -> str:
+    return f"The pictures are judged by {judges}."
