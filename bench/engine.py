@@ -12,9 +12,10 @@ from pathlib import Path
 import torch
 
 from bias_core.models.engines import LocalEngine
-from bias_core.services import Services, draw_with_ray
+from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.images import ImageStore
+from bias_core.study_services import draw_with_ray
 from bias_core.types import ImageRow
 
 MODEL = "calibration-diffusion"

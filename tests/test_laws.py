@@ -20,7 +20,7 @@ from bias_core.app.cli import app
 from bias_core.measures.cards import METRICS, card_lines, load_references
 from bias_core.settings import Settings
 from bias_core.study.attributes import load_attribute_sets
-from bias_core.study.design import study_classes
+from bias_core.study.design import OPTIONAL, study_classes
 from bias_core.study.types import Arm, StudySettings
 from bias_core.ui.templates import without_variables
 from bias_core.values import declared_settings
@@ -41,6 +41,7 @@ FLOORS = [
     {"measures"},
     {"world"},
     {"models", "store"},
+    {"study_services"},
     {"study"},
     {"report"},
     {"run"},
@@ -147,6 +148,7 @@ def test_imports_point_down_floor_by_floor(path):
 
 
 def test_nothing_imports_what_is_optional():
+    assert [path.parent.name for path in sorted((PACKAGE / "beyond").glob("*/__init__.py"))] == list(OPTIONAL)
     assert [name(path) for path in FILES if room(path) != "beyond" and "beyond" in rooms_imported(path)] == []
 
 

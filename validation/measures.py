@@ -28,7 +28,7 @@ from bias_core.measures.relative_association import (
 from bias_core.measures.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
 from bias_core.papers.t2iat.study_tests import SIDES, TestOptions, chosen_tests, get_words, list_edits, run_test
 from bias_core.report.arm_comparison import two_shares
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.study import Measuring, Study
 from bias_core.study.types import Design, Shot, StudySettings, get_options
 from bias_core.types import Estimate
@@ -169,7 +169,7 @@ _OTHER = {f"{name}a": f"{name}b" for name in ("", "attribute_", "text_", "neutra
 _OTHER |= {b: a for a, b in _OTHER.items()}
 
 
-def _concept(design: Design, data: StudyData, concept: Mapping[str, str]) -> Concept:
+def _concept(design: Design, data: Run, concept: Mapping[str, str]) -> Concept:
     planted = planted_shares(tuple(planted_lines()), concept["neutral"])
     turned, shares = planted["extreme"] < planted["fair"], true_shares(data, concept["neutral"])
     texts = {f"text_{side}": data.texts(texts) for side, texts in design.data["text_attributes"].items()}
@@ -321,7 +321,7 @@ class ValidityMeasures(Study):
 
         return repeated(settings, of_cell, also=(OWN_NULL,))
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Compare the measures of every repetition with the planted value or with all pictures together."""
         rows = yield from data.embed(data.frame)
         concepts = [_concept(self.design, data, concept) for concept in self.design.data["concepts"]]
@@ -373,7 +373,7 @@ class ValidityAssociations(Study):
 
         return repeated(settings, of_cell)
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """S, its interval and its p-value in every repetition, and S of all repetitions' pictures."""
         rows = yield from data.embed(data.frame)
         cells = dict(list(data.frame.groupby(["test", "group"], sort=False)))

@@ -10,7 +10,7 @@ import pandas as pd
 
 from bias_core.measures.stereotype import asked_kept_estimate, prevalence_estimate, remaining_gap_estimate
 from bias_core.prompts import fill_template, guided_prompt
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.study import Measuring, Study
 from bias_core.study.types import Shot, StudySettings, get_options
 from bias_core.types import Estimate
@@ -73,7 +73,7 @@ class ValidityMitigation(Study):
 
         return repeated(settings, of_cell)
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Remaining bias, and share of prompts followed, in every repetition."""
         frame, options = data.frame.reset_index(drop=True), get_options(settings, MitigationOptions)
         rows = yield from data.embed(frame)

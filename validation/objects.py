@@ -14,11 +14,11 @@ from bias_core.measures.objects import extract_objects
 from bias_core.papers.tbyb import captions
 from bias_core.papers.tbyb.against_base import ObjectChange, decide_changes, object_changes
 from bias_core.prompts import fill_template
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.classifiers import Reader
 from bias_core.study.study import Measuring, Study, encoders_and_judge
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, Shot, StudySettings, get_options
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class
 from validation.record import recorder
@@ -206,7 +206,7 @@ class ValidityObjects(Study):
 
         return repeated(settings, of_cell, also=(HALF,))
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """B_D and its companions, H_J and M_G in every repetition; B_D only if defined."""
         options = get_options(settings, RepeatedObjectOptions)
         exact = options.captioner == RECORD
@@ -253,7 +253,7 @@ class ValidityBases(Study):
         """Return the pictures to draw."""
         return base_shots(self.design, settings)
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Log-odds, shift, variety, and added and missing objects of every repetition against its base."""
         captions = yield from data.say("reading the ground truth", data.frame, recorder(data.services))
         objects_of = {caption: tuple(extract_objects(caption)) for caption in dict.fromkeys(captions)}

@@ -19,12 +19,12 @@ from bias_core.papers.pst.study import GENDERS, alone_shot, occupation_identitie
 from bias_core.papers.pst.study_swapped import SIGNS, differences_by_seed, pictures_of_pairs, shots_of_pair
 from bias_core.prompts import fill_template
 from bias_core.report.claims import decide_claims
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.classifiers import Reader
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Claim, Design, Shot, StudySettings, get_options
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class
 from bias_core.world.planted import planted_lines
@@ -70,7 +70,7 @@ def _chosen(design: Design, settings: StudySettings) -> Design:
     return replace(design, data={**design.data, "occupations": {**design.data["occupations"], **few}})
 
 
-def measure_pairs(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+def measure_pairs(design: Design, settings: StudySettings, data: Run) -> Measuring:
     """STS of pairs, of single people, and their gap, in every repetition."""
     identities = occupation_identities(_chosen(design, settings))
     people = yield from labelling.label_people(labelling.list_people(data.frame, identities), design, settings, data)
@@ -199,7 +199,7 @@ class ValidityPeople(Study):
             ],
         )
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Effects of roles and places in every repetition; a group is named after its planted effect."""
         groups = self.design.data["groups"]
         stereotypes = {name: looks for who in groups.values() for name, looks in zip(who, GENDERS, strict=True)}
@@ -275,7 +275,7 @@ class ValidityPairs(Study):
 
         return repeated(settings, of_cell)
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure the planted rates again and again."""
         return measure_pairs(self.design, settings, data)
 

@@ -16,7 +16,7 @@ from bias_core.measures.agreement import Coefficient, agreement_estimate, larges
 from bias_core.measures.arrays import Array
 from bias_core.measures.object_bias import missing_things
 from bias_core.measures.paired_stereotype import LOOKS
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.study import Measuring, Study
 from bias_core.study.types import Shot, StudySettings, get_options
 from bias_core.types import ReaderErrors
@@ -166,7 +166,7 @@ class ValidityRaters(Study):
             ],
         )
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Agreement, largest disagreement, and a judge's answers, in every repetition."""
         frame = data.frame.reset_index(drop=True)
         truths = data.truths(frame)

@@ -16,7 +16,7 @@ from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.protocols import StepCallback
 from bias_core.run.image_rows import scaled
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.study import Measuring, Study
 from bias_core.study.types import (
     Design,
@@ -63,7 +63,7 @@ def _concepts(design: Design, settings: StudySettings) -> Sequence[Sequence[str]
     return concepts[::every]
 
 
-def _as_drawn(line: PlantedLine, data: StudyData, places: Mapping[Any, Any], settings: StudySettings) -> PlantedLine:
+def _as_drawn(line: PlantedLine, data: Run, places: Mapping[Any, Any], settings: StudySettings) -> PlantedLine:
     """Replace the planted rate by the model's own drawn rate, if the model has one."""
     rates = {}
     for condition in ladder(settings):
@@ -209,7 +209,7 @@ class ValidityRates(Study):
 
         return repeated(whole, of_cell)
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """P, corrected P and Psi of every planted rate in every condition."""
         frame = data.frame
         rows = yield from data.embed(frame)

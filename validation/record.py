@@ -7,7 +7,7 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.store.images import RECORD_KEY
-from bias_core.study.study_services import StudyServices
+from bias_core.study_services import StudyServices
 from bias_core.types import ImageRow
 from bias_core.world.models import MODEL, get_scene
 from training import captions

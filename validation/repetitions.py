@@ -12,7 +12,7 @@ import numpy as np
 
 from bias_core.errors import InvalidInput
 from bias_core.run.image_rows import scaled
-from bias_core.run.study_data import Steps, StudyData
+from bias_core.run.study_run import Run, Steps
 from bias_core.study.types import Design, Shot, StudySettings, get_options
 from bias_core.types import PlantedLine
 from bias_core.values import Options, setting, settings_class
@@ -92,7 +92,7 @@ def n_repetitions(settings: StudySettings) -> int:
     return scaled(get_options(settings, PoolOptions).repetitions, settings.scale, minimum=FEWEST_REPETITIONS)
 
 
-def in_each_repetition(data: StudyData, work: Callable[[int], Iterable[T]]) -> Steps[list[T]]:
+def in_each_repetition(data: Run, work: Callable[[int], Iterable[T]]) -> Steps[list[T]]:
     """Results of ``work`` in all repetitions, in one list.
 
     A stopped run gives those of the finished repetitions, if there are enough of them.
@@ -159,7 +159,7 @@ def ladder(settings: StudySettings) -> list[str]:
     return conditions
 
 
-def true_shares(data: StudyData, prompt: str) -> dict[str, float]:
+def true_shares(data: Run, prompt: str) -> dict[str, float]:
     """:func:`planted_shares` as the model of a run really draws them: nan where too few pictures tell it."""
     lines = tuple(planted_lines())
     shares = planted_shares(lines, prompt)

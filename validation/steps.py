@@ -23,10 +23,10 @@ from bias_core.models.catalogue import check_condition
 from bias_core.papers.oasis.study_spi import model_suits, trace_row
 from bias_core.protocols import StepCallback
 from bias_core.run.image_rows import scaled
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, get_options, value_rows
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, Estimate
 from bias_core.values import Options, setting, settings_class
 from validation.repetitions import LADDER, POOL, SEEDS, in_each_repetition, ladder, pool_of, pools
@@ -86,7 +86,7 @@ def _line(here: Mapping[str, Any], whole: Estimate, conditions: Sequence[str], r
 
 
 def _traced(
-    data: StudyData, part: pd.DataFrame, attributes: Sequence[Attribute], direction: np.ndarray, on_step: StepCallback
+    data: Run, part: pd.DataFrame, attributes: Sequence[Attribute], direction: np.ndarray, on_step: StepCallback
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Margins of the predicted pictures and of the base prompt's, and SPI: ``(n_seeds, n_steps, n_attributes)``."""
     model: Any = data.rows.model(data.services)
@@ -312,7 +312,7 @@ class ValiditySteps(Study):
         ]
         return pools(settings, shots)
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Predicted gain under every condition, and its rank correlation with the pictures' gain over the first."""
         rows = yield from data.embed(data.frame)
         attributes = [Attribute(**one) for one in self.design.data["attributes"]]
@@ -376,7 +376,7 @@ class ValidityCauses(Study):
         """Return the pictures to draw."""
         return cause_shots(self.design, settings)
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Effects, parts and steps of every repetition, and the share that names the right part."""
         rows = yield from data.embed(data.frame)
         present, absent = data.texts([self.design.data["present"], self.design.data["absent"]])

@@ -15,7 +15,7 @@ from bias_core.papers.oasis.study_stop import PromptSearchOptions, decide_texts,
 from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
 from bias_core.report.headlines import CONTRAST, NATURAL, ONE, RANDOM, TWO
 from bias_core.run.image_rows import scaled
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.design import find_design, typed_options
 from bias_core.study.study import Measuring, Study
 from bias_core.study.types import Finding, Results, Shot, StudySettings, finding, get_options, intervals, mark
@@ -138,7 +138,7 @@ class _Remembering:
 class _Searches:
     """Searches with the options of the study of texts, and how often a cluster's attributes are named."""
 
-    def __init__(self, data: StudyData, attributes: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, data: Run, attributes: Mapping[str, Mapping[str, Any]]) -> None:
         self.data, self.attributes = data, attributes
         self.options: PromptSearchOptions = typed_options(find_design(SEARCH), {})
         model = data.services.language_model(self.options.language_model)
@@ -226,7 +226,7 @@ class ValidityTexts(Study):
             ],
         )
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Search texts for clusters of every kind, in which it is known what they share."""
         rows = yield from data.embed(data.frame)
         options, attributes = get_options(settings, ClusterOptions), self.design.data["attributes"]

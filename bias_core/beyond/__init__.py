@@ -1,1 +1,1 @@
-"""Optional parts. Each folder can be deleted: nothing outside imports it, and what it adds is found by scanning."""
+"""Optional parts, listed in ``study.design.OPTIONAL``. Each folder can be deleted: nothing outside imports it."""

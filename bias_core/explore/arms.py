@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.explore.exploration import FIDELITY, AssociationScore
+from bias_core.explore.extension import ScoredPictures
 from bias_core.explore.report import share_mark, yes_or_no
 from bias_core.measures.alignment import resampled_variance_shares
 from bias_core.measures.arrays import unit_rows
@@ -49,14 +50,11 @@ _MOST_DRAWN = 400  # pairs of different seeds in the figure of change
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # a key of `tests`
-class Scored:
-    """Scored pictures of one arm: unit, id, seed and embedding (``rows``), with all scores and tests of variety."""
+class Scored(ScoredPictures):
+    """Scored pictures of one arm with their ids and seeds, and tests of variety."""
 
-    units: tuple[str, ...]
     ids: tuple[str, ...]
     seeds: tuple[int, ...]
-    rows: np.ndarray
-    scores: tuple[AttributeScore, ...]
     cells: Mapping[str, tuple[AttributeScore, ...]] = field(default_factory=dict)  # the same of single concepts
     fidelity: Estimate | None = None  # share of pictures that show their prompt's word of the association
     tests: dict[Any, tuple[PairedTest, ...]] = field(default_factory=dict)

@@ -4,8 +4,9 @@ Modules of ``beyond`` build on this one, so it is imported before the other modu
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from bias_core.errors import InvalidInput
 from bias_core.prompts import fill_template, guided_prompt
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bias_core.run.attribute_scores import AttributeScore
-    from bias_core.run.study_data import StudyData
+    from bias_core.run.study_run import Run
 
 MAX_CLUSTERS = 20
 MOST = 1_000_000  # pictures in one request, even without a limit for runs
@@ -124,20 +125,13 @@ def read_attributes(texts: Sequence[str], concept: str) -> tuple[Attribute, ...]
 O = TypeVar("O")  # noqa: E741
 
 
-class Scored(Protocol):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScoredPictures:
     """The scored pictures of one arm."""
 
-    @property
-    def units(self) -> tuple[str, ...]:
-        """Their units, ``(n,)``."""
-
-    @property
-    def rows(self) -> "np.ndarray":
-        """Their embeddings, ``(n, d)``."""
-
-    @property
-    def scores(self) -> "tuple[AttributeScore, ...]":
-        """Every attribute with its numbers."""
+    units: tuple[str, ...]
+    rows: "np.ndarray"  # embeddings, ``(n, d)``
+    scores: "tuple[AttributeScore, ...]"
 
 
 class ExploreExtension(Generic[O]):
@@ -167,7 +161,7 @@ class ExploreExtension(Generic[O]):
         """Return the arms that the options ask for; () for none."""
         return ()
 
-    def reading(self, options: O, data: "StudyData", frame: "pd.DataFrame", scored: Scored) -> Results:
+    def reading(self, options: O, data: "Run", frame: "pd.DataFrame", scored: ScoredPictures) -> Results:
         """Return additional results for the report of one arm; ``frame`` has a row for each scored picture."""
         return Results()
 

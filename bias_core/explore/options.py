@@ -48,20 +48,21 @@ NO_GROUP = "no group"  # cell of prompts without a group, if others have one
 MODEL = "calibration-diffusion"  # default model of an exploration
 
 
-def _with_options(name: str, base: type[Options], added: Iterable[type[Options]]) -> type[Options]:
-    """Return the options of ``base``, then those that are added, in their order."""
-    parts = [*reversed([part for part in added if declared_settings(part)]), base]
-    return settings_class(frozen=True, kw_only=True)(type(name, tuple(parts), {"__module__": __name__}))
-
-
 if TYPE_CHECKING:
     ExploreOptions = ConceptOptions
     PackOptions = PromptOptions
 else:
-    _ADDED = [extension.options for extension in explore_extensions()]
-    ExploreOptions = _with_options("ExploreOptions", ConceptOptions, _ADDED)
-    _ADDED = [part for part in _ADDED if not issubclass(part, ConceptOptions)]
-    PackOptions = _with_options("PackOptions", PromptOptions, _ADDED)
+    _ADDED = [kind for extension in reversed(explore_extensions()) if declared_settings(kind := extension.options)]
+
+    @settings_class(frozen=True, kw_only=True)
+    class ExploreOptions(*_ADDED, ConceptOptions):
+        """The options of an exploration, then those that extensions add."""
+
+    @settings_class(frozen=True, kw_only=True)
+    class PackOptions(*(kind for kind in _ADDED if not issubclass(kind, ConceptOptions)), PromptOptions):
+        """The options of prompts from a file, then those that extensions add."""
+
+
 ADDED: Mapping[str, Setting] = {
     name: setting
     for name, setting in declared_settings(ExploreOptions).items()
@@ -73,6 +74,8 @@ ADDED: Mapping[str, Setting] = {
 def explore_options(settings: StudySettings) -> ExploreOptions:
     """Return the options of complete settings; those of a file of prompts or of several concepts without a concept."""
     options = settings.options
+    if isinstance(options, ExploreOptions):
+        return options
     if several := several_options(settings):
         attributes = tuple(map(attribute_text, listed_attributes(several)))
         return ExploreOptions(
@@ -80,12 +83,15 @@ def explore_options(settings: StudySettings) -> ExploreOptions:
         )
     if isinstance(options, PackOptions):
         return ExploreOptions(**option_values(options) | {**NO_WORDS, "concept": ""})
-    return options if isinstance(options, ExploreOptions) else ExploreOptions(**option_values(options))
+    return ExploreOptions(**option_values(options))
 
 
 def several_options(settings: StudySettings) -> SeveralOptions | None:
     """Return the options of several concepts; None for any other run."""
-    values = option_values(settings.options)
+    options = settings.options
+    if isinstance(options, Options):
+        return options if isinstance(options, SeveralOptions) else None
+    values = option_values(options)
     return SeveralOptions(**values) if "concepts" in values else None
 
 

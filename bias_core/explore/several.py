@@ -30,9 +30,9 @@ from bias_core.report.report_text import CORRECTED
 from bias_core.report.stop_rules import ShareValues, stop_rule
 from bias_core.run.attribute_scores import AttributeScore, watch_attributes
 from bias_core.run.image_rows import scaled
-from bias_core.run.study_data import Steps, StudyData
+from bias_core.run.study_run import Run, Steps
 from bias_core.study.attributes import ALL, finding_key
-from bias_core.study.study import Measuring, RunName, Study
+from bias_core.study.study import Measuring, Study
 from bias_core.study.types import (
     ArmReport,
     Claim,
@@ -88,10 +88,11 @@ class Concepts(Explore):
     ) -> Mapping[str, Sequence[Attribute]]:
         return self.attributes_of_cells(settings)
 
-    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+    def watch(self, settings: StudySettings, data: Run, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+        """Read the share of every attribute for every concept."""
         return watch_attributes(self.attributes(settings), data, frame, of_groups=True)
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure every attribute in the pictures of every concept, and find groups of similar pictures."""
         keep_people(data)
         frame, notes = _keep_finished_concepts(data, self.shots(settings))
@@ -127,11 +128,14 @@ class Concepts(Explore):
             scored=replace(scored, cells=cells),
         )
 
-    def run_name(self, settings: StudySettings) -> RunName:
-        """Return the concepts, and the words of ``explore``."""
+    def get_run_title(self, settings: StudySettings) -> str:
+        """Return the concepts."""
         options = _options(settings)
-        title = fill_template(options.template, format_list(options.concepts, last=" or ")) if options.concepts else ""
-        return RunName(title=title, command=several_words(settings))
+        return fill_template(options.template, format_list(options.concepts, last=" or ")) if options.concepts else ""
+
+    def get_command(self, settings: StudySettings) -> Sequence[str]:
+        """Return the words of ``explore``."""
+        return several_words(settings)
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         n = len(_options(settings).concepts)
@@ -186,7 +190,7 @@ def _join_scored(frame: pd.DataFrame, rows: np.ndarray, scores: tuple[AttributeS
     )
 
 
-def _keep_finished_concepts(data: StudyData, shots: Sequence[Shot]) -> tuple[pd.DataFrame, list[str]]:
+def _keep_finished_concepts(data: Run, shots: Sequence[Shot]) -> tuple[pd.DataFrame, list[str]]:
     """Return the pictures of the concepts that were finished before a stop, and notes on the others.
 
     Of a run that was stopped before its first concept was finished, and under a stop rule, all pictures are taken.

@@ -50,13 +50,12 @@ from bias_core.report.stop_rules import ShareValues
 from bias_core.run.attribute_scores import AttributeScore, score_attributes, watch_attributes
 from bias_core.run.image_rows import ImportedRows, scaled
 from bias_core.run.run import complete, run_study
-from bias_core.run.study_data import Steps, StudyData
+from bias_core.run.study_run import Run, Steps
 from bias_core.study.attributes import ALL
 from bias_core.study.classifiers import Reader
 from bias_core.study.design import PACK, pack_design
 from bias_core.study.label_tasks import find_people
-from bias_core.study.study import Measuring, ReportFacts, RunName, Study
-from bias_core.study.study_services import StudyServices
+from bias_core.study.study import Measuring, ReportFacts, Study
 from bias_core.study.types import (
     Arm,
     ArmReport,
@@ -70,6 +69,7 @@ from bias_core.study.types import (
     StudyTable,
     join_results,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute
 from bias_core.values import Options, declared_settings, option_values
 
@@ -107,7 +107,7 @@ def _number_pictures(settings: StudySettings, options: ExploreOptions, frame: pd
 
 
 def _measure_association(
-    options: ExploreOptions, data: StudyData, frame: pd.DataFrame, rows: np.ndarray
+    options: ExploreOptions, data: Run, frame: pd.DataFrame, rows: np.ndarray
 ) -> Generator[Progress, None, AssociationScore | None]:
     """Return T2IAT's Eq. 2 for the concept; None if a side has no picture."""
     frames = [data.frame[data.frame["group"] == side] for side in NO_WORDS]
@@ -129,7 +129,7 @@ def _measure_association(
     )
 
 
-def _shown_as_asked(options: ExploreOptions, data: StudyData, sides: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+def _shown_as_asked(options: ExploreOptions, data: Run, sides: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     """Return 1 for each picture of A or B that is nearer to its own prompt than to the other, else 0.
 
     Empty if both prompts are the same to the encoder. A judge is not asked.
@@ -148,7 +148,7 @@ def _vary(rows: np.ndarray, *sides: np.ndarray) -> bool:
 
 
 def score_cells(
-    study: "Explore", data: StudyData, frame: pd.DataFrame, rows: np.ndarray
+    study: "Explore", data: Run, frame: pd.DataFrame, rows: np.ndarray
 ) -> Steps[tuple[dict[str, tuple[AttributeScore, ...]], list[str]]]:
     """Score the cells with most pictures (prompts, or groups of prompts), then all pictures.
 
@@ -196,7 +196,7 @@ def _without_rates(options: ExploreOptions, scores: Sequence[AttributeScore]) ->
     return [f"No P* for {format_list(names)}: the real-world rate is for another concept, “{options.concept}”."]
 
 
-def notes_on_pictures(data: StudyData, n: int, *, missing: bool) -> list[str]:
+def notes_on_pictures(data: Run, n: int, *, missing: bool) -> list[str]:
     """Return notes on ``n`` scored pictures; ``missing``: an association was asked for, and is not there."""
     settings = data.settings
     info = None if settings.images else data.services.model_info(settings.model)
@@ -219,7 +219,7 @@ def notes_on_pictures(data: StudyData, n: int, *, missing: bool) -> list[str]:
     return [note for note, holds in notes.items() if holds]
 
 
-def keep_people(data: StudyData) -> None:
+def keep_people(data: Run) -> None:
     """Add the people that each imported picture should show to its row, if known."""
     if not isinstance(data.rows, ImportedRows):
         return
@@ -281,7 +281,7 @@ class Explore(Study):
             for group, prompt in options.prompts().items()
         ]
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure every attribute of the concept's pictures, their association, and groups of similar pictures."""
         options = explore_options(settings)
         keep_people(data)
@@ -328,13 +328,16 @@ class Explore(Study):
         options = explore_options(settings)
         return "" if options.takes_all else options.prompts()[CONCEPT]
 
-    def run_name(self, settings: StudySettings) -> RunName:
-        """Return the concept's prompt, or a name for the user's own pictures, and the words of ``explore``."""
+    def get_run_title(self, settings: StudySettings) -> str:
+        """Return the concept's prompt, or a name for the user's own pictures."""
         options = explore_options(settings)
-        title = "Attributes in pictures of your own"
-        if not options.takes_all:
-            title = fill_template(options.template, options.concept)
-        return RunName(title=title, command=explore_words(settings))
+        if options.takes_all:
+            return "Attributes in pictures of your own"
+        return fill_template(options.template, options.concept)
+
+    def get_command(self, settings: StudySettings) -> Sequence[str]:
+        """Return the words of ``explore``."""
+        return explore_words(settings)
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         options = explore_options(settings)
@@ -356,7 +359,8 @@ class Explore(Study):
         """Return the arms that options ask for by themselves, such as one for each language."""
         return added_arms(settings)
 
-    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+    def watch(self, settings: StudySettings, data: Run, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+        """Read the share of every attribute."""
         return watch_attributes(self.attributes(settings), data, frame)
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
@@ -423,7 +427,7 @@ class Unmeasured(Study):
     def shots(self, settings: StudySettings) -> list[Shot]:
         return []
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Return the number of pictures of each prompt; the people that a prompt names are kept with each picture."""
         keep_people(data)
         frame = data.frame
@@ -479,9 +483,13 @@ class PromptPack(Explore):
         """Return the attributes that rows of the file name."""
         return attributes_of_cells(self.design, scored_attributes(settings))
 
-    def run_name(self, settings: StudySettings) -> RunName:
-        """Return the title of the file; ``study run`` starts it."""
-        return Study.run_name(self, settings)
+    def get_run_title(self, settings: StudySettings) -> str:
+        """Return the title of the file."""
+        return self.design.title
+
+    def get_command(self, settings: StudySettings) -> Sequence[str]:
+        """Return (): ``study run`` starts it."""
+        return ()
 
     def headline(self, report: StudyReport) -> str:
         """Return the headline of an exploration; if groups have different attributes, the first shares."""

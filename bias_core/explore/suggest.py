@@ -16,7 +16,7 @@ from bias_core.report.claims import NO_CLAIM, claim_columns, family_note
 from bias_core.report.report_text import Row
 from bias_core.run.programs import SUMMARY, Detail, listed_answer
 from bias_core.run.run import run_study
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.run.suggestions import (
     PERSON,
     Suggestion,
@@ -29,8 +29,7 @@ from bias_core.run.suggestions import (
     suggest_from_words,
 )
 from bias_core.study.classifiers import Reader, language_model_name
-from bias_core.study.study import Measuring, RunName, RunSize, Study, encoders_and_judge
-from bias_core.study.study_services import StudyServices
+from bias_core.study.study import Measuring, RunSize, Study, encoders_and_judge
 from bias_core.study.types import (
     Design,
     Finding,
@@ -43,6 +42,7 @@ from bias_core.study.types import (
     get_scored_pictures,
     table,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, Estimate
 from bias_core.values import declared_settings
 
@@ -188,7 +188,7 @@ def _ask(options: SuggestOptions, services: StudyServices, world: str, subject: 
 
 
 def _word_suggestion(
-    suggestion: Suggestion, subject: str, captions: Sequence[str], rows: np.ndarray, data: StudyData
+    suggestion: Suggestion, subject: str, captions: Sequence[str], rows: np.ndarray, data: Run
 ) -> tuple[Suggestion, float]:
     """Return the wording that agrees best with the captions, and its agreement beyond chance; nan from words alone."""
     if suggestion.phrase is None:
@@ -206,7 +206,7 @@ def _word_suggestion(
     return replace(suggestion, attribute=wordings[best]), float(agreement[best])
 
 
-def _line(suggestion: Suggestion, agrees: float, base: np.ndarray, source: str, data: StudyData) -> dict[str, Any]:
+def _line(suggestion: Suggestion, agrees: float, base: np.ndarray, source: str, data: Run) -> dict[str, Any]:
     attribute, where = suggestion.attribute, suggestion.where_from
     positive, negative = data.texts([attribute.positive, attribute.negative])
     reads = not agrees < _TELLS  # nan: no captions to disagree with
@@ -254,7 +254,7 @@ class Suggest(Study):
         options = get_options(settings, SuggestOptions)
         return [Shot(prompt=fill_template(options.template, options.concept), n=options.n_images, group=CONCEPT)]
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Caption both, compare phrases, ask the language model, and word the attributes for the encoder."""
         options = get_options(settings, SuggestOptions)
         captioner = data.services.captioner(options.captioner)
@@ -316,13 +316,16 @@ class Suggest(Study):
         """Return the number of pictures of the baseline, which are drawn later."""
         return RunSize(n_later=get_options(settings, SuggestOptions).n_images)
 
-    def run_name(self, settings: StudySettings) -> RunName:
-        """Return a title with the concept, and the words of ``suggest``."""
+    def get_run_title(self, settings: StudySettings) -> str:
+        """Return a title with the concept."""
+        return f"Attributes suggested for {get_options(settings, SuggestOptions).concept}"
+
+    def get_command(self, settings: StudySettings) -> Sequence[str]:
+        """Return the words of ``suggest``."""
         options, usual = get_options(settings, SuggestOptions), SuggestOptions()
         words = ["suggest", options.concept]
         for name in declared_settings(SuggestOptions):
             value = getattr(options, name)
             if name != "concept" and value != getattr(usual, name):
                 words += [f"--{name.replace('_', '-')}", str(value)]
-        words += ["--model", settings.model]
-        return RunName(title=f"Attributes suggested for {options.concept}", command=words)
+        return [*words, "--model", settings.model]

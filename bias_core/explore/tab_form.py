@@ -40,11 +40,11 @@ from bias_core.explore.study import prepare_pack
 from bias_core.explore.suggest import Suggested, suggest_attributes, suggest_settings, suggested_by_words
 from bias_core.number_text import format_list, format_rate
 from bias_core.run.next_steps import sizes_by_width
+from bias_core.run.study_run import Run
 from bias_core.services import Services
 from bias_core.store.tables import ENDINGS
 from bias_core.study.attributes import SEPARATOR, load_attribute_sets
 from bias_core.study.design import pack_design
-from bias_core.study.study import Settled
 from bias_core.study.types import Design, Progress, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.links import Link, build_link, get_query, read_link
@@ -549,7 +549,7 @@ class ExploreForm(StudyTab):
             )
         return prepare_pack(str(pack), settings) if pack else (choose_design(settings), settings)
 
-    def describe_size(self, request: Settled) -> str:
+    def describe_size(self, request: Run) -> str:
         """Return the number of pictures; of several concepts, the real-world rates that they are compared with."""
         several = several_options(request.settings)
         return "; ".join(filter(None, [super().describe_size(request), rates_in_words(several) if several else ""]))

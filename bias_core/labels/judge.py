@@ -15,8 +15,8 @@ from bias_core.labels.task_owner import OwnerKey, owned_task, task_picture_png
 from bias_core.run.attribute_scores import INSTRUCTION, Picture, ask_judge, choose_calls
 from bias_core.study.classifiers import Reader, fetch_reader
 from bias_core.study.label_tasks import Item, Task
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Progress
+from bias_core.study_services import StudyServices
 
 
 def judge_task(

@@ -1,6 +1,5 @@
 """The database of people's answers, and checks of its file."""
 
-import ctypes
 import hashlib
 import logging
 import os
@@ -10,8 +9,6 @@ import secrets
 import shlex
 import sqlite3
 import stat
-import struct
-import sys
 import threading
 import time
 from collections import deque
@@ -20,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -53,14 +50,7 @@ _log = logging.getLogger(__name__)
 _LOCK_SECONDS = 1.5  # for another program that keeps the file locked
 _REFUSAL_SECONDS = 0.5  # after such a wait: the requests that waited behind it do not wait in turn
 _ENDS = ("", "-wal", "-shm")  # of the names of a database, its log, and the index of that
-# Places in the files, by https://sqlite.org/fileformat.html and walformat.html:
-# Of a database: the bytes of a page, the number of pages, a number of ours, which counts changes, and which one it is.
-_HEAD = struct.Struct(">16x H 10x I 28x I 4x I")
-_LOG_HEAD, _FRAME_HEAD = 32, struct.Struct(">I 4x 8s 8s")  # of a page in the log: its number, salt, checksum
-_INDEX = struct.Struct("=14x H I 4x 8s 8s 8x")  # bytes of a page, pages in the log, checksum of the last one, salt
-
-_looking = threading.Lock()
-_looked_at: dict[tuple[int, int], tuple[int, int]] = {}  # by device and inode: the open file, and how many look at it
+_N_LOOKS, _LOOK_AGAIN_SECONDS = 3, 0.02  # at a database that seems changed: its log may be going into it
 
 
 class LabelsGone(StorageError):
@@ -71,24 +61,6 @@ class LabelsGone(StorageError):
             f"the labels' database: {trouble}; put it back, or restart the program to go on with the present "
             "file (the program deletes nothing)"
         )
-
-
-class Head(NamedTuple):
-    """The first bytes of a database, negative where they are those of none."""
-
-    page_bytes: int = -1
-    n_pages: int = -1
-    n_changes: int = -1
-    id: int = -1
-
-
-class Index(NamedTuple):
-    """The index of the log, which tells every process where the last commit ends."""
-
-    page_bytes: int
-    n_logged: int  # pages in the log
-    checksum: bytes  # of the last page in the log
-    salt: bytes
 
 
 def give_id(connection: Connection) -> None:
@@ -104,66 +76,71 @@ def count_change(connection: Connection) -> None:
 
 
 class LabelFile:
-    """An open database and the names of its files.
+    """The names of an open database and of its log, which must stay with the same files.
 
-    A file that other programs changed stays untouched, also at the end of the program: SQLite would write its log into
-    the file that has the name now, and delete the log.
+    Every commit is moved from the log to the database. Where other programs changed the files, a connection that can
+    only read is closed last: any other would write the rest of the log to the file that has the name now, and delete
+    the log.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._refuse_mixture()
-        _keep_private(self._names())
+        names = self._names()
+        if names["-wal"].exists() and not (names[""].exists() and names[""].stat().st_size):
+            raise StorageError(
+                f"{path.name} is missing or empty, and {path.name}-wal is there: put the database back, or move "
+                f"{path.name}-wal away to begin without it"
+            )
+        _keep_private(names)
         _refuse_damage(path)
-        # Open as long as the database is: without any connection SQLite would remove the log and make another.
-        self._keeper = sqlite3.connect(path, timeout=_LOCK_SECONDS, check_same_thread=False, isolation_level=None)
+        self._writer = sqlite3.connect(path, timeout=_LOCK_SECONDS, check_same_thread=False, isolation_level=None)
         try:
-            self._ends = _ENDS if _use_journal(self._keeper, path) == "wal" else _ENDS[:1]
+            self._ends = _ENDS if _use_journal(self._writer, path) == "wal" else _ENDS[:1]
+            _set_up_sqlite(self._writer, None)
+            self._reader = sqlite3.connect(_address(path, "mode=ro"), uri=True, check_same_thread=False)
         except (sqlite3.Error, StorageError):
-            self._keeper.close()
+            self._writer.close()
             raise
-        # Python closes all objects at its end, except those referred to from outside of Python.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._keeper))
-        self._files: dict[str, int] = {}  # by the ends of their names
-        self._trouble, self._is_watched = "", False
+        self._found: dict[str, os.stat_result] = {}  # by the ends of their names
+        self._ids, self._n_changes, self._trouble = {0}, 0, ""
 
     def watch(self) -> None:
         """Start to check, after the first commit, that the names stay with these files."""
-        self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        for end in self._ends:
-            self._files[end] = _open_once(self._names()[end])
-        self._head, self._sizes = self._read_head(), dict.fromkeys(self._ends, 0)
-        of_log = int(self._keeper.execute("PRAGMA application_id").fetchone()[0])
-        self._ids = {self._head.id, of_log}  # two, until the log is first emptied into the file
-        self._is_watched = True
+        self._writer.execute("PRAGMA busy_timeout = 0")
+        self.empty_log()
+        id_in_log = self._reader.execute("PRAGMA application_id").fetchone()[0]
+        self._found = {end: self._names()[end].stat() for end in self._ends}
+        id_in_file, self._n_changes = _read_head(self._path)
+        self._ids = {id_in_log, id_in_file}  # two, as long as another program keeps the log from being emptied
 
     def check(self) -> None:
-        """Raise StorageError if the file is gone, replaced, cut short or read-only."""
-        self._check_content()
+        """Raise StorageError if the file is gone, replaced, overwritten, cut short or read-only."""
         try:
             self._check_names()
+            self._check_content()
         except LabelsGone as error:
-            self._leave_whole(f"{error}")
+            if self._trouble != f"{error}":
+                self._trouble = f"{error}"
+                self._log_rescue()
             raise
         self._trouble = ""
 
+    def empty_log(self) -> None:
+        """Move the log to the database, as far as no snapshot still needs it."""
+        self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
     def close(self) -> None:
-        """Write the log into the file and close it; leave it alone if other programs changed it."""
-        if self._is_watched:
-            try:
+        """Close the database after all its other connections; leave its files alone if other programs changed them."""
+        first, last = self._reader, self._writer
+        try:
+            if self._found:
                 self.check()
                 self.empty_log()
-            except (OSError, sqlite3.Error) as error:  # StorageError is one
-                _log.warning("labels: the files are left as they are (%s)", error)
-                return  # open: to close them is to let go of SQLite's locks, and another process may empty the log
-        self._keeper.close()
-        for file in self._files.values():
-            _close_once(file)
-        self._files, self._is_watched = {}, False
-
-    def empty_log(self) -> None:
-        """Move the log into the file, as far as no other process still reads it."""
-        self._keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except (OSError, sqlite3.Error) as error:  # StorageError is one
+            _log.warning("labels: the files are left as they are (%s)", error)
+            first, last = last, first
+        first.close()
+        last.close()
 
     def _names(self) -> dict[str, Path]:
         """The files that a restart would find; the log of a linked file lies next to the target of the link."""
@@ -172,150 +149,49 @@ class LabelFile:
 
     def _check_names(self) -> None:
         names = self._names()
-        for end, file in self._files.items():
+        for end, before in self._found.items():
             name = f"{self._path.name}{end}"
             try:
                 found = names[end].stat()
             except OSError as error:
                 raise LabelsGone(f"{name} was removed or cannot be reached ({error.strerror})") from error
-            if not os.path.samestat(found, os.fstat(file)):
+            if not os.path.samestat(found, before):
                 raise LabelsGone(f"{name} was replaced by another file")
             if not (found.st_mode & 0o222 and os.access(names[end], os.W_OK)):
                 raise StorageError(f"the labels' database: {name} is read-only; make it writable to take answers again")
 
     def _check_content(self) -> None:
-        head, index, name = self._read_head(), self._read_index(), self._path.name
-        if head.id not in self._ids or head.n_changes < self._head.n_changes:
-            raise LabelsGone(f"{name} was overwritten with other or older content")
-        sizes = {end: os.fstat(file).st_size for end, file in self._files.items()}
-        if sizes[""] < min(self._sizes[""], head.n_pages * _whole(head.page_bytes)):  # VACUUM makes both smaller
-            raise LabelsGone(f"{name} was cut short")
-        if index and not self._log_reaches(index):
-            raise LabelsGone(f"{name}-wal was cut short or overwritten")
-        self._head, self._sizes = head, sizes
+        for _ in range(_N_LOOKS):
+            with suppress(sqlite3.Error):
+                id_in_file, n_changes = _read_head(self._path)
+                if id_in_file in self._ids and n_changes >= self._n_changes:
+                    self._n_changes = n_changes
+                    return
+            time.sleep(_LOOK_AGAIN_SECONDS)
+        raise LabelsGone(f"{self._path.name} was cut short or overwritten with other or older content")
 
-    def _read_head(self) -> Head:
-        return _parse_head(os.pread(self._files[""], _HEAD.size, 0))
-
-    def _read_index(self) -> Index | None:
-        """The index of the log; None without a log, or for an empty one."""
-        if "-shm" not in self._files:
-            return None
-        for _ in range(100):
-            first, second = (os.pread(self._files["-shm"], _INDEX.size, at) for at in (0, _INDEX.size))
-            if len(second) < _INDEX.size:
-                raise LabelsGone(f"{self._path.name}-shm was cut short")
-            if first == second:  # else it is being written
-                index = Index(*_INDEX.unpack(first))
-                return index if index.n_logged else None
-        return None
-
-    def _log_reaches(self, index: Index) -> bool:
-        """True if the last committed page is in the log, or the log was restarted meanwhile."""
-        at = _LOG_HEAD + (index.n_logged - 1) * (_FRAME_HEAD.size + _whole(index.page_bytes))
-        frame = os.pread(self._files["-wal"], _FRAME_HEAD.size, at)
-        if len(frame) == _FRAME_HEAD.size:
-            _, salt, checksum = _FRAME_HEAD.unpack(frame)
-            if (salt, struct.unpack(">2I", checksum)) == (index.salt, struct.unpack("=2I", index.checksum)):
-                return True
-        return self._read_index() != index
-
-    def _leave_whole(self, trouble: str) -> None:
-        """Write the log into the file, whatever its name is now, and log how to restore it."""
-        if trouble == self._trouble:
-            return
-        with suppress(sqlite3.Error):
-            _, n_logged, n_emptied = self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            self._trouble = trouble if n_logged == n_emptied else ""
-        _log.error("%s", trouble)
-        if sys.platform == "linux" and not os.fstat(self._files[""]).st_nlink:
-            copy = f"cp /proc/{os.getpid()}/fd/{self._files['']} {shlex.quote(f'{self._path}.removed')}"
-            _log.error("labels: the removed file is lost once this program ends; before that, copy it: %s", copy)
-
-    def _refuse_mixture(self) -> None:
-        """Raise StorageError for a log of another database, which SQLite would write into this one.
-
-        Also for a log without its database: a new start would lose it.
-        """
-        names, name = self._names(), self._path.name
-        log, file = names["-wal"], names[""]
-        if not _size(log):
-            return
-        first = _first_head(log)  # before the other, which only gets newer
-        if not _size(file):
-            raise StorageError(
-                f"{name} is missing or empty, and {name}-wal is there: put the database back, or move {name}-wal away "
-                "to begin without it"
-            )
-        head = _head_without_log(file)
-        if first and head and not (head.id in (0, first.id) and head.n_changes >= first.n_changes - 1):
-            raise StorageError(
-                f"{name}-wal has answers of another {name}, or of a newer one: put that in its place, or move "
-                f"{name}-wal away to go on without them"
-            )
-
-
-def _size(path: Path) -> int:
-    with suppress(OSError):
-        return path.stat().st_size
-    return 0
-
-
-def _head_without_log(path: Path) -> Head | None:
-    """Read the head of a database without its log; None for a damaged one.
-
-    SQLite reads it, because closing the file here would drop SQLite's locks on it.
-    """
-    try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True)) as connection:
-            return Head(
-                n_changes=connection.execute("PRAGMA user_version").fetchone()[0],
-                id=connection.execute("PRAGMA application_id").fetchone()[0],
-            )
-    except sqlite3.Error:
+    def _log_rescue(self) -> None:
+        """Log what is wrong, and how to copy a removed file, which Linux keeps as long as it is open."""
+        _log.error("%s", self._trouble)
+        advice = "labels: the removed file is lost once this program ends; before that, copy it: %s"
+        for handle in Path("/proc/self/fd").glob("*"):
+            with suppress(OSError):
+                if os.path.samestat(handle.stat(), self._found[""]) and not handle.stat().st_nlink:
+                    with suppress(sqlite3.Error):
+                        self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                    copy = f"{self._path}.removed"
+                    return _log.error(advice, f"cp /proc/{os.getpid()}/fd/{handle.name} {shlex.quote(copy)}")
         return None
 
 
-def _open_once(path: Path) -> int:
-    """Open a file once in this process: closing a second handle would drop SQLite's locks on it."""
-    with _looking:
-        found = path.stat()
-        file, n = _looked_at.get((found.st_dev, found.st_ino)) or (os.open(path, os.O_RDONLY), 0)
-        _looked_at[found.st_dev, found.st_ino] = file, n + 1
-        return file
+def _address(path: Path, option: str) -> str:
+    return f"file:{quote(str(path))}?{option}"
 
 
-def _close_once(file: int) -> None:
-    with _looking:
-        found = os.fstat(file)
-        _, n = _looked_at.pop((found.st_dev, found.st_ino))
-        if n > 1:
-            _looked_at[found.st_dev, found.st_ino] = file, n - 1
-        else:
-            os.close(file)
-
-
-def _whole(page_bytes: int) -> int:
-    return 1 << 16 if page_bytes == 1 else page_bytes  # two bytes have no room for 65,536
-
-
-def _parse_head(data: bytes) -> Head:
-    is_whole = len(data) >= _HEAD.size and data.startswith(b"SQLite format 3\0")
-    return Head(*_HEAD.unpack_from(data)) if is_whole else Head()
-
-
-def _first_head(log: Path) -> Head | None:
-    """The head of the database after the first transaction in its log; None if the log lacks it."""
-    with suppress(OSError, struct.error), log.open("rb") as file:
-        _, _, page_bytes, _, salt, _ = struct.unpack(">4I 8s 8s", file.read(_LOG_HEAD))
-        while len(head := file.read(_FRAME_HEAD.size)) == _FRAME_HEAD.size:
-            number, its_salt, _ = _FRAME_HEAD.unpack(head)
-            if its_salt != salt:  # left from before the log was begun anew
-                return None
-            if number == 1:
-                return _parse_head(file.read(_HEAD.size))
-            file.seek(page_bytes, os.SEEK_CUR)
-    return None
+def _read_head(path: Path) -> tuple[int, int]:
+    """Id of a database and number of its changes, from the file alone, without its log and what is remembered of it."""
+    with closing(sqlite3.connect(_address(path, "immutable=1"), uri=True)) as connection:
+        return tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
 
 
 def _keep_private(names: dict[str, Path]) -> None:
@@ -332,9 +208,8 @@ def _keep_private(names: dict[str, Path]) -> None:
 def _refuse_damage(path: Path) -> None:
     """Raise StorageError for a damaged database; the check changes nothing."""
     trouble = "ok"
-    address = f"file:{quote(str(path))}?mode=ro"
     try:
-        with closing(sqlite3.connect(address, timeout=_LOCK_SECONDS, uri=True)) as connection:
+        with closing(sqlite3.connect(_address(path, "mode=ro"), timeout=_LOCK_SECONDS, uri=True)) as connection:
             trouble = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.OperationalError as error:
         if _is_locked(error):
@@ -610,6 +485,7 @@ class LabelStore:
                 connection.invalidate()  # closed for good, with its uncommitted changes
                 raise
             if file is not None:
+                file.empty_log()
                 file.check()
 
     def submit(self, act: Callable[[], T]) -> Future[T]:
@@ -642,15 +518,6 @@ class LabelStore:
                 future.set_result(result.result())
             else:
                 future.set_exception(error)
-
-    def erase_traces(self) -> None:
-        """Remove copies of deleted rows from SQLite's log, now or when it is next full."""
-        self.task.cache_clear()
-        if self._path is not None:
-            with self._errors():
-                _, file = self._open()
-                if file is not None:
-                    file.empty_log()
 
     def close(self) -> None:
         """Close the database; it opens again on the next use."""

@@ -53,8 +53,8 @@ from bias_core.study.label_tasks import (
     scale_task,
     three_task,
 )
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import StudyReport
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute
 from bias_core.values import option_values
 

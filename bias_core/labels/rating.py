@@ -273,9 +273,7 @@ def delete_my_answers(store: LabelStore, code: str) -> int:
     with store.write() as connection:
         if (rater := _rater(connection, code)).excluded_ms is None:  # the answers of other raters count no more
             count_claims(connection, rater.id, CLAIMS, -1)
-        n_answers = remove_raters(store, connection, rater.task_id, [rater])
-    store.erase_traces()
-    return n_answers
+        return remove_raters(store, connection, rater.task_id, [rater])
 
 
 def find_picture_hash(store: LabelStore, item: str) -> str:

@@ -220,7 +220,7 @@ def delete_task(store: LabelStore, key: OwnerKey) -> int:
             connection.execute(delete(table).where(table.c.task_id == task_id))
         no_owner = {"owner_hash": "", "hub_user": "", "join_code": secrets.token_hex(16)}
         connection.execute(update(tasks).where(tasks.c.id == task_id).values(status="deleted", **no_owner))
-    store.erase_traces()
+    store.task.cache_clear()
     return n_answers
 
 

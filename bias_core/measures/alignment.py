@@ -317,7 +317,7 @@ def alignment_score(
 
 
 def alignment_estimates(
-    image_embeddings: ArrayLike, directions: ArrayLike, *, n_components: int | None = None, literal: bool = False
+    image_embeddings: ArrayLike, directions: ArrayLike, *, literal: bool = False
 ) -> tuple[Estimate, ...]:
     """WALS of several attributes, without intervals; ``note`` says why.
 
@@ -325,7 +325,6 @@ def alignment_estimates(
     ----------
     image_embeddings : array (n, d)
     directions : array (n_attributes, d)
-    n_components : int or None. None: by energy.
     literal : bool. Eq. 7 as printed: signed, not centred, all components.
 
     Returns
@@ -352,7 +351,7 @@ def alignment_estimates(
     if undefined := _no_variety(images):
         return (Estimate.undefined(len(images), undefined),) * len(deltas)
     whole = decompose(images, centred=not literal)
-    k = len(whole.singular_values) if literal else n_components
+    k = len(whole.singular_values) if literal else None  # by energy
     values = [alignment_score(whole, delta, n_components=k, signed=literal) for delta in deltas]
     return tuple(Estimate.without_interval(value, len(images), WITHOUT_INTERVAL) for value in values)
 

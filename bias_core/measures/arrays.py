@@ -119,7 +119,7 @@ def paired_vectors(**vectors: ArrayLike) -> list[Array]:
     return list(numbers.values())
 
 
-def cosines(x: ArrayLike, name: str = "similarities") -> Array:
+def cosines(x: ArrayLike) -> Array:
     """Cosines ``(n,)``, in [-1, 1] to the last digit.
 
     Raises InvalidInput: for empty or not finite numbers, or such as are no cosines; float32 rounding is let through.
@@ -127,9 +127,9 @@ def cosines(x: ArrayLike, name: str = "similarities") -> Array:
     >>> cosines([0.5, 1.0000001])
     array([0.5, 1. ])
     """
-    values = finite_vector(x, name)
+    values = finite_vector(x, "similarities")
     if np.abs(values).max() > 1 + 1e-6:
-        raise InvalidInput(f"{name} must lie in [-1, 1]; got {values.min():.3f} to {values.max():.3f}.")
+        raise InvalidInput(f"similarities must lie in [-1, 1]; got {values.min():.3f} to {values.max():.3f}.")
     return np.clip(values, -1.0, 1.0)
 
 

@@ -143,14 +143,13 @@ def relative_lean_over_encoders(
     return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
 
 
-def text_relative_lean(readings: Sequence[Sequence[ArrayLike]], *, minimum_poles: float = MINIMUM_POLES) -> float:
+def text_relative_lean(readings: Sequence[Sequence[ArrayLike]]) -> float:
     """:func:`relative_lean` of texts, of scores averaged over encoders; texts are not drawn by chance.
 
     Parameters
     ----------
     readings : one for each encoder: the text of the concept, the same worded for A and for B, words of A and of B,
         arrays (n, d) each.
-    minimum_poles : float > 0. Smallest s_A - s_B that makes a scale.
 
     Returns
     -------
@@ -165,7 +164,7 @@ def text_relative_lean(readings: Sequence[Sequence[ArrayLike]], *, minimum_poles
         raise InvalidInput("readings is empty: give the five sets of at least one encoder.")
     parts = [_contrast(_check_sets(sets)) for sets in readings]
     numerator, denominator = np.mean(parts, axis=0).tolist()
-    return numerator / denominator if denominator >= minimum_poles else math.nan
+    return numerator / denominator if denominator >= MINIMUM_POLES else math.nan
 
 
 def lean_score(value: float, name: str) -> float:

@@ -31,7 +31,7 @@ def to_command(design: Design, settings: StudySettings) -> str:
         return ""
     name = design.name if is_shipped(design) else f"{design.name}.yaml"
     given, parts = changed_from_usual(design, settings), [*COMMAND.split(), "study", "run", name]
-    if words := get_study(design).run_name(settings).command:
+    if words := get_study(design).get_command(settings):
         parts = [*COMMAND.split(), *words]
         given = {key: value for key, value in given.items() if key not in ("options", "model")}
     for name, value in given.items():

@@ -51,7 +51,6 @@ from bias_core.study.classifiers import READ_BY
 from bias_core.study.design import known_study
 from bias_core.study.label_tasks import CANNOT_TELL, SINGLE, YES, attribute_key, scale_task
 from bias_core.study.study import Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
     Claim,
@@ -64,6 +63,7 @@ from bias_core.study.types import (
     intervals,
     table,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate
 
 POINTS = 5.0  # half width that the label budget is for, in percent or points of the stereotype test score

@@ -50,7 +50,7 @@ from bias_core.study.design import CHECKLIST, format_summary, known_study
 from bias_core.study.types import ArmReport, Measured, StudyReport
 from bias_core.types import StoredImage
 
-_MOST_AVERAGED = 200
+_MOST_AVERAGED, _AVERAGE_SIZE = 200, 96  # pictures, pixels
 _SMALL = 128  # pixels
 _MISSING = Image.new("RGB", (8, 8), "#808080")
 
@@ -71,9 +71,11 @@ def light_uri(path: Path, size: int) -> str:
     return _uri(image) if max(image.size) <= _SMALL else _uri(image, "jpeg", quality=85)
 
 
-def average_uri(paths: Sequence[Path], size: int = 96) -> str:
+def average_uri(paths: Sequence[Path]) -> str:
     """Return the pixel mean of the pictures (at most the first 200) as a data URI."""
-    stack = [np.asarray(_open_scaled(path, size, exactly=True), dtype=np.float32) for path in paths[:_MOST_AVERAGED]]
+    stack = [
+        np.asarray(_open_scaled(path, _AVERAGE_SIZE, exactly=True), dtype=np.float32) for path in paths[:_MOST_AVERAGED]
+    ]
     mean = np.mean(stack, axis=0) if stack else np.asarray(_MISSING)
     return _uri(Image.fromarray(np.rint(mean).astype(np.uint8)))
 

@@ -81,9 +81,7 @@ def name_rows(axes: Axes, names: Sequence[object]) -> None:
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
-def name_points(
-    axes: Axes, points: Floats, names: Sequence[str], *, dots: Floats, lines: Floats, colour: str, size: float = LETTERS
-) -> None:
+def name_points(axes: Axes, points: Floats, names: Sequence[str], *, dots: Floats, lines: Floats, colour: str) -> None:
     """Write each name near its point; call it last, when nothing else moves the axes.
 
     Places around each point are tried from near to far, crowded points first. A place that covers a dot, another name
@@ -99,7 +97,7 @@ def name_points(
     pixels = figure.dpi / 72
     extents = []
     for name in names:
-        text = axes.text(0, 0, name, fontsize=size)
+        text = axes.text(0, 0, name, fontsize=LETTERS)
         extent = text.get_window_extent()
         extents.append((extent.width + 2, extent.height + 1))  # with a little air
         text.remove()
@@ -125,7 +123,7 @@ def name_points(
         line = {"arrowstyle": "-", "color": colour, "lw": 0.5, "shrinkA": 0, "shrinkB": 3}
         text = axes.annotate(
             names[i], points[i], xytext=offset, textcoords="offset points", ha="center", va="center",
-            fontsize=size, color=colour, arrowprops=line if reaches[best] > _FAR else None,
+            fontsize=LETTERS, color=colour, arrowprops=line if reaches[best] > _FAR else None,
             bbox={"facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.7, "pad": 0.4},
         )  # fmt: skip
         text.set_in_layout(False)
@@ -734,6 +732,7 @@ _INKS = {
     "#b0b0b0": "var(--line)",  # matplotlib's grid
     "#cccccc": "var(--line)",
 }
+_COLOUR, _FONT = re.compile("|".join(_INKS)), re.compile(r"font(-family)?: ([\d.]+px )?'[^;]*")
 
 
 def figure_svg(
@@ -757,10 +756,10 @@ def figure_svg(
     has_notes = _note_marks(root, drawn.notes, marks or {})
     if (marks and _name_marks(root, marks)) or has_notes:
         root.attrib["role"] = "group"  # an image has no buttons
-    svg = ET.tostring(root, encoding="unicode")
-    for colour, ink in _INKS.items():
-        svg = svg.replace(colour, ink)
-    return re.sub(r"font(-family)?: ([\d.]+px )?'[^;\"]*", _font, svg)
+    for element in root.iter():
+        if style := element.get("style"):
+            element.set("style", _FONT.sub(_font, _COLOUR.sub(lambda colour: _INKS[colour[0]], style)))
+    return ET.tostring(root, encoding="unicode")
 
 
 @dataclass(frozen=True, kw_only=True)

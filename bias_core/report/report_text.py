@@ -162,7 +162,7 @@ _P_VALUE = re.compile(r"^[pq]( |$)| [pq]$")  # in the name of a column
 def get_title(report: StudyReport) -> str:
     """Return the title of a report: the design's, or the study's own for these settings."""
     study = known_study(report.design)
-    return report.design.title if study is None else study.run_name(report.settings).title
+    return report.design.title if study is None else study.get_run_title(report.settings)
 
 
 def finding_rows(of: Measured) -> list[Row]:

@@ -15,20 +15,17 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.measures.cards import METRICS
-from bias_core.models.catalogue import Role
-from bias_core.number_text import format_list
 from bias_core.report.headlines import headline
 from bias_core.settings import ASSETS
 from bias_core.store.manifests import ReportStore
 from bias_core.study.design import study_classes, typed_options, with_known_options
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Arm,
     ArmReport,
@@ -41,6 +38,7 @@ from bias_core.study.types import (
     StudySettings,
     StudyTable,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, Estimate, ImageRow, ReaderFacts, StoredImage
 from bias_core.values import Options, option_values
 
@@ -55,15 +53,9 @@ CLASSES: Mapping[str, type] = {
 """Classes that may be read back."""
 
 NO_LONGER = "This version of the program no longer has"
-_LEFT_OUT = "Left out"  # prefix of the note on measures that no longer exist
 _PLAIN = {str, int, bool, type(None)}  # as JSON has them; most values, and quicker told than by isinstance
 _IS = "%"  # key with the type of a JSON object
 _PATH = "path"  # column of a frame with file paths
-_RENAMED = {
-    "lean": "margin", "left_lean": "left_margin", "right_lean": "right_margin", "reader": "classifier",
-    "no bias reads": "without bias",
-}  # fmt: skip
-"""Columns whose names changed, by their names in older reports."""
 _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -166,23 +158,14 @@ def _decode_object(name: str, value: dict[str, Any], root: Path) -> Any:
     if kind is Finding and "p_value" in values:  # where version 0.1.0 has it
         p_value = values.pop("p_value")
         values["estimate"] = replace(values["estimate"], p_value=math.nan if p_value is None else p_value)
-    return kind(**_without_old_measures(values) if kind is Results else values)
-
-
-def _without_old_measures(values: dict[str, Any]) -> dict[str, Any]:
-    """Return results without findings of measures that no longer exist; a note names them."""
-    old = [finding.title for finding in values.get("findings", ()) if finding.metric not in METRICS]
-    if not old:
-        return values
-    note = f"{_LEFT_OUT}, because this version of the program measures it differently: {format_list(old)}."
-    findings = tuple(finding for finding in values["findings"] if finding.metric in METRICS)
-    return values | {"findings": findings, "notes": (*values.get("notes", ()), note)}
+    if kind is Finding and values["metric"] not in METRICS:
+        raise ValueError(f"no measure {values['metric']}")
+    return kind(**values)
 
 
 def _decode_frame(value: dict[str, Any], root: Path) -> pd.DataFrame:
     index = pd.RangeIndex(value["n"]) if value["index"] is None else decode(value["index"], root)
     columns = [_hashable(decode(column, root)) for column in value["columns"]]
-    columns = [_RENAMED.get(column, column) if isinstance(column, str) else column for column in columns]
     series = [
         pd.Series(texts if column == _PATH else [decode(v, root) for v in values], index=index, dtype=dtype)
         for column, dtype, values in zip(columns, value["dtypes"], value["values"], strict=True)
@@ -255,7 +238,6 @@ def _parse_options(report: StudyReport) -> StudyReport:
 
     Files have options as plain values.
     """
-    report = replace(report, read_by=tuple(reader for reader in report.read_by if reader.role in get_args(Role)))
     if report.design.kind not in study_classes():
         return report
     try:
@@ -272,14 +254,11 @@ def _parse_options(report: StudyReport) -> StudyReport:
 
 
 def with_note_on(report: StudyReport, gone: Sequence[str]) -> StudyReport:
-    """Return the report with a note on removed parts, after the note on measures that are left out."""
+    """Return the report with a note on what this version no longer has."""
     if not gone:
         return report
-    notes = list(report.results.notes)
-    place = next((i for i, note in enumerate(notes) if note.startswith(_LEFT_OUT)), len(notes))
-    before = [f"{note} " for note in notes[place : place + 1]]
-    notes[place : place + 1] = [f"{''.join(before)}{NO_LONGER} {', '.join(gone)}."]
-    return replace(report, results=replace(report.results, notes=tuple(notes)))
+    notes = (*report.results.notes, f"{NO_LONGER} {', '.join(gone)}.")
+    return replace(report, results=replace(report.results, notes=notes))
 
 
 def report_store(services: StudyServices) -> ReportStore:

@@ -25,10 +25,10 @@ from bias_core.measures.stereotype import (
 )
 from bias_core.report.stop_rules import ShareValues
 from bias_core.run.limits import Countdown, report_unread_on_stop
-from bias_core.run.study_data import Steps, StudyData
+from bias_core.run.study_run import Run, Steps
 from bias_core.store.readings import Question, open_original
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import JudgeAnswer
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, Estimate, KnownPicture, ReaderErrors
 
 CALLS = ("yes", "no", "cannot tell")
@@ -103,7 +103,7 @@ class JudgedAttribute:
 
 
 def judge_attributes(
-    data: StudyData, frame: pd.DataFrame, attributes: Sequence[Attribute]
+    data: Run, frame: pd.DataFrame, attributes: Sequence[Attribute]
 ) -> Steps[tuple[JudgedAttribute, ...]]:
     """Return the judge's answers about every attribute in the pictures of ``frame``; () without a judge.
 
@@ -270,7 +270,7 @@ class AttributeScore:
 
 
 def score_attributes(
-    data: StudyData,
+    data: Run,
     frame: pd.DataFrame,
     rows: np.ndarray,
     attributes: Sequence[Attribute],
@@ -337,7 +337,7 @@ def score_attributes(
 
 
 def read_shares(
-    data: StudyData, frame: pd.DataFrame, attributes: Sequence[Attribute], *, of: str = "", corrected: bool = False
+    data: Run, frame: pd.DataFrame, attributes: Sequence[Attribute], *, of: str = "", corrected: bool = False
 ) -> Steps[list[ShareValues]]:
     """Return the share values of every attribute that the classifier distinguishes, per picture of ``frame``.
 
@@ -374,7 +374,7 @@ def read_shares(
 
 
 def watch_attributes(
-    by_group: Mapping[str, Sequence[Attribute]], data: StudyData, frame: pd.DataFrame, *, of_groups: bool = False
+    by_group: Mapping[str, Sequence[Attribute]], data: Run, frame: pd.DataFrame, *, of_groups: bool = False
 ) -> Steps[list[ShareValues]]:
     """Read the shares of attributes in finished pictures; ``of_groups``: of each group separately.
 

@@ -1,6 +1,6 @@
 """Reports on pictures that were blanked or refused, and on prompts that were rewritten or cut.
 
-``StudyData.add_finished`` (``study_data.py``) leaves blanked pictures out of every score; this module counts them.
+``Run.add_finished`` (``study_run.py``) leaves blanked pictures out of every score; this module counts them.
 """
 
 import re
@@ -13,7 +13,7 @@ from bias_core.number_text import shorten
 from bias_core.report.arm_comparison import mean_sample
 from bias_core.report.picture_facts import REFUSED, drawn_prompt, get_refusal_reason
 from bias_core.run.limits import REFUSED as REFUSED_PICTURES
-from bias_core.run.study_data import DrawnPicture
+from bias_core.run.study_run import DrawnPicture
 from bias_core.study.types import Finding, Results, StudyTable, columns, table
 from bias_core.types import StoredImage
 

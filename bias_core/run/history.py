@@ -11,7 +11,6 @@ from typing import Any
 
 from bias_core.errors import BiasCoreError, InvalidInput, StorageError, quoted
 from bias_core.number_text import format_percent, shorten
-from bias_core.report.headlines import headline
 from bias_core.report.saved import (
     EXAMPLE,
     NO_LONGER,
@@ -33,8 +32,8 @@ from bias_core.store.images import ImageStore
 from bias_core.store.manifests import Manifest, ManifestStore, ReportStore, RunHead, Status
 from bias_core.study.classifiers import READER_SETTINGS
 from bias_core.study.design import study_classes, with_known_options
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import NOBODY, Design, Progress, StudyReport, StudySettings, each_arm, settings_from_dict
+from bias_core.study_services import StudyServices
 from bias_core.values import Setting, check_texts, declared_settings
 
 _LONGEST = 60  # characters of an option in the list
@@ -196,9 +195,6 @@ def open_run(services: StudyServices, session: str, run_id: str) -> SavedReport:
             f"“{manifest.title}” has no saved report: it was not finished, or its report made room for newer "
             "ones. Press “Run again”: stored pictures are not drawn again"
         )
-    if not manifest.headline:  # of an earlier version
-        with suppress(StorageError):
-            services.manifests.describe(run_id, headline=headline(saved.report))
     return saved
 
 
@@ -324,9 +320,8 @@ def go_on(
 def _read_design_settings(manifest: Manifest) -> tuple[Design, StudySettings]:
     design = decode(manifest.design, Path())
     if not isinstance(design, Design):
-        raise InvalidInput(f"the run {manifest.id} was made by an older version, which did not keep its design")
-    declared = declared_settings(StudySettings)
-    return design, settings_from_dict({k: v for k, v in manifest.settings.items() if k in declared})
+        raise InvalidInput(f"the run {manifest.id} has no design that this version can read")
+    return design, settings_from_dict(manifest.settings)
 
 
 def _mine(services: StudyServices, session: str, run_id: str) -> Manifest:

@@ -25,8 +25,8 @@ from bias_core.store.drawing_facts import PictureMetadata
 from bias_core.store.found_pictures import ONE_FOR_ALL, key
 from bias_core.store.imports import ImportedImages
 from bias_core.study.classifiers import cut_texts
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import FAIR, OFF, OWN, Shot, StudySettings
+from bias_core.study_services import StudyServices
 from bias_core.types import ImageRow, ModelInfo, PromptLimit, Sampler
 from bias_core.values import check_texts
 
@@ -162,7 +162,8 @@ class RowMaker:
     @classmethod
     def build(cls, settings: StudySettings, services: StudyServices, *, estimate: bool = False) -> "RowMaker":
         """Look the model up; UnknownModel or InvalidInput if that fails. To ``estimate``, an unknown revision is ""."""
-        info = drawn_info(services, settings.model, settings.size)
+        generator = _find_generator(services, settings.model)
+        info = _find_drawn_info(services, settings, generator)
         condition = check_condition(info, settings.condition)
         try:
             revision = services.revision(settings.model)
@@ -170,7 +171,7 @@ class RowMaker:
             if not estimate:
                 raise
             revision = ""
-        hosted, generator = hosted_name(info.id), _generator(services, settings.model)
+        hosted = hosted_name(info.id)
         # Settings without effect are 0: the renderer has no sampler, and some services do not take them.
         none = _SAMPLING if info.family == "renderer" else hosted.unsent if hosted else frozenset[str]()
         steps, guidance = settings.num_inference_steps, settings.guidance_scale
@@ -495,9 +496,9 @@ def treated(prompt: str, template: str) -> str:
     return fill_template(template, prompt) if template else prompt
 
 
-def drawn_info(services: StudyServices, name: str, size: str = "") -> ModelInfo:
-    """Return the catalogue's entry with the size that is really drawn for a requested size ("" for its own)."""
-    info, generator = services.model_info(name), _generator(services, name)
+def _find_drawn_info(services: StudyServices, settings: StudySettings, generator: TextToImage | None) -> ModelInfo:
+    """Return the catalogue's entry with the size that is really drawn for the requested size ("" for its own)."""
+    info, size = services.model_info(settings.model), settings.size
     width, height = (info.width, info.height) if not size or info.family == "renderer" else parse_size(size)
     if generator is not None and isinstance(generator, ChecksSettings):
         width, height = generator.drawn_size(width, height)
@@ -543,7 +544,7 @@ def _ignored(settings: StudySettings, info: ModelInfo) -> tuple[str, ...]:
     return ()
 
 
-def _generator(services: StudyServices, name: str) -> TextToImage | None:
+def _find_generator(services: StudyServices, name: str) -> TextToImage | None:
     """Return the generator, or None if it is unavailable; loading its weights raises the error later."""
     try:
         return services.text_to_image(name)
@@ -601,12 +602,12 @@ def cut_notes(
 
 
 def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[str]:
-    """Return notes of the generators on the settings and prompts of a run, each once."""
-    distinct = {(r.model, r.guidance_scale, bool(r.negative_prompt), r.width): r for r in rows}
-    generators = [(services.text_to_image(row.model), row) for row in distinct.values()]
-    checks = [generator.check_settings(row) for generator, row in generators if isinstance(generator, ChecksSettings)]
-    notes = list(dict.fromkeys(note for notes in checks for note in notes))
+    """Return notes of the generator on the settings and prompts of an arm, each once."""
     if not rows:
-        return notes
+        return []
+    generator, notes = services.text_to_image(rows[0].model), dict[str, None]()
+    if isinstance(generator, ChecksSettings):
+        distinct = {(row.guidance_scale, bool(row.negative_prompt), row.width): row for row in rows}
+        notes = dict.fromkeys(note for row in distinct.values() for note in generator.check_settings(row))
     version = f"{rows[0].model} {rows[0].revision}"
-    return [*notes, *cut_notes(generators[0][0], version, (row.prompt for row in rows), services)]
+    return [*notes, *cut_notes(generator, version, (row.prompt for row in rows), services)]

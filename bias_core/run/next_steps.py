@@ -16,10 +16,12 @@ from bias_core.report.commands import changed_from_usual, drop_automatic_choices
 from bias_core.run.limits import most_pictures
 from bias_core.run.plan import count_requested_pictures, largest_scale, lay_out, read_files, settle, study_cost, warm_up
 from bias_core.run.run import run
+from bias_core.run.study_run import Run
 from bias_core.settings import COMMAND, Settings
+from bias_core.study.classifier_answers import asked_readings, list_readings, list_stored_pictures
 from bias_core.study.design import get_protocol, known_study, papers_readers
-from bias_core.study.study import Settled, Study, StudyPlan
-from bias_core.study.study_services import StudyServices
+from bias_core.study.label_tasks import N_LABELS
+from bias_core.study.study import Study
 from bias_core.study.types import (
     AGAINST_P_STAR,
     AUTO,
@@ -31,6 +33,7 @@ from bias_core.study.types import (
     arm_text,
     get_options,
 )
+from bias_core.study_services import StudyServices
 from bias_core.values import Options, declared_settings
 
 _MOST_MINUTES = 10.0  # longest drawing that a visitor waits for
@@ -64,7 +67,7 @@ def papers_settings(
 
 
 def replicate(
-    request: Settled,
+    request: Run,
     services: StudyServices,
     *,
     budget: float = math.inf,
@@ -77,12 +80,12 @@ def replicate(
     The limits of a run (pictures, work, time) hold too. If the time of a picture is not known, the scale of the
     settings is the largest. Raises what :func:`run` raises.
     """
-    for model in dict.fromkeys(arm.settings.model for arm in request.arms):
+    for model in dict.fromkeys(arm.settings.model for arm in request.each):
         yield from read_files(model, services, cancelled)
     trial = lay_out(request.with_settings(scale=_TRIAL), services, cancelled=cancelled)
-    if math.isnan(study_cost(trial, services).seconds):
-        yield from warm_up(trial, services, cancelled=cancelled)
-    seconds, limits = [_seconds_each(arm, services) for arm in trial.each], services.settings
+    if math.isnan(study_cost(trial).seconds):
+        yield from warm_up(trial, cancelled=cancelled)
+    seconds, limits = [_seconds_each(arm) for arm in trial.each], services.settings
     if not any(map(math.isnan, seconds)):
         request = request.with_settings(scale=1.0)
         minutes = min(minutes, limits.max_minutes / 2)  # the other half is for measuring
@@ -99,10 +102,10 @@ def replicate(
     return (yield from run(request.with_settings(scale=scale), services, cancelled=cancelled, session=session))
 
 
-def _seconds_each(plan: StudyPlan, services: StudyServices) -> float:
-    """Return the seconds that one more picture of a plan of one arm takes; nan if not known."""
-    engine = services.find_engine(plan.settings.model)
-    rate = services.rates.find(plan.manifest.rows[0], engine.place())
+def _seconds_each(arm: Run) -> float:
+    """Return the seconds that one more picture of an arm takes; nan if not known."""
+    engine = arm.services.find_engine(arm.settings.model)
+    rate = arm.services.rates.find(arm.manifest.rows[0], engine.place())
     return math.nan if rate is None else rate.seconds / engine.n_workers()
 
 
@@ -188,13 +191,13 @@ def _more_pictures(
     else:
         every = [*_list_factors(widest, settings.confidence)]
         if not cells:
-            max_times = limits.max_images / count_requested_pictures(Settled(study=study, settings=settings))
+            max_times = limits.max_images / count_requested_pictures(Run(study, settings))
             every = [times for times in every if times <= max_times] or [max_times]
     steps = []
     for times in every:
         enlarged, larger = (study, settings) if report.stopped else study.enlarged(settings, times, cells)
         design = enlarged.design
-        request = Settled(study=enlarged, settings=larger)
+        request = Run(enlarged, larger)
         n = count_requested_pictures(request)
         if n > limits.max_images or times < _FEWEST_MORE or n <= report.n_images:
             continue
@@ -213,15 +216,15 @@ def _more_pictures(
         yield replace(steps[0], other_widths=tuple(steps[1:]))
 
 
-def _parts_in_words(request: Settled) -> str:
+def _parts_in_words(request: Run) -> str:
     """Return the pictures of each part of an arm, as its command counts them; "" for one arm of one part."""
     parts = Counter[str]()
-    for shot in request.study.shots(request.settings):
+    for shot in request.requested_shots:
         parts[shot.part] += shot.n
-    if len(parts) < 2 and not request.has_arms:
+    if len(parts) < 2 and not request.arms:
         return ""
     words = ", ".join(f"{n:,} {part}".rstrip() for part, n in parts.items())
-    return f": {'in each arm ' * request.has_arms}{words}"
+    return f": {'in each arm ' * bool(request.arms)}{words}"
 
 
 def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Settings) -> Iterator[NextStep]:
@@ -229,7 +232,7 @@ def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Se
     if report.arms or (with_base := study.with_baseline(settings)) is None:
         return
     base_settings, prompt = with_base
-    if count_requested_pictures(Settled(study=study, settings=base_settings)) <= limits.max_images:
+    if count_requested_pictures(Run(study, base_settings)) <= limits.max_images:
         yield _run(
             report,
             "base",
@@ -244,7 +247,9 @@ def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Se
 def _suggest_people(report: StudyReport, services: StudyServices) -> Iterator[NextStep]:
     """Suggest asking people, if the classifier's errors on such pictures are unknown and no task asks people yet."""
     manifest = services.manifests.find(report.run_id) if report.run_id.isalnum() else None
-    if manifest is None or manifest.label_tasks or _errors_are_known(report) or not (n := services.n_to_label(report)):
+    if manifest is None or manifest.label_tasks or _errors_are_known(report):
+        return
+    if not (n := min(N_LABELS, len(list_stored_pictures(report, asked_readings(list_readings(report)))))):
         return
     yield NextStep(
         key="people",

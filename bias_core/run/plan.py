@@ -21,17 +21,9 @@ from bias_core.models.engines import Cost, estimate_cost
 from bias_core.number_text import format_percent
 from bias_core.report.saved import encode
 from bias_core.report.stop_rules import stop_rule
-from bias_core.run.image_rows import (
-    ImportedRows,
-    RowMaker,
-    Rows,
-    before_drawing,
-    rewriting_note,
-    treated,
-    treatment,
-    words_without_effect,
-)
+from bias_core.run.image_rows import ImportedRows, RowMaker, Rows, treated, treatment
 from bias_core.run.limits import check_budget, check_work, looks_at_stop, most_pictures
+from bias_core.run.study_run import Run
 from bias_core.settings import Settings
 from bias_core.store.manifests import Manifest
 from bias_core.study.answer_fit import check_arms_have_answers, fit_answers, join_questions
@@ -39,8 +31,6 @@ from bias_core.study.answers import read_answers
 from bias_core.study.classifiers import check_readers, chosen_readers, resolve_readers
 from bias_core.study.design import get_study, papers_readers, typed_options, with_protocol
 from bias_core.study.picture_names import list_files
-from bias_core.study.study import Settled, Study, StudyPlan
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     AUTO,
     Design,
@@ -51,19 +41,20 @@ from bias_core.study.types import (
     get_options,
     with_arms_of_options,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import ImageRow
 from bias_core.values import Options, changed_settings, check_texts, given_settings, option_values
 
 MOST_ESTIMATED = 100_000  # most pictures laid out to estimate a cost, whatever the limit of a run
 
 
-def check_number(request: Settled, limits: Settings) -> None:
+def check_number(request: Run, limits: Settings) -> None:
     """Refuse too many pictures before anything waits, as :func:`check_size`; imports are counted when opened."""
-    if request.has_arms or not request.settings.images:
+    if request.arms or not request.settings.images:
         check_size(request, limits)
 
 
-def check_size(request: Settled, limits: Settings, rows: RowMaker | None = None) -> None:
+def check_size(request: Run, limits: Settings, rows: RowMaker | None = None) -> None:
     """Refuse a study that would draw more in all its arms than is allowed here, without making rows.
 
     Without ``rows`` the size and steps of a picture are unknown, and not checked. The InvalidInput names the largest
@@ -75,7 +66,7 @@ def check_size(request: Settled, limits: Settings, rows: RowMaker | None = None)
     if settings.arms[1:]:
         subject, less = f"{design.name} with {len(settings.arms)} arms{subject.removeprefix(design.name)}", "fewer arms"
     elif not design.reference:
-        subject, less = f"exploring “{request.study.run_name(settings).title}”", "fewer pictures"
+        subject, less = f"exploring “{request.study.get_run_title(settings)}”", "fewer pictures"
     n_steps, pixels = (rows.num_inference_steps, rows.info.width * rows.info.height) if rows else (0, 0)
     scale = 0.0
     if n > (max_pictures := most_pictures(limits, n_steps, pixels)):
@@ -96,17 +87,17 @@ def _allowing(scale: float) -> Iterator[None]:
         raise
 
 
-def check_work_of_arms(request: Settled, plans: Sequence[StudyPlan], limits: Settings) -> None:
+def check_work_of_arms(request: Run, arms: Sequence[Run], limits: Settings) -> None:
     """Refuse arms with more pictures (imported ones included) or steps than one run may have here."""
     n, work = 0, 0.0
-    for plan in plans:
-        rows = plan.manifest.rows
-        later = 0 if plan.settings.images else plan.study.run_size(plan.settings).n_later
+    for arm in arms:
+        rows = arm.manifest.rows
+        later = 0 if arm.settings.images else arm.study.run_size(arm.settings).n_later
         n += len(rows) + later
-        if not plan.settings.images:  # imported pictures were drawn elsewhere
+        if not arm.settings.images:  # imported pictures were drawn elsewhere
             sizes = [row.num_inference_steps * row.width * row.height for row in rows]
             work += (sum(sizes) + later * sizes[0]) / 1e6
-    subject = f"{request.design.name} with {len(plans)} arms"
+    subject = f"{request.design.name} with {len(arms)} arms"
     advice = "ask for a smaller scale or fewer arms"
     check_budget(n, limits, subject=subject, advice=advice)
     max_pictures = n * limits.max_megapixel_steps / work if work else math.inf
@@ -114,15 +105,14 @@ def check_work_of_arms(request: Settled, plans: Sequence[StudyPlan], limits: Set
         check_work(work, limits, subject=subject, of=f"{n:,} pictures of all arms", advice=advice)
 
 
-def count_requested_pictures(request: Settled) -> int:
+def count_requested_pictures(request: Run) -> int:
     """Return the largest number of pictures that all arms draw, those drawn while measuring included."""
-    if request.has_arms:
+    if request.arms:
         return sum(count_requested_pictures(arm) for arm in request.arms if not arm.settings.images)
-    study, settings = request.study, request.settings
-    return sum(shot.n for shot in study.shots(settings)) + study.run_size(settings).n_later
+    return sum(shot.n for shot in request.requested_shots) + request.study.run_size(request.settings).n_later
 
 
-def largest_scale(request: Settled, limit: float) -> float:
+def largest_scale(request: Run, limit: float) -> float:
     """Return the largest scale that asks for at most ``limit`` pictures: the settings', or a whole percentage; or 0."""
     if count_requested_pictures(request) <= limit:
         return request.settings.scale
@@ -134,35 +124,33 @@ def largest_scale(request: Settled, limit: float) -> float:
     return low / 100
 
 
-def study_cost(plan: StudyPlan, services: StudyServices) -> Cost:
+def study_cost(run: Run) -> Cost:
     """Return pictures, seconds and bytes; the last two nan if this model was never run here at this size."""
-    if plan.arms:
-        costs = [study_cost(arm, services) for arm in plan.arms]
+    if run.arms:
+        costs = [study_cost(arm) for arm in run.arms]
         return Cost(**{f.name: sum(getattr(cost, f.name) for cost in costs) for f in fields(Cost)})
-    if plan.settings.images:
-        n = len({row.id for row in plan.manifest.rows})
+    if run.settings.images:
+        n = len(run.image_ids)
         return Cost(n_pictures=n, n_stored=n, seconds=0.0, n_bytes=0.0)
-    rows, engine = plan.manifest.rows, services.find_engine(plan.settings.model)
-    if services.images.n_present({row.id for row in rows}) == len({row.id for row in rows}):
+    rows, services, engine = run.manifest.rows, run.services, run.services.find_engine(run.settings.model)
+    if services.images.n_present(run.image_ids) == len(run.image_ids):
         return estimate_cost(rows, services.images, None, n_workers=1)  # no worker need start
     rate = services.rates.find(rows[0], engine.place())
     return estimate_cost(rows, services.images, rate, n_workers=engine.n_workers())
 
 
-def warm_up(
-    plan: StudyPlan, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False
-) -> Generator[Progress, None, None]:
+def warm_up(run: Run, *, cancelled: Callable[[], bool] = lambda: False) -> Generator[Progress, None, None]:
     """Draw one batch of missing pictures per worker, so that :func:`study_cost` knows how long a picture takes.
 
     Time counts from the first denoising step. If that is not enough (a model of one step), two more batches per worker
     are drawn. Raises what drawing raises.
     """
-    for arm in plan.arms:
-        if math.isnan(study_cost(arm, services).seconds):
-            yield from warm_up(arm, services, cancelled=cancelled)
-    if plan.arms or hosted_name(plan.settings.model):  # paid for by the picture
+    for arm in run.arms:
+        if math.isnan(study_cost(arm).seconds):
+            yield from warm_up(arm, cancelled=cancelled)
+    if run.arms or hosted_name(run.settings.model):  # paid for by the picture
         return
-    rows = list({row.id: row for row in plan.manifest.rows}.values())
+    services, rows = run.services, list({row.id: row for row in run.manifest.rows}.values())
     missing = [row for row in rows if not services.images.n_present([row.id])]
     engine = services.find_engine(rows[0].model)
     size = services.text_to_image(rows[0].model).batch_size * engine.n_workers()
@@ -223,7 +211,7 @@ def read_files(model: str, services: StudyServices, cancelled: Callable[[], bool
             yield Progress(message=f"reading the model's files: {done / 1e9:.1f} of {total / 1e9:.1f} GB")
 
 
-def settle(design: Design, given: StudySettings, names: Collection[str] | None = None) -> Settled:
+def settle(design: Design, given: StudySettings, names: Collection[str] | None = None) -> Run:
     """Return a complete request for a run; the page, the API and the command line all call this once.
 
     ``names`` are the settings that were given, if ``given`` does not know them. Raises InvalidInput for settings that
@@ -244,16 +232,16 @@ def settle(design: Design, given: StudySettings, names: Collection[str] | None =
     answers = read_answers(settings.labels) if settings.labels else None
     study.check_given(settings)
     settings = check_arms(with_arms_of_options(settings, study.arms(settings)))
-    return Settled(study=study, settings=settings, answers=answers)
+    return Run(study, settings, answers=answers)
 
 
-def plan_study(design: Design, settings: StudySettings, services: StudyServices, **kwargs: Any) -> StudyPlan:
+def plan_study(design: Design, settings: StudySettings, services: StudyServices, **kwargs: Any) -> Run:
     """Complete the request (:func:`settle`), then :func:`lay_out` it."""
     return lay_out(settle(design, settings), services, **kwargs)
 
 
 def lay_out(
-    request: Settled,
+    request: Run,
     services: StudyServices,
     *,
     session: str = "",
@@ -261,88 +249,96 @@ def lay_out(
     estimate: bool = False,
     any_world: bool = False,
     cancelled: Callable[[], bool] = lambda: False,
-) -> StudyPlan:
-    """Return everything that a run will draw; InvalidInput, UnknownModel or ModelUnavailable if it cannot be run.
+) -> Run:
+    """Return the run with all that it will draw; InvalidInput, UnknownModel or ModelUnavailable if it cannot be run.
 
     Without ``measure``, the classifiers need not be installed. With ``estimate``, the model that draws may be missing
     too: the revision of its rows is then "", and size and classifiers are not checked, which the caller must do.
     "auto" chooses classifiers that suit the pictures; with ``any_world``, those for any pictures.
     Raises Cancelled once ``cancelled()`` is true.
     """
-    if request.has_arms:
-        return _plan_arms(request, services, session, measure=measure, estimate=estimate, cancelled=cancelled)
+    if request.arms:
+        return _lay_out_arms(request, services, session, measure=measure, estimate=estimate, cancelled=cancelled)
     study, design = request.study, request.design
     check = looks_at_stop(cancelled)
-    settings, rows, shots = _laid_out(request, services, check, estimate=estimate)
+    settings, rows, shots = _choose_rows(request, services, check, estimate=estimate)
     world = rows.world(shots, services)
     settings = resolve_readers(settings, services, "" if any_world else world, papers_readers(design))
+    run = Run(study, settings, services, rows)
+    run.shots, run.world, run.name = shots, world, request.name
     read = measure and not estimate
-    warning = check_study_readers(study, settings, world, services) if read else ""
-    is_here = bool(rows.revision or settings.images)
-    manifest = Manifest(
+    run.warning = check_study_readers(run) if read else ""
+    run.manifest = Manifest(
         id=run_id(design, settings, session),
         study=design.name,
         session=session,
-        title=study.run_name(settings).title,
+        title=study.get_run_title(settings),
         settings=asdict(settings),
         design=encode(design, Path()),
-        rows=tuple(_build_rows(shots, rows, check)),
+        rows=tuple(_make_all_rows(run, check)),
         versions=library_versions() | {"model_revision": rows.revision},
     )
-    if is_here:
-        ids = {row.id for row in manifest.rows}
-        study.check(settings, services, draws_to_measure=read and services.images.n_present(ids) < len(ids))
-    plan = StudyPlan(study=study, settings=settings, rows=rows, shots=shots, manifest=manifest, warning=warning)
-    return _with_answers(plan, request.answers)
+    if rows.revision or settings.images:
+        n_missing = len(run.image_ids) - services.images.n_present(run.image_ids)
+        study.check(settings, services, draws_to_measure=read and n_missing > 0)
+    return _add_answers(run, request.answers)
 
 
-def _plan_arms(
-    request: Settled,
-    services: StudyServices,
-    session: str,
-    *,
-    measure: bool,
-    estimate: bool,
-    cancelled: Callable[[], bool],
-) -> StudyPlan:
+def _lay_out_arms(
+    request: Run, services: StudyServices, session: str, *, measure: bool, estimate: bool, cancelled: Callable[[], bool]
+) -> Run:
     if not estimate:
         check_size(request, services.settings)
 
-    def plan_each(*, any_world: bool) -> tuple[StudyPlan, ...]:
-        plan_options: dict[str, Any] = {
+    def lay_out_each(*, any_world: bool) -> tuple[Run, ...]:
+        kwargs: dict[str, Any] = {
             "measure": measure,
             "estimate": estimate,
             "any_world": any_world,
             "cancelled": cancelled,
         }
-        return tuple(lay_out(replace(arm, answers=None), services, **plan_options) for arm in request.arms)
+        return tuple(lay_out(arm, services, **kwargs) for arm in request.arms)
 
-    plans = plan_each(any_world=False)
-    if any(chosen_readers(plan.settings) != chosen_readers(plans[0].settings) for plan in plans):
-        plans = plan_each(any_world=True)  # the same classifiers for all arms
-    request = replace(request, settings=_copy_readers(plans[0].settings, request.settings))
+    arms = lay_out_each(any_world=False)
+    if any(chosen_readers(arm.settings) != chosen_readers(arms[0].settings) for arm in arms):
+        arms = lay_out_each(any_world=True)  # the same classifiers for all arms
+    run = Run(request.study, _copy_readers(arms[0].settings, request.settings), services, arms[0].rows)
+    run.arms, run.shots, run.world = arms, arms[0].shots, arms[0].world
     if not estimate:
-        check_work_of_arms(request, plans, services.settings)
-    return _with_answers(_plan_together(request.design, request.settings, plans, session), request.answers)
+        check_work_of_arms(run, arms, services.settings)
+    check_arms_differ(arms)
+    manifests = [arm.manifest for arm in arms]
+    revisions = dict.fromkeys(manifest.versions["model_revision"] for manifest in manifests)
+    rows = {(row.id, row.group): row for manifest in manifests for row in manifest.rows}
+    run.manifest = replace(
+        manifests[0],
+        id=run_id(run.design, run.settings, session),
+        session=session,
+        title=f"{manifests[0].title}: {' against '.join(arm.name for arm in arms)}",
+        settings=asdict(run.settings),
+        rows=tuple(rows.values()),
+        versions={**manifests[0].versions, "model_revision": " and ".join(filter(None, revisions))},
+    )
+    run.warning = " ".join(dict.fromkeys(arm.warning for arm in arms if arm.warning))
+    return _add_answers(run, request.answers)
 
 
-def _with_answers(plan: StudyPlan, answers: pd.DataFrame | None) -> StudyPlan:
-    """Return the plan with the answers that count for its pictures; without any if a model's revision is unknown."""
-    if answers is None or not all(arm.manifest.versions["model_revision"] or arm.settings.images for arm in plan.each):
-        return plan
-    pictures = [[row.id for row in arm.manifest.rows] for arm in plan.each]
-    questions = [arm.study.questions(arm.settings, _planned_frame(arm)) for arm in plan.each]
-    fitted = fit_answers(answers, join_questions(chain.from_iterable(pictures), questions), list_own_files(plan))
-    if plan.arms:
-        names = (arm.name for arm in plan.settings.arms)
-        check_arms_have_answers(fitted, dict(zip(names, pictures, strict=True)))
-    return replace(plan, answers=fitted)
+def _add_answers(run: Run, answers: pd.DataFrame | None) -> Run:
+    """Add the answers that count for the run's pictures; none if a model's revision is unknown."""
+    if answers is None or not all(arm.manifest.versions["model_revision"] or arm.settings.images for arm in run.each):
+        return run
+    pictures = [[row.id for row in arm.manifest.rows] for arm in run.each]
+    questions = [arm.study.questions(arm.settings, _make_planned_frame(arm)) for arm in run.each]
+    run.answers = fit_answers(answers, join_questions(chain.from_iterable(pictures), questions), list_own_files(run))
+    if run.arms:
+        check_arms_have_answers(run.answers, {arm.name: ids for arm, ids in zip(run.arms, pictures, strict=True)})
+    return run
 
 
-def list_own_files(plan: StudyPlan) -> pd.DataFrame | None:
+def list_own_files(run: Run) -> pd.DataFrame | None:
     """Return the files of own pictures, by which people's answers find them; None if all are drawn."""
     sources: dict[Path, dict[str, set[str]]] = {}
-    for arm in plan.each:
+    for arm in run.each:
         if isinstance(arm.rows, ImportedRows):
             source = arm.rows.source
             files = sources.setdefault(source.path, {name: set() for name in source.names})
@@ -351,24 +347,25 @@ def list_own_files(plan: StudyPlan) -> pd.DataFrame | None:
     return list_files(sources) if sources else None
 
 
-def _planned_frame(plan: StudyPlan) -> pd.DataFrame:
+def _make_planned_frame(arm: Run) -> pd.DataFrame:
     """Return one row per planned picture of one arm, with its facts."""
     return pd.DataFrame(
         {"image_id": row.id, "group": row.group, "prompt": shot.prompt, "seed": row.seed, **shot.facts}
-        for shot in plan.shots
-        for row in plan.rows.make_rows(shot)
+        for shot in arm.shots
+        for row in arm.make_rows(shot)
     )
 
 
-def check_study_readers(study: Study, settings: StudySettings, world: str, services: StudyServices) -> str:
-    """Return the report's warning on the classifiers of these pictures; InvalidInput if they cannot read them."""
-    if settings.further_encoders and settings.encoder not in {reader.name for reader in study.readers(settings)}:
+def check_study_readers(run: Run) -> str:
+    """Return the report's warning on the classifiers of an arm's pictures; InvalidInput if they cannot read them."""
+    study, settings = run.study, run.settings
+    if settings.further_encoders and settings.encoder not in {reader.name for reader in run.readers}:
         raise InvalidInput("these settings do not use the encoder, so further encoders would change nothing")
     if settings.judge and not study.judged:
         raise InvalidInput(
             "this study asks for no attribute of single pictures, so a judge would change nothing; leave judge empty"
         )
-    return check_readers(study.readers(settings), services, source=settings.model, world=world, force=settings.force)
+    return check_readers(run.reader_facts, run.services, source=settings.model, world=run.world, force=settings.force)
 
 
 def _copy_readers(source: StudySettings, settings: StudySettings) -> StudySettings:
@@ -377,39 +374,20 @@ def _copy_readers(source: StudySettings, settings: StudySettings) -> StudySettin
     return replace(settings, encoder=encoder, options=replace(get_options(settings, Options), **names))
 
 
-def _build_rows(shots: list[Shot], rows: Rows, check: Callable[[], None]) -> Iterator[ImageRow]:
-    for shot in shots:
+def _make_all_rows(run: Run, check: Callable[[], None]) -> Iterator[ImageRow]:
+    for shot in run.shots:
         check()
-        yield from rows.make_rows(shot)
+        yield from run.make_rows(shot)
 
 
-def _plan_together(design: Design, settings: StudySettings, plans: tuple[StudyPlan, ...], session: str) -> StudyPlan:
-    """Return one plan of several arms; InvalidInput if two of them draw the same pictures."""
-    names = [arm.name for arm in settings.arms]
-    check_arms_differ(plans, names)
-    manifests = [plan.manifest for plan in plans]
-    revisions = dict.fromkeys(manifest.versions["model_revision"] for manifest in manifests)
-    rows = {(row.id, row.group): row for manifest in manifests for row in manifest.rows}
-    manifest = replace(
-        manifests[0],
-        id=run_id(design, settings, session),
-        session=session,
-        title=f"{manifests[0].title}: {' against '.join(names)}",
-        settings=asdict(settings),
-        rows=tuple(rows.values()),
-        versions={**manifests[0].versions, "model_revision": " and ".join(filter(None, revisions))},
-    )
-    warning = " ".join(dict.fromkeys(plan.warning for plan in plans if plan.warning))
-    return replace(plans[0], settings=settings, manifest=manifest, warning=warning, arms=plans)
-
-
-def _laid_out(
-    request: Settled, services: StudyServices, check: Callable[[], None], *, estimate: bool
+def _choose_rows(
+    request: Run, services: StudyServices, check: Callable[[], None], *, estimate: bool
 ) -> tuple[StudySettings, Rows, list[Shot]]:
     """Return the settings, the source of the pictures and the shots; imported pictures replace the model's."""
     study, settings, design = request.study, request.settings, request.design
-    settings = settings if settings.images else study.settled(settings, services)
-    shots = study.shots(settings)
+    if not settings.images and (completed := study.settled(settings, services)) != settings:
+        request, settings = Run(study, completed), completed
+    shots = request.requested_shots
     if settings.images:
         template = treatment(settings) if shots else ""  # without shots their prompts are the study's
         imported = ImportedRows.build(settings, check, template, study.get_concept_prompt(settings))
@@ -432,9 +410,8 @@ def _laid_out(
         )
     rows = RowMaker.build(settings, services, estimate=estimate)
     check_texts("a negative prompt", rows.negative_prompt)
-    laid_out = replace(request, settings=settings)
-    if not estimate or count_requested_pictures(laid_out) > MOST_ESTIMATED:
-        check_size(laid_out, services.settings, rows)
+    if not estimate or count_requested_pictures(request) > MOST_ESTIMATED:
+        check_size(request, services.settings, rows)
     prompts = (prompt for shot in shots for prompt in (shot.prompt, shot.later_prompt) if prompt)
     for prompt in dict.fromkeys(prompts):  # may contain words of the visitor
         check_texts("a prompt", treated(prompt, rows.template))
@@ -456,27 +433,15 @@ def library_versions() -> dict[str, str]:
     return versions
 
 
-def plan_notes(plan: StudyPlan, services: StudyServices) -> list[str]:
-    """Return notes known before an arm is drawn: settings and words without effect, prompts that are cut off."""
-    if plan.settings.images:
-        return []
-    ignored = plan.rows.ignored if isinstance(plan.rows, RowMaker) else ()
-    rows = plan.manifest.rows
-    return [
-        *rewriting_note(plan.settings), *ignored, *words_without_effect(rows), *before_drawing(services, rows)
-    ]  # fmt: skip
-
-
-def check_arms_differ(plans: Sequence[StudyPlan], names: Sequence[str]) -> None:
+def check_arms_differ(arms: Sequence[Run]) -> None:
     """Refuse two arms that draw the same pictures."""
-    drawn = [[row.id for row in plan.manifest.rows] for plan in plans]
-    for (i, first), (j, second) in combinations(enumerate(drawn), 2):
-        if first == second:
-            arm_settings = plans[i].settings
-            takes_none = not arm_settings.images and plans[i].manifest.rows[0].num_inference_steps == 0
+    for first, second in combinations(arms, 2):
+        if first.image_ids == second.image_ids:
+            arm_settings = first.settings
+            takes_none = not arm_settings.images and first.manifest.rows[0].num_inference_steps == 0
             model_name = arm_settings.model if hosted_name(arm_settings.model) else "The renderer"
             hint = f" {model_name} takes no guidance, steps, sampler or negative prompt." if takes_none else ""
             raise InvalidInput(
-                f"“{names[i]}” and “{names[j]}” draw the same pictures, so they cannot differ. Change the model, "
+                f"“{first.name}” and “{second.name}” draw the same pictures, so they cannot differ. Change the model, "
                 f"condition, template, guidance or images.{hint}"
             )

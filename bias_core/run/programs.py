@@ -23,8 +23,8 @@ from bias_core.store.found_pictures import PictureLook
 from bias_core.store.manifests import RunHead
 from bias_core.study.attributes import AttributeSet
 from bias_core.study.design import find_design, format_summary, option_settings
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, StudyReport, StudySettings
+from bias_core.study_services import StudyServices
 from bias_core.types import ModelInfo
 
 MOST_BYTES = 8_000
@@ -141,7 +141,7 @@ def _full_size(name: str) -> int:
 
 def _n_pictures(design: Design) -> int:
     request = settle(design, StudySettings())
-    return sum(shot.n for shot in request.study.shots(request.settings))
+    return sum(shot.n for shot in request.requested_shots)
 
 
 def models_answer(models: Iterable[ModelInfo], detail: str = SUMMARY) -> Row:

@@ -5,7 +5,7 @@ Before a run, :func:`replication_estimate` estimates what it draws and how long 
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from bias_core.number_text import format_percent
 from bias_core.report.commands import DRAWING_SETTINGS
 from bias_core.run.image_rows import ImportedRows, RowMaker, treatment
 from bias_core.run.plan import check_size, count_requested_pictures, study_cost
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.classifiers import READER_SETTINGS
 from bias_core.study.design import (
     CHECKLIST,
@@ -29,8 +29,6 @@ from bias_core.study.design import (
     readings_of_paper,
     typed_options,
 )
-from bias_core.study.study import StudyPlan
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Arm, Design, StudySettings, StudyTable, arm_text, table
 from bias_core.types import ImageRow
 from bias_core.values import Setting, declared_settings
@@ -107,18 +105,18 @@ _OF_DRAWING = {*_OF_ROWS, "model", "seed", "revision"} - {"size"}  # not known o
 _TRIAL = 8  # pictures that show how long one takes
 
 
-def protocol_tables(plan: StudyPlan, data: Sequence[StudyData]) -> Iterator[StudyTable]:
+def protocol_tables(run: Run) -> Iterator[StudyTable]:
     """Yield the checklist of a paper's study, with a column for the arm if there are several; none without a paper."""
-    if not plan.design.protocol:
+    if not run.design.protocol:
         return
-    items, rows = get_protocol(plan.design), []
-    for i, (arm, drawn) in enumerate(zip(plan.each, data, strict=True)):
-        name = {"arm": plan.settings.arms[i].name} if plan.arms else {}
-        rows += [name | row for row in _protocol_rows(items, arm, drawn)]
-    empty = {"arm": ""} if plan.arms else {}
+    items, rows = get_protocol(run.design), []
+    for arm in run.each:
+        name = {"arm": arm.name} if run.arms else {}
+        rows += [name | row for row in _protocol_rows(items, arm)]
+    empty = {"arm": ""} if run.arms else {}
     rows += [
         empty | _protocol_row("Where the paper leaves it open", NOT_PRINTED, text, OUR_READING)
-        for text in readings_of_paper(plan.design, plan.settings)
+        for text in readings_of_paper(run.design, run.settings)
     ]
     yield table(CHECKLIST, "The paper's protocol: met, or how this run differs", rows, NOTE)
 
@@ -127,55 +125,53 @@ def _protocol_row(item: str, paper: str, run_value: str, status: str) -> dict[st
     return {"item": item, "status": status, "the paper": paper, "this run": run_value}
 
 
-def _protocol_rows(items: Mapping[str, ProtocolItem], plan: StudyPlan, data: StudyData) -> Iterator[dict[str, str]]:
+def _protocol_rows(items: Mapping[str, ProtocolItem], run: Run) -> Iterator[dict[str, str]]:
     """Yield a line for each item that the paper has, and for those that every paper should have."""
-    declared = {**declared_settings(StudySettings), **declared_settings(plan.study.options)}
+    declared = {**declared_settings(StudySettings), **declared_settings(run.study.options)}
     readers = [name for name in READER_SETTINGS if name in declared]
-    labelled = ["people"] if plan.study.takes_labels else []
+    labelled = ["people"] if run.study.takes_labels else []
     for name in dict.fromkeys([*_OF_EVERY_PAPER, *readers, *labelled, *items]):
         item = items.get(name, ProtocolItem(says=NOT_PRINTED))
-        run_value, is_met = _describe_run_value(name, declared, item, plan, data)
+        run_value, is_met = _describe_run_value(name, declared, item, run)
         status = (MET if is_met and not item.here else DIFFERS) if item.is_printed else NOT_PRINTED
         run_value = ": ".join(filter(None, (item.here, run_value)))
         yield _protocol_row(_TITLES[name] if name in _TITLES else declared[name].label, item.words, run_value, status)
 
 
-def _describe_run_value(
-    name: str, declared: Mapping[str, Setting], item: ProtocolItem, plan: StudyPlan, data: StudyData
-) -> tuple[str, bool]:
+def _describe_run_value(name: str, declared: Mapping[str, Setting], item: ProtocolItem, run: Run) -> tuple[str, bool]:
     """Return the value of an item in this run, in words, and True if it is the paper's."""
-    settings, rows = plan.settings, plan.manifest.rows
+    settings, rows = run.settings, run.manifest.rows
     if name in _OF_DRAWING and settings.images:
         return "not known: the pictures are imported", False
     if name in _OF_ROWS:
-        return _describe_rows(name, item, plan)
+        return _describe_rows(name, item, run)
     if name == "pictures":
-        finished = [row for row in rows if row.id in data.images_by_id]
+        finished = [row for row in rows if row.id in run.images_by_id]
         n_prompts = len({row.prompt for row in finished})
         n = f"{len(finished):,} of {n_prompts:,} prompt{'' if n_prompts == 1 else 's'}"
         return n, len(finished) == item.value
     if name == "images_per_prompt":
-        return _range_words(counts := _numbers_of_shots(plan)), counts == {item.value}
+        return _range_words(counts := _numbers_of_shots(run)), counts == {item.value}
     if name == "revision":
-        return plan.manifest.versions.get("model_revision") or "not known", False
+        return run.manifest.versions.get("model_revision") or "not known", False
     if name == "seed":
         return f"{settings.seed} for the first picture of a prompt, then one more for each", False
     if name == "wording":
-        changes = list(_changed_wording(plan))
+        changes = list(_changed_wording(run))
         return "; ".join(changes) or "as the paper's", not changes
     if name == "people":
         by_people = bool(settings.labels) or getattr(settings.options, "labeller", "") == "people"
         return ("people" if by_people else "a classifier"), by_people
-    return _describe_setting(declared[name], item, plan, data)
+    return _describe_setting(declared[name], item, run)
 
 
-def _describe_setting(setting: Setting, item: ProtocolItem, plan: StudyPlan, data: StudyData) -> tuple[str, bool]:
+def _describe_setting(setting: Setting, item: ProtocolItem, run: Run) -> tuple[str, bool]:
     """Return the value of a setting or option in words, or the number of pictures that the run really took for it."""
-    settings, name = plan.settings, setting.name
-    if counts := set(plan.study.count_taken(settings, data.frame).get(name, ())):
+    settings, name = run.settings, setting.name
+    if counts := set(run.study.count_taken(settings, run.frame).get(name, ())):
         return _range_words(counts), counts == {item.value}
     value = getattr(settings, name) if hasattr(settings, name) else getattr(settings.options, name)
-    if name in READER_SETTINGS and value not in {reader.name for reader in plan.study.readers(settings)}:
+    if name in READER_SETTINGS and value not in {reader.name for reader in run.readers}:
         return "none: this run uses none", False
     is_met = item.is_paper_value(value)
     shown = _value_words(setting, value, is_met=is_met)
@@ -195,17 +191,17 @@ def _value_words(setting: Setting, value: Any, *, is_met: bool) -> str:
     return f"“{value}”" if setting.choices and not isinstance(value, bool) else _format_value(setting, value)
 
 
-def _numbers_of_shots(plan: StudyPlan) -> set[int]:
+def _numbers_of_shots(run: Run) -> set[int]:
     """Return the numbers of pictures of a prompt: those planned, or those of the imported pictures that fit."""
-    if isinstance(plan.rows, ImportedRows):
-        return {plan.rows.n_found([shot]) for shot in plan.shots}
-    return {shot.n for shot in plan.shots}
+    if isinstance(run.rows, ImportedRows):
+        return {run.rows.n_found([shot]) for shot in run.shots}
+    return {shot.n for shot in run.shots}
 
 
-def _describe_rows(name: str, item: ProtocolItem, plan: StudyPlan) -> tuple[str, bool]:
+def _describe_rows(name: str, item: ProtocolItem, run: Run) -> tuple[str, bool]:
     """Return the value of an item from the rows of the pictures, which the model was really given."""
-    values = list(dict.fromkeys(map(_OF_ROWS[name], plan.manifest.rows)))
-    info = plan.rows.info if isinstance(plan.rows, RowMaker) else None
+    values = list(dict.fromkeys(map(_OF_ROWS[name], run.manifest.rows)))
+    info = run.rows.info if isinstance(run.rows, RowMaker) else None
     if info is not None and info.family == "renderer" and name != "size":
         return "none: the renderer draws by rules", False
     if info is not None and hosted_name(info.id) and not any(values):
@@ -214,9 +210,9 @@ def _describe_rows(name: str, item: ProtocolItem, plan: StudyPlan) -> tuple[str,
     return ", ".join(words), all(map(item.is_paper_value, values))
 
 
-def _changed_wording(plan: StudyPlan) -> Iterator[str]:
-    settings = plan.settings
-    if wording := plan.study.design_words(settings).get("wording"):
+def _changed_wording(run: Run) -> Iterator[str]:
+    settings = run.settings
+    if wording := run.study.design_words(settings).get("wording"):
         yield wording
     if template := treatment(settings):
         yield f"every prompt as “{template}”"
@@ -226,30 +222,29 @@ def _changed_wording(plan: StudyPlan) -> Iterator[str]:
         yield "rewritten before they are drawn"
 
 
-def replication_estimate(plan: StudyPlan, services: StudyServices) -> str:
+def replication_estimate(run: Run) -> str:
     """Return an estimate of a run (pictures, model, classifiers, downloads, time), and what is not possible here.
 
-    The plan must be made with ``estimate``: nothing is drawn or loaded for it.
+    The run must be laid out with ``estimate``: nothing is drawn or loaded for it.
     """
-    settings = plan.settings
-    n = count_requested_pictures(plan.request) or len(plan.manifest.rows)
-    model = " and ".join(dict.fromkeys(_describe_model(arm, services) for arm in plan.each))
-    facts = [services.reader_facts(reader.role, reader.name) for reader in plan.study.readers(settings)]
+    n = count_requested_pictures(run) or len(run.manifest.rows)
+    model = " and ".join(dict.fromkeys(_describe_model(arm) for arm in run.each))
+    facts = [run.services.reader_facts(reader.role, reader.name) for reader in run.readers]
     readers = [f"{reader.name}{_download(reader.download_gb)}" for reader in dict.fromkeys(facts)]
     listed = " and ".join(filter(None, (", ".join(readers[:-1]), *readers[-1:])))
     read = f", classified by {listed}" if readers else ""
-    problems = list(_problems(plan, services))
+    problems = list(_problems(run))
     unmet = f" Not possible here: {'; '.join(problems)}." if problems else ""
-    note = plan.study.run_size(plan.each[0].settings).note
+    note = run.study.run_size(run.each[0].settings).note
     in_brackets = f" ({note})" if note else ""
-    return f"{n:,} pictures{in_brackets} with {model}{read}: {_duration(plan, services)}.{unmet}"
+    return f"{n:,} pictures{in_brackets} with {model}{read}: {_duration(run)}.{unmet}"
 
 
-def _describe_model(plan: StudyPlan, services: StudyServices) -> str:
-    if not isinstance(plan.rows, RowMaker):
+def _describe_model(arm: Run) -> str:
+    if not isinstance(arm.rows, RowMaker):
         return "no model (they are imported)"
-    info, first = plan.rows.info, plan.manifest.rows[0]
-    download = "" if services.model_fit(info.id).is_local else _download(info.download_gb)
+    info, first = arm.rows.info, arm.manifest.rows[0]
+    download = "" if arm.services.model_fit(info.id).is_local else _download(info.download_gb)
     steps = f", {first.num_inference_steps} steps" if first.num_inference_steps else ""
     guidance = f", guidance {first.guidance_scale:g}" if first.guidance_scale else ""
     sampler = f", {first.sampler}" if first.sampler else ""
@@ -260,14 +255,14 @@ def _download(gigabytes: float) -> str:
     return f" ({gigabytes:g} GB download)" if gigabytes else ""
 
 
-def _duration(plan: StudyPlan, services: StudyServices) -> str:
+def _duration(run: Run) -> str:
     hosted = Counter(
-        {arm.settings.model: len(arm.manifest.rows) for arm in plan.each if hosted_name(arm.settings.model)}
+        {arm.settings.model: len(arm.manifest.rows) for arm in run.each if hosted_name(arm.settings.model)}
     )
     if hosted:
-        return "; ".join(request_words(n, services.model_info(name)) for name, n in hosted.items())
-    cost = study_cost(plan, services)
-    if all(arm.settings.images for arm in plan.each):
+        return "; ".join(request_words(n, run.services.model_info(name)) for name, n in hosted.items())
+    cost = study_cost(run)
+    if all(arm.settings.images for arm in run.each):
         return "nothing is drawn"
     if math.isnan(cost.seconds):
         return f"time unknown here; to estimate it, draw {_TRIAL} first (-n or a small share)"
@@ -277,18 +272,18 @@ def _duration(plan: StudyPlan, services: StudyServices) -> str:
     return f"about {duration} on this machine{stored}"
 
 
-def _problems(plan: StudyPlan, services: StudyServices) -> Iterator[str]:
+def _problems(run: Run) -> Iterator[str]:
     """Yield the parts of the paper's protocol that this machine or this study cannot do."""
-    for name in dict.fromkeys(arm.settings.model for arm in plan.each if not arm.settings.images):
-        fit = services.model_fit(name)
+    for name in dict.fromkeys(arm.settings.model for arm in run.each if not arm.settings.images):
+        fit = run.services.model_fit(name)
         if not fit.works:
             yield f"{name}: {fit.says.rstrip('.')}"
     try:
-        if isinstance(plan.rows, RowMaker):
-            check_size(plan.request, services.settings, plan.rows)
+        if isinstance(run.rows, RowMaker):
+            check_size(run, run.services.settings, run.rows)
     except InvalidInput as error:
         yield str(error)
-    for name, item in get_protocol(plan.design).items():
-        if study_value := item.here or (plan.study.design_words(plan.settings).get(name) if name == "wording" else ""):
+    for name, item in get_protocol(run.design).items():
+        if study_value := item.here or (run.study.design_words(run.settings).get(name) if name == "wording" else ""):
             title = _TITLES.get(name, name.replace("_", " "))
             yield f"{title[:1].lower() + title[1:]} (the paper: {item.words}; here: {study_value})"

@@ -241,6 +241,7 @@ _LIKELY = 0.9  # confidence at which a phrase, by itself, ranks before phrases f
 _FEWEST_IN_GROUP = 3  # pictures
 _OF_SUBJECT = ("", "is", "with", "wearing")  # links that describe the subject, not its surroundings
 _OPENINGS = {True: ("with", "wearing", "in"), False: ("with", "on", "in")}  # for a person, for a thing
+_N_NAMED, _N_SCENES = 15, 20  # attributes, captions that a language model is asked for
 _SCENES = """\
 Write {n} captions of everyday photographs, as people write them for pictures that they see. Each has 5 to 15 words \
 and names "{word}" with exactly this word. Vary who and what else is there, and where. Name no brand.
@@ -337,14 +338,14 @@ def suggest_from_captions(
 
 
 def suggest_from_words(
-    concept: str, language_model: "LanguageModel", *, subject: str = PERSON, follows: bool = True, n: int = 15
+    concept: str, language_model: "LanguageModel", *, subject: str = PERSON, follows: bool = True
 ) -> list[Suggestion]:
     """Return attributes that a language model lists for a concept [dehdashtian2025oasis, Eq. 2], or continues it with.
 
     A model that ``follows`` no instructions, or lists no attribute, continues sentences about the concept. Its answers
     are not measured.
     """
-    answered = propose_candidates(fill_template("a {}", concept), language_model, n=n) if follows else ()
+    answered = propose_candidates(fill_template("a {}", concept), language_model, n=_N_NAMED) if follows else ()
     if answered:
         where = "words: named by the language model"
         return [Suggestion(attribute=attribute, sources=(WORDS,), where_from=where) for attribute in answered]
@@ -352,11 +353,11 @@ def suggest_from_words(
     where = "words: continued by the language model"
     return [
         Suggestion(attribute=phrase.attribute(subject), sources=(WORDS,), where_from=where, phrase=phrase)
-        for phrase in phrases[:n]
+        for phrase in phrases[:_N_NAMED]
     ]
 
 
-def suggest_scenes(word: str, language_model: "LanguageModel", *, follows: bool = True, n: int = 20) -> list[str]:
+def suggest_scenes(word: str, language_model: "LanguageModel", *, follows: bool = True) -> list[str]:
     """Return captions of everyday photographs that each name a word, by a language model, for a person to check.
 
     A model that ``follows`` no instructions continues beginnings of captions. InvalidInput for no word, or if the model
@@ -366,7 +367,7 @@ def suggest_scenes(word: str, language_model: "LanguageModel", *, follows: bool 
     if not subject:
         raise InvalidInput(f"name the word that every scene contains, such as pizza; got {word!r}")
     if follows:
-        lines = language_model.complete(_SCENES.format(word=subject, n=n), 40 * n).splitlines()
+        lines = language_model.complete(_SCENES.format(word=subject, n=_N_SCENES), 40 * _N_SCENES).splitlines()
     else:
         beginnings = [fill_template(opening, subject) for opening in _BEGINNINGS]
         lines = [f"{begin} {language_model.complete(begin, _FURTHER)}" for begin in beginnings]
@@ -377,7 +378,7 @@ def suggest_scenes(word: str, language_model: "LanguageModel", *, follows: bool 
     }
     if not scenes:
         raise InvalidInput(f"the language model wrote no scene with “{subject}”: write scenes of your own")
-    return list(scenes)[:n]
+    return list(scenes)[:_N_SCENES]
 
 
 def merge_suggestions(

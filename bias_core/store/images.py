@@ -113,11 +113,10 @@ def read_record(data: bytes) -> PictureRecord:
     # iTXt: keyword \0 compressed? method language \0 translated keyword \0 text; ours is uncompressed.
     try:
         record = json.loads(text.split(b"\0", 5)[-1])
-        of_picture = _parse_record(record)
+        of_picture, pixels = _parse_record(record), record["pixels"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedRecord(f"the picture's record cannot be read: {str(error)[:300]}") from error
-    # Pictures of earlier versions have no digest.
-    if "pixels" in record and record["pixels"] != _digest(chunks):
+    if pixels != _digest(chunks):
         raise DamagedRecord("the record was written for other pixels")
     return of_picture
 

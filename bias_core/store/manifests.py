@@ -4,11 +4,9 @@ Also the disk limits of all stores, which evict the longest unused files.
 """
 
 import json
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -133,10 +131,6 @@ class ReportStore(_RunFiles):
 class ManifestStore(_RunFiles):
     """Manifests, each written atomically."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._old: dict[tuple[str, int], RunHead | None] = {}  # heads of completely read files, by id and time
-
     def save(self, manifest: Manifest) -> Manifest:
         """Write the manifest and return it with its time; a re-run loses nothing that was written about the run."""
         if (earlier := self.head(manifest.id)) is not None:
@@ -154,27 +148,18 @@ class ManifestStore(_RunFiles):
             return None
 
     def head(self, run_id: str, session: str | None = None) -> RunHead | None:
-        """The head of a run of this visitor (or any), without reading its rows; None if missing.
-
-        A file of an earlier version has its rows in the middle and is read completely, once.
-        """
-        written = 0
+        """The head of a run of this visitor (or any), without reading its rows; None if missing or unreadable."""
+        path = self.path(run_id)
         try:
-            with self.path(run_id).open("rb") as file:
-                data, written = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_mtime_ns
+            with path.open("rb") as file:
+                data = file.read(_HEAD_BYTES)
                 if session is not None and not re.search(_SESSION % re.escape(json.dumps(session)).encode(), data):
                     return None
                 while not (rows := _ROWS.search(data)) and (piece := file.read(_PIECE)):
                     data += piece
-            values = _read_values(data[: rows.start()] + b"}") if rows else {}
-            if "image_ids" in values:
-                return RunHead(**values)
+            return RunHead(**_read_values(data[: rows.start()] + b"}")) if rows else None
         except _NO_MANIFEST:
-            pass
-        if (run_id, written) not in self._old:
-            manifest = self.find(run_id)
-            self._old[run_id, written] = manifest and RunHead(**_shallow_dict(manifest.described(), RunHead))
-        return self._old[run_id, written]
+            return None
 
     def get(self, run_id: str) -> Manifest:
         """The manifest of this id; StorageError if missing."""
@@ -213,15 +198,15 @@ class ManifestStore(_RunFiles):
 
     def _rewrite(self, run_id: str, **about: Any) -> None:
         """Change facts of the head and leave the rows unread; StorageError if there is no such run."""
-        path, values, rows = self.path(run_id), dict[str, Any](), b""
-        with suppress(*_NO_MANIFEST):
+        path = self.path(run_id)
+        try:
             data = path.read_bytes()
-            if (begin := _ROWS.search(data)) and data.endswith(b"]}"):  # whole
-                values, rows = _read_values(data[: begin.start()] + b"}"), data[begin.start() :]
-        if "image_ids" in values:
-            self._write_parts(replace(RunHead(**values), **about), rows)
-        else:  # of an earlier version, with its rows in the middle
-            self.restore(replace(self.get(run_id), **about))
+            if not (rows := _ROWS.search(data)) or not data.endswith(b"]}"):
+                raise ValueError("it is not whole")
+            head = RunHead(**_read_values(data[: rows.start()] + b"}"))
+        except _NO_MANIFEST as error:
+            raise StorageError(f"no run {run_id!r} on record") from error
+        self._write_parts(replace(head, **about), data[rows.start() :])
 
     def _write_parts(self, head: RunHead, rows: bytes) -> None:
         values = _shallow_dict(head, RunHead)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +49,10 @@ class AttributeSet:
 @cache
 def load_attribute_sets(folder: Path = ASSETS / "studies") -> tuple[AttributeSet, ...]:
     """Return all sets, in the order of the file."""
+    entries = read_yaml(folder / "attribute_sets.yaml")["sets"]
+    attributes = iter(to_attributes([attribute for entry in entries for attribute in entry["attributes"]]))
     return tuple(
-        AttributeSet(**entry | {"attributes": to_attributes(entry["attributes"])})
-        for entry in read_yaml(folder / "attribute_sets.yaml")["sets"]
+        AttributeSet(**entry | {"attributes": tuple(islice(attributes, len(entry["attributes"])))}) for entry in entries
     )
 
 

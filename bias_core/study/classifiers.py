@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # the command line's help does without numpy
     from collections.abc import Mapping, Sequence
 
     from bias_core.models.catalogue import Role
-    from bias_core.study.study_services import StudyServices
+    from bias_core.study_services import StudyServices
     from bias_core.types import PromptLimit, ReaderFacts
 
 FORCE_LABEL = "Score anyway with the chosen classifier"  # on the box of every form that sets ``force``
@@ -26,7 +26,7 @@ _WORDS: dict[Role, str] = {
     "judge": "judge",
     "person_finder": "finder",
 }
-_MOST_NAMED = 3
+_MOST_NAMED, _LONGEST = 3, 120  # classifiers, characters
 _SETTINGS: Mapping[str, Role] = {
     "encoder": "encoder",
     "captioner": "captioner",
@@ -135,7 +135,9 @@ def reader_note(facts: ReaderFacts, *, errors_known: bool) -> str:
     return f"{READ_BY}{facts.name} ({facts.id}{revision}, {_WORDS[facts.role]}); {errors}."
 
 
-def check_readers(readers: Sequence[Reader], services: StudyServices, *, source: str, world: str, force: bool) -> str:
+def check_readers(
+    facts: Mapping[Reader, ReaderFacts], services: StudyServices, *, source: str, world: str, force: bool
+) -> str:
     """Return the warning that a report begins with; "" if all classifiers can read these pictures.
 
     A classifier of the calibration world answers for any picture, but its answers mean something only for that world:
@@ -143,14 +145,9 @@ def check_readers(readers: Sequence[Reader], services: StudyServices, *, source:
     draw anything, so its pictures do not count.
 
     ``source`` is the name of the model or import; ``world`` is the world of the pictures, "" if unknown; with ``force``
-    the named classifier reads them anyway. UnknownModel if an encoder does not exist; UnsuitedClassifier names
-    classifiers that can read these pictures.
+    the named classifier reads them anyway. UnsuitedClassifier names classifiers that can read these pictures.
     """
-    for reader in readers:
-        if reader.role == "encoder":  # studies look for the others, by trying them
-            services.encoder(reader.name)
-    worlds = {reader: services.reader_world(reader.role, reader.name) for reader in readers}
-    unsuited = [reader for reader, reader_world in worlds.items() if reader_world not in ("", world)]
+    unsuited = [reader for reader, reader_facts in facts.items() if reader_facts.world not in ("", world)]
     if not unsuited:
         return ""
     names = " and ".join(dict.fromkeys(reader.name for reader in unsuited))

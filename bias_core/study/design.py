@@ -2,17 +2,20 @@
 
 A folder with designs (``designs/*.yaml``) in ``bias_core/papers``, ``bias_core/explore`` or ``bias_core/beyond`` is a
 study: its modules hold the classes (:class:`bias_core.study.study.Study`) of its kinds. Modules whose names begin with
-``tab`` belong to the page.
+``tab`` belong to the page. Installed packages add studies by the entry point :data:`ENTRY_POINT`.
 """
 
 import csv
+import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from inspect import isabstract
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
@@ -34,11 +37,17 @@ from bias_core.study.types import (
     settings_from_dict,
 )
 from bias_core.values import Options, Setting, declared_settings, given_settings, option_values
+from bias_core.waiting import handing_over
+
+_log = logging.getLogger(__name__)
 
 PACKAGE = Path(__file__).parents[1]
-BEYOND = PACKAGE / "beyond"  # what is optional: no other folder imports it
+OPTIONAL = ("causes", "intersections", "languages", "mitigation")
+"""The folders of ``beyond``: the app works without them, and nothing else imports them."""
 STUDY_DATA = ASSETS / "studies"
 _PAGE = "tab"  # prefix of modules of the page; the command line does not need their libraries
+ENTRY_POINT = "t2i_bias.studies"
+"""The entry point of installed packages that are studies."""
 _MORE: dict[Path, str] = {}  # folders of studies outside the app, with the packages of their modules
 E = TypeVar("E")
 
@@ -63,14 +72,20 @@ def more_studies(folder: Path, package: str) -> Iterator[None]:
 
 
 def design_files() -> dict[str, Path]:
-    """Return the file of each shipped design by its name."""
-    added = [path for folder in _MORE for path in folder.glob("designs/*.yaml")]
-    return {path.stem: path for path in sorted((*_own_design_files(), *added))}
+    """Return the file of each shipped or installed design by its name."""
+    paths = (path for folder in _study_folders() for path in folder.glob("designs/*.yaml"))
+    return {path.stem: path for path in sorted(paths)}
+
+
+def _study_folders() -> dict[Path, str]:
+    """Return all folders of studies, with the packages of their modules."""
+    return {**_own_folders(), **installed_studies(), **_MORE}
 
 
 @cache
-def _own_design_files() -> tuple[Path, ...]:
-    return tuple(PACKAGE.rglob("designs/*.yaml"))
+def _own_folders() -> dict[Path, str]:
+    folders = sorted({path.parent.parent for path in PACKAGE.rglob("designs/*.yaml")})
+    return {folder: ".".join(folder.relative_to(PACKAGE.parent).parts) for folder in folders}
 
 
 def read_design_names(folder: Path) -> tuple[str, ...]:
@@ -196,7 +211,7 @@ def _list_choices(design: Design) -> list[tuple[str, Mapping[str, Any]]]:
     ]
 
 
-_ASKS_NOTHING: Sequence[Any] = ("", (), [], False, None, "none", "two")
+_ASKS_NOTHING: Sequence[Any] = ("", (), [], False, None, "none")
 """Values at which a removed option had no effect."""
 
 
@@ -229,23 +244,62 @@ def study_classes() -> Mapping[str, type[Study]]:
 
 @cache
 def _classes_and_folders() -> Mapping[str, tuple[type[Study], Path]]:
-    by_kind: dict[str, tuple[type[Study], Path]] = {}
-    for folder in sorted({path.parent.parent for path in design_files().values()}):
-        for path in sorted(folder.glob("*.py")):
-            if not path.stem.startswith((_PAGE, "__")):
-                package = _MORE.get(folder) or ".".join(folder.relative_to(PACKAGE.parent).parts)
-                classes = _find_subclasses(f"{package}.{path.stem}", Study)  # type: ignore[type-abstract]
-                by_kind |= {study.kind: (study, folder) for study in classes if not isabstract(study)}
-    return by_kind
+    folders = _study_folders().items()
+    return {study.kind: (study, folder) for folder, package in folders for study in _import_studies(folder, package)}
+
+
+def _import_studies(folder: Path, package: str) -> list[type[Study]]:
+    modules = [path.stem for path in sorted(folder.glob("*.py")) if not path.stem.startswith((_PAGE, "__"))]
+    classes = [found for name in modules for found in _find_subclasses(f"{package}.{name}", Study)]  # type: ignore[type-abstract]
+    return [study for study in classes if not isabstract(study)]
+
+
+@cache
+def installed_studies() -> dict[Path, str]:
+    """Return the folders of the studies that installed packages add, with their packages.
+
+    One that cannot be loaded, whatever its error, is logged and left out.
+    """
+    folders: dict[Path, str] = {}
+    for entry in entry_points(group=ENTRY_POINT):
+        loaded: Future[Path] = Future()
+        with handing_over(loaded):
+            loaded.set_result(_load_installed(entry))
+        if error := loaded.exception():
+            package = entry.dist.name if entry.dist else entry.value
+            _log.warning("the study %s of the package %s cannot be loaded: %r", entry.name, package, error)
+        else:
+            folders[loaded.result()] = entry.value
+    return folders
+
+
+def _load_installed(entry: EntryPoint) -> Path:
+    """Return the folder of a study; StorageError unless its names are its own and its designs have classes."""
+    folder = Path(entry.load().__file__).parent
+    kinds = {study.kind for study in _import_studies(folder, entry.value)}
+    own_kinds = {study.kind for place in _own_folders().items() for study in _import_studies(*place)}
+    designs = [_load_design(path) for path in sorted(folder.glob("designs/*.yaml"))]
+    if not designs:
+        raise StorageError(f"{folder} has no designs/*.yaml")
+    own_names = {path.stem for place in _own_folders() for path in place.glob("designs/*.yaml")}
+    if taken := {design.name for design in designs} & own_names | kinds & own_kinds:
+        raise StorageError(f"this program has {', '.join(sorted(taken))} already: choose another name and kind")
+    if unknown := {design.kind for design in designs} - kinds:
+        raise StorageError(f"no class of {entry.value} has the kind {', '.join(sorted(unknown))}")
+    return folder
+
+
+def optional_folders() -> list[Path]:
+    """Return the folders of ``beyond`` that are there."""
+    return [folder for name in OPTIONAL if (folder := PACKAGE / "beyond" / name).is_dir()]
 
 
 @cache
 def extensions(kind: type[E]) -> tuple[E, ...]:
-    """Return an instance of each subclass of ``kind`` in ``bias_core/beyond/*/extension.py``, by their folders."""
-    names = [
-        f"{BEYOND.parent.name}.{BEYOND.name}.{path.parent.name}.{path.stem}" for path in BEYOND.glob("*/extension.py")
-    ]
-    return tuple(extension_class() for name in sorted(names) for extension_class in _find_subclasses(name, kind))
+    """Return an instance of each subclass of ``kind`` in the ``extension.py`` of optional folders."""
+    names = [folder.name for folder in optional_folders() if (folder / "extension.py").is_file()]
+    modules = [f"{PACKAGE.name}.beyond.{name}.extension" for name in names]
+    return tuple(extension_class() for module in modules for extension_class in _find_subclasses(module, kind))
 
 
 def _find_subclasses(module: str, kind: type[E]) -> list[type[E]]:

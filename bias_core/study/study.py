@@ -1,4 +1,4 @@
-"""A study: the pictures it draws, the classifiers that read them, and how it measures; and the plan of one run.
+"""A study: the pictures it draws, the classifiers that read them, and how it measures.
 
 A new study is a subclass of :class:`Study` in its own folder, with a design next to it.
 """
@@ -24,7 +24,6 @@ from bias_core.study.types import (
     Shot,
     StudyReport,
     StudySettings,
-    each_arm,
 )
 from bias_core.values import Options
 
@@ -32,11 +31,9 @@ if TYPE_CHECKING:  # the command line's help does without pandas
     import pandas as pd
 
     from bias_core.report.stop_rules import ShareValues
-    from bias_core.run.image_rows import Rows
-    from bias_core.run.study_data import Steps, StudyData
-    from bias_core.store.manifests import Manifest
+    from bias_core.run.study_run import Run, Steps
     from bias_core.study.answer_fit import Questions
-    from bias_core.study.study_services import StudyServices
+    from bias_core.study_services import StudyServices
     from bias_core.types import Attribute
 
 Measuring = Generator[Progress, None, Results]
@@ -52,14 +49,6 @@ def encoders_and_judge(settings: StudySettings) -> tuple[Reader, ...]:
 def get_judge_reader(settings: StudySettings) -> tuple[Reader, ...]:
     """Return the judge of the settings; () if they name none."""
     return (Reader(role="judge", name=settings.judge),) if settings.judge else ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunName:
-    """The title of a run, and the words of its command."""
-
-    title: str
-    command: Sequence[str] = ()  # () if ``study run`` starts it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,14 +101,18 @@ class Study(ABC):
         """Return the pictures to draw."""
 
     @abstractmethod
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Yield the progress of measuring; return the results. ``data`` holds the pictures."""
 
     # Before a run
 
-    def run_name(self, settings: StudySettings) -> RunName:
-        """Return the title of a run, and the words of this study's own command."""
-        return RunName(title=self.design.title)
+    def get_run_title(self, settings: StudySettings) -> str:
+        """Return the title of a run."""
+        return self.design.title
+
+    def get_command(self, settings: StudySettings) -> Sequence[str]:
+        """Return the words of this study's own command; () if ``study run`` starts it."""
+        return ()
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         """Return words for the ``{name}`` in the design's texts that depend on the options.
@@ -191,7 +184,7 @@ class Study(ABC):
 
     # During a run
 
-    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+    def watch(self, settings: StudySettings, data: Run, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         """Read the shares in finished pictures, one row of the frame each, for a stop rule."""
         raise NotImplementedError
 
@@ -271,62 +264,3 @@ def enlarge_design(design: Design, settings: StudySettings, times: float) -> tup
     if remaining_factor > 1:
         design = replace(design, images_per_prompt=math.ceil(round(design.images_per_prompt * remaining_factor, 6)))
     return design, replace(settings, scale=scale)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settled:
-    """A complete request for a run: protocol, defaults and options are filled in, and arms have names."""
-
-    study: Study
-    settings: StudySettings
-    # people's answers that correct the measured report (``settings.labels``); None without a file
-    answers: pd.DataFrame | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def design(self) -> Design:
-        """The design of the study."""
-        return self.study.design
-
-    @property
-    def arms(self) -> tuple[Settled, ...]:
-        """Each arm as if it ran alone; the run itself without arms."""
-        return tuple(replace(self, settings=arm_settings) for arm_settings in each_arm(self.settings))
-
-    @property
-    def has_arms(self) -> bool:
-        """True if several arms are compared."""
-        return len(self.settings.arms) > 1
-
-    def with_settings(self, **changes: Any) -> Settled:
-        """Return the request with other values of some settings."""
-        return replace(self, settings=replace(self.settings, **changes))
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyPlan:
-    """Everything that a run will draw."""
-
-    study: Study
-    settings: StudySettings  # complete
-    rows: Rows  # the source of the pictures; with several arms, that of the first
-    shots: list[Shot]
-    manifest: Manifest  # with one row per picture; not yet saved
-    warning: str = ""  # first sentence of the report; "" for none
-    answers: pd.DataFrame | None = field(default=None, compare=False, repr=False)  # those that count; None without
-    # plans of several arms, with parts of this manifest; empty for one arm
-    arms: tuple[StudyPlan, ...] = ()
-
-    @property
-    def design(self) -> Design:
-        """The design of the study."""
-        return self.study.design
-
-    @property
-    def request(self) -> Settled:
-        """The request of the run."""
-        return Settled(study=self.study, settings=self.settings)
-
-    @property
-    def each(self) -> tuple[StudyPlan, ...]:
-        """The plan of every arm; with one arm, this one."""
-        return self.arms or (self,)

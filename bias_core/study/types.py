@@ -195,6 +195,9 @@ class StudySettings(RemembersNames):
     )
 
 
+_LIST_SETTINGS = {name for name, option in declared_settings(StudySettings).items() if option.kind is tuple}
+
+
 def get_options(settings: StudySettings, kind: type[T]) -> T:  # noqa: ARG001 - for type checkers alone
     """Return the options of a settled run with their type; nothing is checked again."""
     return cast("T", settings.options)
@@ -228,9 +231,9 @@ def settings_from_dict(values: Mapping[str, Any]) -> StudySettings:
     arms = values.get("arms") or ()
     if not isinstance(arms, (list, tuple)) or not all(isinstance(arm, Mapping) for arm in arms):
         raise InvalidInput(f"arms must be a list, each with names and their values; got {quoted(arms)}")
-    lists = [name for name, option in declared_settings(StudySettings).items() if option.kind is tuple]
     plain: dict[str, Any] = {
-        name: tuple(value) if name in lists and isinstance(value, list) else value for name, value in values.items()
+        name: tuple(value) if name in _LIST_SETTINGS and isinstance(value, list) else value
+        for name, value in values.items()
     }
     return StudySettings(**{**plain, "arms": tuple(Arm(**arm) for arm in arms)})
 
@@ -485,7 +488,7 @@ class StudyReport(Measured):
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     # one row per scored picture: ``image_id, group, prompt, seed``, the study's facts, and its measured values
-    # (:meth:`bias_core.run.study_data.StudyData.keep`)
+    # (:meth:`bias_core.run.study_run.Run.keep`)
     pictures: pd.DataFrame | None = None
     stored: Mapping[str, StoredImage] = field(default_factory=dict)  # the pictures by id
     # files of own pictures (:func:`bias_core.study.picture_names.list_files`), by which people's answers find them
@@ -694,8 +697,10 @@ def check_arms(settings: StudySettings) -> StudySettings:
 
 def with_arms_of_options(settings: StudySettings, laid_out: tuple[Arm, ...]) -> StudySettings:
     """Return the settings with the arms of their options; InvalidInput if they have other arms already."""
+    if not laid_out:
+        return settings
     unnamed = [replace(arm, name="") for arm in laid_out]
-    if laid_out and any(replace(arm, name="") not in unnamed for arm in settings.arms):
+    if any(replace(arm, name="") not in unnamed for arm in settings.arms):
         raise InvalidInput("languages are arms of their own: leave the other arms out, or write every arm's template")
     return settings if settings.arms else replace(settings, arms=laid_out)
 

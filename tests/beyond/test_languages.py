@@ -2,27 +2,25 @@
 
 import math
 import re
-from dataclasses import dataclass, replace
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from bias_core.app.cli import app
-from bias_core.beyond.languages.comparison import language_lines, languages_headline
+from bias_core.beyond.languages.comparison import LanguageArm, LanguageScore, language_lines, languages_headline
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import explore_settings
 from bias_core.explore.report import arms_headline
 from bias_core.measures.intervals import exact_interval
-from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.report.commands import to_command, to_python
 from bias_core.report.saved import from_text, to_text
 from bias_core.run.plan import plan_study
 from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design
 from bias_core.study.types import Arm, StudySettings
-from bias_core.types import Attribute, ImageRow
+from bias_core.types import ImageRow
 from bias_core.world.models import get_scene
 from bias_core.world.wordings import list_wordings, planted_languages
 from tests import shared
@@ -168,26 +166,14 @@ def test_the_command_line_takes_languages(world, monkeypatch):
     assert "Hindi (feminine)" in answer.output
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """One attribute in the scenes of a language, as a reader without error would see it."""
-
-    attribute: Attribute
-    margins: np.ndarray
-
-    @property
-    def prevalence(self):
-        return prevalence_estimate(self.margins, np.zeros(len(self.margins)))
-
-
 def of_scenes(prompt, condition, n, *, understood):
     people = scenes(prompt, condition, n)
     is_shown = {"man": [p.gender == "masculine" for p in people], "old": [p.age == "old" for p in people]}
     scores = tuple(
-        Shown(attribute=Attribute(name=name, positive="a", negative="b"), margins=np.where(shows, 1.0, -1.0))
+        LanguageScore(attribute=name, margins=np.where(shows, 1.0, -1.0), prevalence=np.mean(shows))
         for name, shows in is_shown.items()
     )
-    return SimpleNamespace(scores=scores, recognised=understood)
+    return LanguageArm(scores=scores, recognised=understood)
 
 
 @pytest.mark.slow
@@ -205,7 +191,7 @@ def test_in_100_repetitions_both_planted_languages_are_named_and_seldom_any_othe
 
     def repetition(name, condition, k):
         part = [replace(score, margins=score.margins[k * n : (k + 1) * n]) for score in drawn[name, condition].scores]
-        return SimpleNamespace(scores=tuple(part), recognised=understood)
+        return LanguageArm(scores=part, recognised=understood)
 
     named = dict.fromkeys(("planted", "others", "nothing planted"), 0)
     for k in range(repetitions):

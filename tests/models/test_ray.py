@@ -12,8 +12,8 @@ import pytest
 
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, StorageError
 from bias_core.models.engines import run_rows
-from bias_core.services import draw_with_ray, worker_model
 from bias_core.store.images import ImageStore
+from bias_core.study_services import draw_with_ray, worker_model
 from bias_core.types import ImageRow
 from tests import shared
 from tests.models.noise import Noise, build, rows

@@ -292,8 +292,8 @@ def test_readers_work_over_there_too(spaces):
 
 
 def test_services_borrow_for_what_does_not_come_with_the_program(spaces, tmp_path):
-    from bias_core.services import Services, build_elsewhere
     from bias_core.settings import Settings
+    from bias_core.study_services import StudyServices as Services, build_elsewhere
 
     services = Services(Settings(data_dir=tmp_path))
     assert spaces.decorated == [zero_gpu.run_job]

@@ -15,10 +15,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import StorageError
-from bias_core.store import images
 from bias_core.store.images import ImageStore, encode_png, pixel_digest
 from bias_core.types import GeneratedImage, ImageRow
-from tests.store.test_imports import chunk
 
 
 def drawn(seed: int, size: int = 16, **extra) -> GeneratedImage:
@@ -96,19 +94,6 @@ def _with_other_pixels(data):
     buffer = io.BytesIO()
     Image.new("RGB", size, "red").save(buffer, "PNG", pnginfo=info)
     return buffer.getvalue()
-
-
-def test_pictures_of_earlier_versions_have_no_digest_and_are_taken(store, monkeypatch):
-    monkeypatch.setattr(images, "pixel_digest", lambda data: None)
-    store.add([drawn(1)])
-    data = store.path(drawn(1).row.id).read_bytes()
-    monkeypatch.undo()
-    assert b'"pixels": null' in data
-    chunks = list(images._chunks(data))
-    store.path(drawn(1).row.id).write_bytes(
-        images.SIGNATURE + b"".join(chunk(kind, body.replace(b', "pixels": null', b"")) for kind, body in chunks)
-    )
-    assert list(find(store, drawn(1))) == [drawn(1).row.id]
 
 
 def test_the_least_recently_used_go_first_and_protected_ones_never(store):

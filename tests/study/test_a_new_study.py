@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -74,6 +75,12 @@ class Caps(Study):
         share = Estimate(value=0.5, low=0.1, high=0.9, n=len(data.frame))
         return Results(findings=(Finding(key="caps", title="Caps", metric="attribute_prevalence", estimate=share),))
 '''
+BROKEN = """
+class HatsMissing(Exception):
+    pass
+
+raise HatsMissing("no hats today")
+"""
 TAB = '''
 """Hats on the page."""
 from typing import ClassVar
@@ -124,6 +131,7 @@ print(json.dumps({
     "list": told("study", "list"),
     "show": told("study", "show", "hats"),
     "run": told("study", "run", "hats", "--model", rendered["model"], "--scale", "0.5", "--option", "least=0.2"),
+    "scarves": told("study", "run", "scarves", "--model", rendered["model"]),
     "docs": told("study", "list", "--markdown"),
     "api": [one for one in Tools(services).list_studies()["studies"] if one["name"] == "hats"],
     "report": report,
@@ -160,11 +168,28 @@ def doors(tmp_path_factory):
             path = tmp_path / "bias_core" / "papers" / study / name.replace("hats", study)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-c", DOORS, str(tmp_path / "data")], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    site = tmp_path / "site"
+    scarves = {name: text.replace("caps", "scarves").replace("Caps", "Scarves") for name, text in plain.items()}
+    scarves["designs/hats.yaml"] = scarves["designs/hats.yaml"].replace("dehdashtian2025oasis", '""')
+    install(site, "scarves", scarves)
+    install(site, "broken", plain | {"study.py": BROKEN})
+    install(site, "twice", plain)
+    command, environment = [sys.executable, "-c", DOORS, str(tmp_path / "data")], os.environ | {"PYTHONPATH": str(site)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1]) | {"errors": done.stderr}
+
+
+def install(site, study, files):
+    """Put a package in a folder as pip does."""
+    package, info = site / f"{study}_study", site / f"{study}_study-1.0.dist-info"
+    for name, text in files.items():
+        path = package / name.replace("hats", study)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {study}-study\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[t2i_bias.studies]\n{study} = {package.name}\n")
 
 
 def names_of(study):
@@ -196,9 +221,19 @@ def test_a_study_folder_that_is_copied_in_is_found_at_every_door(doors):
     assert "4 hats looked at." in doors["run"]
     assert ["hats", "Hats", ["hats"]] in doors["tabs"]
     assert ["caps", "Caps", ["caps"]] in doors["tabs"]  # which has no tab of its own
+    assert ["scarves_study", "Scarves study", ["scarves"]] in doors["tabs"]
     page = doors["page"]
     assert page.index("Paper tests") < min(page.index("Hats"), page.index("Caps"))
     assert max(page.index("Hats"), page.index("Caps")) < page.index("People")
+
+
+def test_an_installed_study_runs_and_one_that_cannot_be_loaded_is_named_with_its_error(doors):
+    assert "scarves" in doors["list"]
+    assert "Scarves" in doors["scarves"]
+    broken, twice = sorted(line for line in doors["errors"].splitlines() if "cannot be loaded" in line)
+    assert broken.startswith("the study broken of the package broken-study cannot be loaded: HatsMissing(")
+    assert twice.startswith("the study twice of the package twice-study cannot be loaded: ")
+    assert "this program has caps already: choose another name and kind" in twice
 
 
 def test_a_setting_that_is_added_in_one_place_is_found_at_every_door(doors):

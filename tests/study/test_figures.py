@@ -352,3 +352,11 @@ def test_a_long_label_and_that_of_a_colour_bar_stay_within_the_figure(data, kind
         for label in (axes.xaxis.label, axes.yaxis.label):
             box = label.get_window_extent()
             assert not label.get_text() or (box.x1 <= drawn.bbox.x1 + 1 and box.y0 >= -1 and box.y1 <= drawn.bbox.y1)
+
+
+def test_colours_follow_the_page_and_names_stay_as_they_are():
+    name = "#b0b0b0 font: 10px 'Arial"
+    svg = figure_svg(figure("bars", {"name": [name], "value": [1.0]}))
+    assert name in svg
+    assert "#b0b0b0" not in svg.replace(name, "")
+    assert "var(--c0)" in svg

@@ -68,11 +68,9 @@ def test_every_target_is_drawn_worded_for_men_and_for_women_too_and_the_size_lin
         "an image of a woman using a lathe machine", "an image of a boy playing with a dollhouse",
     } <= prompts  # fmt: skip
     plan = plan_study(DESIGN, StudySettings(scale=0.02), services, estimate=True)
-    assert "of them targets worded for men and for women, which the paper does not draw)" in replication_estimate(
-        plan, services
-    )
+    assert "of them targets worded for men and for women, which the paper does not draw)" in replication_estimate(plan)
     without = plan_study(DESIGN, StudySettings(scale=0.02, options={"poles": False}), services, estimate=True)
-    assert "worded" not in replication_estimate(without, services)
+    assert "worded" not in replication_estimate(without)
 
 
 def test_between_the_own_poles_pictures_read_as_the_share_of_men_that_was_drawn(services):

@@ -14,14 +14,13 @@ import pytest
 from PIL import Image
 
 from bias_core.app.serve import launch_options
-from bias_core.errors import Cancelled, InvalidInput, StorageError, UnknownModel
+from bias_core.errors import Cancelled, InvalidInput, StorageError
 from bias_core.explore.exploration import Exploration
 from bias_core.explore.options import explore_settings
 from bias_core.report.commands import is_shipped
 from bias_core.report.documents import to_dict, to_markdown
 from bias_core.report.export import to_export
 from bias_core.report.headlines import headline
-from bias_core.report.report_text import claims
 from bias_core.report.saved import (
     SavedReport,
     decode,
@@ -43,7 +42,6 @@ from bias_core.run.history import (
     restore_run,
 )
 from bias_core.run.run import complete, run_study
-from bias_core.settings import Settings
 from bias_core.store.manifests import Manifest
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design, list_designs
@@ -57,7 +55,7 @@ from bias_core.values import option_values
 from tests import shared
 from tests.every import every
 from tests.explored import explore, explored
-from tests.shared import RealServices, shared_folder
+from tests.shared import shared_folder
 from tests.study.oasis_runs import without_seconds
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built
@@ -126,16 +124,6 @@ def test_a_saved_report_keeps_the_sentences_that_it_was_saved_with_and_counts_as
     assert is_shipped(read.design)
 
 
-def test_columns_of_an_older_report_have_their_new_names():
-    old = pd.DataFrame(
-        {"lean": [0.1], "left_lean": [0.2], "reader": ["male"], "no bias reads": [0.0], "published": [1.0]}
-    )
-    read = decode(json.loads(json.dumps(encode(old, Path()))), Path())
-    # "published" is also the name of an arm.
-    assert list(read) == ["margin", "left_margin", "classifier", "without bias", "published"]
-    np.testing.assert_array_equal(read.to_numpy(), old.to_numpy())
-
-
 def through_json(value):
     return decode(json.loads(json.dumps(encode(value, Path()), allow_nan=False)), Path())
 
@@ -159,17 +147,6 @@ def test_frames_keep_their_types_order_and_holes_and_dictionaries_their_strange_
         same(through_json(value), value)
     with pytest.raises(TypeError, match="set"):  # an error of the program
         encode({1, 2}, Path())
-
-
-def test_numbers_about_sets_of_pictures_are_left_out_of_an_older_report_with_one_note():
-    path = Path(__file__).parent / "judgements_of_sets.json"
-    report = from_text(path.read_text(encoding="utf-8"), path.parent).report
-    assert len(report.results.findings) == 5
-    notes = [note for note in report.results.notes if note.startswith("Left out")]
-    assert len(notes) == 1
-    assert "Slope of judgements" in notes[0]
-    assert "Side that raters prefer" in notes[0]
-    assert to_dict(report)["run_id"] == report.run_id
 
 
 def test_pictures_that_are_gone_are_left_out_and_said(tmp_path):
@@ -210,6 +187,7 @@ HEAD = '{"form": 1, "created": 0, "report": '
     (HEAD + '{"%": "system"}}', "cannot be read"),
     (HEAD + '{"%": "Design", "evil": 1}}', "cannot be read"),
     (HEAD + '{"%": "ExploreReport", "run_id": "a"}}', "cannot be read by this version"),
+    (HEAD + '{"%": "Finding", "metric": "unheard_of"}}', "no measure unheard_of"),
     (HEAD + '{"a": 1}}', "holds a dict"),
     ("[" * 100_000, "deeper than it is read"),
     ('{"form": 1, "created": 1, "report": ' + "[" * 100_000, "deeper than it is read"),
@@ -324,7 +302,7 @@ def test_a_design_of_ones_own_and_an_exploration_go_on_too(owned):
     assert complete(go_on(owned, ME, report.run_id)).settings == settings
 
 
-def test_imported_pictures_that_are_gone_are_asked_for_again_and_a_run_of_an_older_version_says_so(owned):
+def test_imported_pictures_that_are_gone_are_asked_for_again_and_a_run_without_its_design_says_so(owned):
     report = run(owned)
     manifest = owned.manifests.get(report.run_id)
     owned.manifests.restore(replace(manifest, settings={**manifest.settings, "images": "nowhere/mine.zip"}))
@@ -334,99 +312,69 @@ def test_imported_pictures_that_are_gone_are_asked_for_again_and_a_run_of_an_old
 
     old = Manifest(id="abc", study="t2iat-tests", session=ME, title="Old", settings={}, rows=(), status="cancelled")
     owned.manifests.save(old)
-    with pytest.raises(InvalidInput, match="older version"):
+    with pytest.raises(InvalidInput, match="no design that this version can read"):
         complete(go_on(owned, ME, "abc"))
     assert next(line for line in list_runs(owned, ME) if line.run_id == "abc").n_pictures == 0
 
 
-EXPLORED, ACTED, THREE = "f892e6636675c66b", "0af5be8dae33e423", "f8ef304efb2707b7"
-VALIDITY = "46ab12519e6b8e68"
-AN_OLDER = "visitor-0000000000000000"
+def changed(owned, report, *, design, options):
+    """The run as a version saved it that had another study, or further options."""
+    saved = replace(report, design=design, settings=replace(report.settings, options=options))
+    report_store(owned).save(report.run_id, to_text(saved, owned.settings.data_dir))
+    manifest = owned.manifests.get(report.run_id)
+    settings = {**manifest.settings, "options": options}
+    owned.manifests.restore(replace(manifest, design=encode(design, Path()), settings=settings))
 
 
-@pytest.fixture
-def left(tmp_path):
-    shutil.copytree(Path(__file__).parent / "left_runs", tmp_path / "data")
-    built = RealServices(Settings(data_dir=tmp_path / "data", offline=True, device="cpu"))
-    yield built
-    built.close()
+def test_options_that_are_gone_are_noted_and_the_run_goes_on_beside_the_one_that_was_kept(owned):
+    report = run(owned)
+    options = {**option_values(report.settings.options), "act": "helping", "looks": ""}
+    changed(owned, report, design=replace(report.design, options={**report.design.options, "n": 3}), options=options)
+    note = "This version of the program no longer has the option n, the option act."
+    read = open_run(owned, ME, report.run_id).report
+    assert read.results.findings == report.results.findings
+    assert read.results.notes == (*report.results.notes, note)
+    assert (read.settings, read.design) == (report.settings, report.design)
+    assert note in to_markdown(read)
+    owned.manifests.restore(replace(owned.manifests.get(report.run_id), id="0ld"))
+    again = complete(go_on(owned, ME, "0ld"))
+    assert note in again.results.notes
+    assert note in open_run(owned, ME, again.run_id).report.results.notes
+    assert {line.run_id for line in list_runs(owned, ME)} == {"0ld", again.run_id}
 
 
-def note_of(report):
-    (note,) = (one for one in report.results.notes if "This version of the program no longer has" in one)
-    return note
-
-
-def test_all_are_on_the_list_and_open_with_what_they_measured(left):
-    assert {line.run_id for line in list_runs(left, AN_OLDER)} == {EXPLORED, ACTED, THREE}
-    for run_id in (EXPLORED, ACTED, THREE):
-        report = open_run(left, AN_OLDER, run_id).report
-        assert report.results.findings
-        assert claims(report)
-        assert note_of(report) in to_markdown(report)
-        to_export(report)
-
-
-def test_an_exploration_is_without_its_scales_and_their_reader_is_in_no_sentence(left):
-    report = open_run(left, AN_OLDER, EXPLORED).report
-    gone = "the option scales, the option in_four, the option scale_reader"
-    note = note_of(report)
-    assert note.startswith(
-        "Left out, because this version of the program measures it differently: age group: distance to the"
-    )
-    assert note.endswith(f"This version of the program no longer has {gone}.")
-    assert not {"scales", "in_four", "scale_reader"} & set(option_values(report.settings.options))
-    assert "scale-age group-mean" in {one.key for one in report.results.findings}  # what was measured stays
-    assert "skin-tone-classifier" not in " ".join(claims(report))
-    with pytest.raises(UnknownModel, match="has no condition 'tones'"):
-        complete(go_on(left, AN_OLDER, EXPLORED))
-
-
-def test_a_pair_who_act_is_left_out_and_the_run_goes_on_beside_the_one_that_was_kept(left):
-    report = open_run(left, AN_OLDER, ACTED).report
-    note = note_of(report)
-    assert note.startswith(
-        "Left out, because this version of the program measures it differently: Share of the picture"
-    )
-    assert note.endswith("This version of the program no longer has the option act, the option looks.")
-    assert "act" not in report.design.options
-    assert option_values(report.settings.options)["pairs"] == ("teacher and student",)
-    again = complete(go_on(left, AN_OLDER, ACTED))
-    assert note_of(again) == "This version of the program no longer has the option act, the option looks."
-    assert note_of(open_run(left, AN_OLDER, again.run_id).report) == note_of(again)
-    assert {line.run_id for line in list_runs(left, AN_OLDER)} == {EXPLORED, ACTED, THREE, again.run_id}
-
-
-@pytest.mark.parametrize(
-    ("run_id", "session", "study"), [(THREE, AN_OLDER, "pst-three"), (VALIDITY, "somebody", "validity-rates")]
-)
-def test_a_run_of_a_study_that_is_gone_shows_its_numbers_and_is_not_run_again(left, run_id, session, study):
-    assert run_id in {line.run_id for line in list_runs(left, session)}
-    for report in (open_run(left, session, run_id).report, open_run(left, session, run_id).report):
-        assert note_of(report).endswith(f"This version of the program no longer has the study {study}.")
-    tab = built(RunsTab, left)
+def test_a_run_of_a_study_that_is_gone_shows_its_numbers_and_is_not_run_again(owned):
+    report = run(owned)
+    design = replace(report.design, name="t2iat-three", kind="three")
+    changed(owned, report, design=design, options=option_values(report.settings.options))
+    note = "This version of the program no longer has the study t2iat-three."
+    for saved in (open_run(owned, ME, report.run_id), open_run(owned, ME, report.run_id)):
+        assert saved.report.results.notes == (*report.results.notes, note)
+        to_export(saved.report)
+    tab = built(RunsTab, owned)
     tab.others = []
-    shown = tab.show_saved(open_run(left, session, run_id))
-    assert headline(report) in unescape(shown[tab.parts["header"]])
+    shown = tab.show_saved(saved)
+    assert headline(saved.report) in unescape(shown[tab.parts["header"]])
     assert [shown[tab.parts[name]].get("value") for name in ("shell", "python")] == ["", ""]
-    with pytest.raises(InvalidInput, match=f"cannot be run again. This version .* no longer has the study {study}"):
-        complete(go_on(left, session, run_id))
+    with pytest.raises(
+        InvalidInput, match=r"cannot be run again\. This version .* no longer has the study t2iat-three"
+    ):
+        complete(go_on(owned, ME, report.run_id))
 
 
 def test_a_study_that_is_gone_is_refused_with_the_names_of_those_there_are():
-    for name in ("pst-three", "validity-tones", "validity-gender"):
-        with pytest.raises(InvalidInput, match=f"no study '{name}'; there are .*pst-swapped"):
-            find_design(name)
+    with pytest.raises(InvalidInput, match=r"no study 'pst-three'; there are .*pst-swapped"):
+        find_design("pst-three")
 
 
-def test_a_link_says_what_it_asks_for_in_vain(left):
+def test_a_link_says_what_it_asks_for_in_vain(services):
     tabs = {"explore": (), "paired": ("pst-occupations", "pst-swapped")}
     given = {"tab": "paired", "study": "pst-swapped", "model": "calibration-renderer", "condition": "tones"}
-    link = read_link(given | {"option.act": "helping", "option.looks": "four"}, tabs, left)
+    link = read_link(given | {"option.act": "helping", "option.looks": "four"}, tabs, services)
     assert link.values["study"] == "pst-swapped"
     assert set(link.ignored) >= {"condition “tones”"}
     assert len(link.ignored) == 3
-    assert read_link({"tab": "paired", "study": "pst-three"}, tabs, left).ignored == ("study “pst-three”",)
+    assert read_link({"tab": "paired", "study": "pst-three"}, tabs, services).ignored == ("study “pst-three”",)
 
 
 exploration = partial(explored, session="a-visitor", concept="nurse", attributes=["man"], n_images=6)
@@ -537,10 +485,9 @@ def test_a_name_that_is_none_of_the_gallery_is_refused(visited):
 def test_foreign_and_damaged_files_are_one_note_and_the_others_are_listed(visited, gallery):
     line = list_gallery(visited)[0][0]
     manifest = json.loads((gallery / "runs" / f"{line.run_id.removeprefix('gallery-')}.json").read_text())
-    of_earlier_version = {name: value for name, value in manifest.items() if name != "image_ids"}
     for i, text in enumerate([
         "", "{", "[1]", "\x00" * 9, json.dumps({"id": "foreign1"}), json.dumps(manifest),  # of another name
-        json.dumps(of_earlier_version | {"id": "foreign6", "rows": [{"x": 1}]}),
+        json.dumps({name: value for name, value in manifest.items() if name != "rows"} | {"id": "foreign6"}),
         json.dumps(manifest | {"id": "foreign7", "settings": [1]}),
         json.dumps(manifest | {"id": "foreign8", "status": ["finished"]}),
         json.dumps(manifest | {"id": "foreign9", "updated": 1e300}),

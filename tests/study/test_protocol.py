@@ -495,15 +495,15 @@ def test_auto_takes_the_papers_reader_for_pictures_of_no_world_where_it_fits(ser
 
 def test_before_a_run_it_is_said_what_replicating_takes_and_what_cannot_be_met(services):
     plan = plan_study(find_design("tbyb-general"), StudySettings(protocol="paper"), services, estimate=True)
-    line = replication_estimate(plan, services)
+    line = replication_estimate(plan)
     assert line.startswith("4,200 pictures with Stable Diffusion 1.5 (2.7 GB download) at 512x512 pixels, 100 steps")
     assert "classified by OpenAI ViT-L/14 (1.7 GB download) and BLIP base captioner (1 GB download)" in line
     assert "time unknown here; to estimate it, draw 8 first" in line
     assert "Not possible here: " in line
     assert "the paper: 369 prompts of 123 objects with three actions each" in line
     hosted = plan_study(find_design("pst-occupations"), StudySettings(protocol="paper"), services, estimate=True)
-    assert "920 requests to openai:dall-e-3" in replication_estimate(hosted, services)
-    assert "set BIAS_IMAGES_URL" in replication_estimate(hosted, services)
+    assert "920 requests to openai:dall-e-3" in replication_estimate(hosted)
+    assert "set BIAS_IMAGES_URL" in replication_estimate(hosted)
 
 
 def test_the_command_line_says_it_and_draws_nothing(tmp_path, assets):
@@ -544,7 +544,6 @@ def test_words_for_readers_change_no_run_and_all_else_of_a_design_does(services)
     assert reworded == design
     assert is_shipped(reworded)
     assert plan_study(reworded, settings, services, measure=False).manifest.id == before
-    # A saved design of an older version has its notes in its data.
     assert replace(design, data={**design.data, "notes": ["An older note."]}) == design
     decides = {"name", "kind", "reference", "data", "images_per_prompt", "options", "settings"}
     assert decides == {one.name for one in fields(design) if one.compare}

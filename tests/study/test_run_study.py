@@ -25,7 +25,7 @@ from bias_core.report.report_text import markdown_table, plain
 from bias_core.run.image_rows import RowMaker, scaled, thinned
 from bias_core.run.plan import plan_study, settle
 from bias_core.run.run import followed, run_study
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.export import write_folder, write_zip
@@ -375,7 +375,7 @@ def test_settings_of_older_runs_and_of_files_are_read_alike():
 
 
 def test_pictures_of_which_nothing_was_found_have_a_missing_cell_in_every_pandas(services):
-    data = StudyData(SMALL, services, RowMaker.build(SMALL, services))
+    data = Run(get_study(DESIGN), SMALL, services, RowMaker.build(SMALL, services))
     data.frame = pd.DataFrame({"image_id": ["a", "b", "c"]}, index=[4, 5, 6])
     found = {"words": ["x", "y"], "array": np.array(["x", "y"]), "flags": [True, False], "numbers": [1, 2]}
     data.keep(data.frame[:2], **found, own=pd.Series(["y", "x"], index=[5, 4]))

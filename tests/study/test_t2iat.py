@@ -518,7 +518,7 @@ def test_the_smallest_p_of_few_prompts_is_said_before_anything_is_drawn(services
     few = StudySettings(scale=0.01, options={"tests": ["science_arts"]})
     assert get_study(TESTS).run_size(settle(TESTS, few).settings).note == "with 4 against 4 prompts, p is 0.029 at best"
     assert "pictures (with 4 against 4 prompts, p is 0.029 at best) with" in replication_estimate(
-        plan_study(TESTS, few, services, estimate=True), services
+        plan_study(TESTS, few, services, estimate=True)
     )
     several = StudySettings(options={"tests": ["science_arts", "flowers_insects"]})
     assert (

@@ -24,7 +24,6 @@ from bias_core.report.documents import to_markdown
 from bias_core.report.report_text import finding_rows, get_table
 from bias_core.run.plan import plan_study, settle
 from bias_core.run.run import complete, run_study
-from bias_core.run.study_data import StudyData
 from bias_core.settings import Settings
 from bias_core.store.export import Export, ExportedImage, write_zip
 from bias_core.study.design import find_design, get_study
@@ -624,10 +623,9 @@ class RedCup:
 
 
 def drawn(design, settings, beside_pixels):
-    plan = plan_study(design, settings, beside_pixels)
-    data = StudyData(plan.settings, beside_pixels, plan.rows)
-    complete(data.draw(plan.shots))
-    return data
+    run = plan_study(design, settings, beside_pixels)
+    complete(run.draw(run.shots))
+    return run
 
 
 def test_colours_are_objects_on_request_but_not_where_h_j_compares(beside_pixels):

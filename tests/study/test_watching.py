@@ -25,8 +25,8 @@ from bias_core.run.history import go_on, list_runs
 from bias_core.run.image_rows import RowMaker
 from bias_core.run.limits import REFUSED, DrawingView, Watch, looks
 from bias_core.run.plan import plan_study, settle
-from bias_core.run.run import complete, followed as steps_of, make_study_data, run_study
-from bias_core.run.study_data import StudyData
+from bias_core.run.run import complete, followed as steps_of, run_study
+from bias_core.run.study_run import Run
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.design import find_design, get_study
@@ -186,7 +186,7 @@ def test_a_figure_shows_how_the_shares_settled(ended):
 
 def test_a_stopped_run_shows_the_interval_that_holds_at_any_time(world, monkeypatch):
     seen, settings = [], replace(EXPLORED, seed=900, options=replace(EXPLORED.options, n_images=400))
-    monkeypatch.setattr(StudyData, "fetch", noted(StudyData.fetch, seen))
+    monkeypatch.setattr(Run, "fetch", noted(Run.fetch, seen))
     report = followed(settings, world, cancelled=lambda: len(seen) > 3)[1]
     assert report.stopped
     assert report.n_images < 400
@@ -278,7 +278,7 @@ def test_a_stop_while_shares_are_read_ends_the_run(world, monkeypatch):
     def stop(*_args, **_options):
         raise Cancelled("stopped")
 
-    monkeypatch.setattr("bias_core.run.study_data.StudyData.check", stop)
+    monkeypatch.setattr("bias_core.run.study_run.Run.check", stop)
     with pytest.raises(Cancelled):
         followed(replace(RULE, seed=77), world)
 
@@ -416,16 +416,16 @@ def test_explore_embeds_one_batch_while_the_next_is_drawn(slow):
 DESIGN = design_of_prompts(find_design("tbyb-general"), ["a man with a dog", "a woman with a hat"], N_A_PROMPT)
 
 
-def study_data(services, **options):
+def make_run(services, **options):
     settings = settle(DESIGN, STUDY).settings
     study = get_study(DESIGN)
     rows = RowMaker.build(settings, services)
-    return make_study_data(study, settings, services, rows, **options), study.shots(settings)
+    return Run(study, settings, services, rows, **options), study.shots(settings)
 
 
 def test_a_study_embeds_and_captions_while_it_draws(slow):
     slow.reader.pace = slow.captions.pace = 0.5
-    data, shots = study_data(slow)
+    data, shots = make_run(slow)
     list(data.draw(shots))
     assert slow.reader.n_read == slow.captions.n_read == 2 * N_A_PROMPT
     assert share_of_the_sum(slow.generator, slow.reader, slow.captions) < 0.75
@@ -443,7 +443,7 @@ def test_internal_bias_reads_with_every_encoder_ahead(slow):
     design = find_design("internal-bias")
     settings = settle(design, replace(STUDY, scale=0.01, options={"encoders": ["one", "two"]})).settings
     study = get_study(design)
-    data = make_study_data(study, settings, slow, RowMaker.build(settings, slow))
+    data = Run(study, settings, slow, RowMaker.build(settings, slow))
     list(data.draw(study.shots(settings)[:2]))
     assert slow.asked == ["one", "two"] * (len(slow.asked) // 2)
     assert slow.asked
@@ -452,7 +452,7 @@ def test_internal_bias_reads_with_every_encoder_ahead(slow):
 def test_stop_does_not_wait_for_the_reading_of_all_that_is_drawn(slow):
     slow.generator.pace, slow.reader.pace = 0.05, 8.0  # far more is drawn than read
     stopped = []
-    data, shots = study_data(slow, cancelled=lambda: bool(stopped))
+    data, shots = make_run(slow, cancelled=lambda: bool(stopped))
     drawing = data.draw(shots)
     while not slow.reader.n_read:
         next(drawing)
@@ -466,7 +466,7 @@ def test_stop_does_not_wait_for_the_reading_of_all_that_is_drawn(slow):
 
 def test_a_reader_that_fails_ends_the_drawing_at_once(slow):
     slow.reader.error = ModelUnavailable("no weights")
-    data, shots = study_data(slow)
+    data, shots = make_run(slow)
     with pytest.raises(ModelUnavailable, match="no weights"):
         list(data.draw(shots))
     assert len(slow.generator.times) < N_BATCHES
@@ -571,8 +571,8 @@ def test_where_one_arm_alone_has_pictures_it_says_what_to_do(services):
 
 def stopped_while_reading(message, study, services, monkeypatch, **settings):
     """Its report when it is stopped, once all pictures are drawn, at the step of its reading that begins so."""
-    monkeypatch.setattr("bias_core.run.study_data._PER_UPDATE", 4)
-    monkeypatch.setattr("bias_core.run.study_data._PER_READING", 4)
+    monkeypatch.setattr("bias_core.run.study_run._PER_UPDATE", 4)
+    monkeypatch.setattr("bias_core.run.study_run._PER_READING", 4)
     design, chosen = find_design(study), StudySettings(model=MODEL, **settings)
     plan = plan_study(design, chosen, services)
     list(services.draw(plan.manifest.rows))  # found by the run, so that nothing is read while it is drawn

@@ -616,12 +616,12 @@ def test_a_result_is_of_other_settings_once_a_field_or_an_arm_of_the_form_is_ano
         assert all(tab.on_other_settings(asked | change) for change in others)
         note = tab.on_other_settings(asked | {"n_images": None})
         assert bool(note) == (name == "run")  # an untouched form need not ask for the example
-    own = replace(request.settings, images="mine.zip", force=True)  # drawn elsewhere, and read by a forced classifier
+    own = request.with_settings(images="mine.zip", force=True)  # drawn elsewhere, and read by a forced classifier
     report = SimpleNamespace(
         run_id="run", design=request.design,
-        settings=replace(own, model="imported:mine", condition="", encoder="calibration-clip"),
+        settings=replace(own.settings, model="imported:mine", condition="", encoder="calibration-clip"),
     )  # fmt: skip
-    monkeypatch.setattr(tab, "read_request", lambda _values: replace(request, settings=own))
+    monkeypatch.setattr(tab, "read_request", lambda _values: own)
     assert not tab.on_other_settings(asked | {"report": report})
 
 

@@ -23,7 +23,7 @@ from bias_core.measures.stereotype import signed_difference_estimate
 from bias_core.papers.pst.labelling import PairOptions
 from bias_core.prompts import fill_template
 from bias_core.report.claims import decide_claims
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.study import Measuring, Study
 from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, get_options
 from bias_core.types import Estimate, ReaderErrors
@@ -281,7 +281,7 @@ class ValidityIntersections(Study):
             ],
         )
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Shares of combinations, excess and interaction of every two and all three attributes, in every repetition."""
         frame, attributes = data.frame.reset_index(drop=True), self.design.data["attributes"]
         rows = yield from data.embed(frame)

@@ -1,19 +1,17 @@
 """Repeated tests of languages: does the study name those with a planted bias, and no others?"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bias_core.beyond.languages.comparison import LESS, MORE, language_lines
+from bias_core.beyond.languages.comparison import LESS, MORE, LanguageArm, LanguageScore, language_lines
 from bias_core.errors import InvalidInput
 from bias_core.explore.extension import read_attributes
 from bias_core.measures.intervals import exact_interval
-from bias_core.measures.stereotype import prevalence_estimate
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.study import Measuring, Study
 from bias_core.study.types import Design, Finding, Results, Shot, StudySettings, finding, get_options, join_results
 from bias_core.types import Attribute, Estimate
@@ -43,26 +41,6 @@ class LanguageOptions(PoolOptions):
     template: str = setting("a photo of a {}", "Template", "Prompt with one {} for the concept")
     concept: str = setting("doctor", "Concept", "Drawn in every language")
     attributes: tuple[str, ...] = setting(("man", "old"), "Attributes", "Attributes to measure; the first is planted")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Score:
-    """One attribute in the pictures of one language."""
-
-    attribute: Attribute
-    margins: np.ndarray  # (n,)
-
-    @property
-    def prevalence(self) -> Estimate:
-        return prevalence_estimate(self.margins, np.zeros(len(self.margins)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Pictures:
-    """The scored pictures of one language."""
-
-    scores: Sequence[_Score]
-    recognised: Estimate = field(default=_UNDERSTOOD)
 
 
 def _wordings(options: LanguageOptions) -> tuple[Wording, ...]:
@@ -102,7 +80,13 @@ def _language_table(
     """The study's own table of languages, with a flag for a bias planted in any condition."""
     english, *others = _wordings(options)
     scored = {
-        name: _Pictures(scores=[_Score(attribute=a, margins=m) for a, m in zip(attributes, of.T, strict=True)])
+        name: LanguageArm(
+            scores=[
+                LanguageScore(attribute=a.name, margins=m, prevalence=float((m > 0).mean()))
+                for a, m in zip(attributes, of.T, strict=True)
+            ],
+            recognised=_UNDERSTOOD,
+        )
         for name, of in margins.items()
     }
     places = np.arange(len(margins[english.name]))
@@ -151,7 +135,7 @@ class ValidityLanguages(Study):
         """Return the pictures to draw."""
         return language_shots(self.design, settings)
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Results of every repetition for languages with a planted bias and for all others."""
         options, frame = get_options(settings, LanguageOptions), data.frame.reset_index(drop=True)
         rows = yield from data.embed(frame)

@@ -31,8 +31,8 @@ from bias_core.values import Setting, declared_settings, name_and_value
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bias_core.run.study_run import Run
     from bias_core.services import Services
-    from bias_core.study.study import Settled
 
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ def show_warning(warning: str) -> None:
 def choose_engine(services: "Services", run_options: RunOptions) -> None:
     """Let the services draw with the engine of these options."""
     if run_options.engine is EngineName.ray:
-        from bias_core.services import draw_with_ray
+        from bias_core.study_services import draw_with_ray
 
         draw_with_ray(services, run_options.workers)
     elif run_options.workers:
@@ -398,9 +398,7 @@ def _option(setting: Setting, flags: Sequence[str], *, many: bool) -> Any:
     return Annotated[kind | None, option(_find_group(setting.name), escape(words), *names)]
 
 
-def read_given(
-    study: str, given: Given, file: Path | None, n: int | None = None
-) -> "tuple[Settled, list[str], list[str]]":
+def read_given(study: str, given: Given, file: Path | None, n: int | None = None) -> "tuple[Run, list[str], list[str]]":
     """Return the complete settings, and the models and conditions to run them with; ``n`` pictures per prompt.
 
     Raises InvalidInput: a setting that is none, or no study; StorageError: the file cannot be read.

@@ -37,8 +37,8 @@ from bias_core.study.types import StudySettings
 from bias_core.values import declared_settings
 
 if TYPE_CHECKING:
+    from bias_core.run.study_run import Run
     from bias_core.services import Services
-    from bias_core.study.study import Settled, StudyPlan
 
 
 def list_studies(
@@ -80,7 +80,7 @@ def show_study(
             typer.echo(format_json(studies_answer([design], FULL)))
             return
         request = settle(design, StudySettings())
-        shots = request.study.shots(request.settings)
+        shots = request.requested_shots
         console.print(f"[bold]{design.title}[/bold] ({work(design.reference)}, {design.where})")
         console.print(format_summary(design, request.settings), markup=False)
         console.print(f"{sum(shot.n for shot in shots):,} pictures of {len(shots):,} prompts at full size, e.g.")
@@ -175,12 +175,12 @@ def run_studies(study: Study = "", *, given: Given, run_options: StudyOptions) -
             _measure(chosen, services, run_options)
 
 
-def _agree(plans: "Sequence[StudyPlan]", services: "Services", run_options: StudyOptions) -> None:
+def _agree(plans: "Sequence[Run]", services: "Services", run_options: StudyOptions) -> None:
     from bias_core.run.plan import study_cost, warm_up
 
     for plan in [] if run_options.dry_run else plans:
-        if math.isnan(study_cost(plan, services).seconds):  # a first batch shows how long a picture takes
-            run_with_bar(warm_up, plan, services)
+        if math.isnan(study_cost(plan).seconds):  # a first batch shows how long a picture takes
+            run_with_bar(warm_up, plan)
     long = _show_costs(plans, services)
     long |= _show_requests(plans, services, run_options.price)
     _show_refusals(plans, services, measure=not run_options.draw_only)
@@ -192,8 +192,8 @@ def _agree(plans: "Sequence[StudyPlan]", services: "Services", run_options: Stud
 
 
 def _split_request(
-    request: "Settled", models: Sequence[str], conditions: Sequence[str], services: "Services"
-) -> "list[Settled]":
+    request: "Run", models: Sequence[str], conditions: Sequence[str], services: "Services"
+) -> "list[Run]":
     """Return one per model and condition; a model without conditions comes once."""
     has = {name: bool(services.model_info(name).conditions) for name in models}
     return [
@@ -203,14 +203,14 @@ def _split_request(
     ]
 
 
-def _show_costs(plans: "Sequence[StudyPlan]", services: "Services") -> bool:
+def _show_costs(plans: "Sequence[Run]", services: "Services") -> bool:
     """Print the table of costs; return true if the user should agree first."""
     from bias_core.models.model_sources import free_bytes
-    from bias_core.run.plan import plan_notes, study_cost
+    from bias_core.run.plan import study_cost
     from bias_core.run.reproduction import replication_estimate
     from bias_core.study.classifiers import reading_words
 
-    costs = [study_cost(plan, services) for plan in plans]
+    costs = [study_cost(plan) for plan in plans]
     table = Table("model", "condition", "pictures", "exist", "to draw", "time", "disk")
     for plan, cost in zip(plans, costs, strict=True):
         exist = f"{cost.n_stored:,}" if _is_known(plan) else "not known"
@@ -219,11 +219,11 @@ def _show_costs(plans: "Sequence[StudyPlan]", services: "Services") -> bool:
         table.add_row(_get_setting_name(plan, "model"), _get_setting_name(plan, "condition") or "–", *cells)
     show_table(table)
     for plan in plans if plans[0].design.protocol else ():
-        console.print(replication_estimate(plan, services), markup=False)
+        console.print(replication_estimate(plan), markup=False)
     arms = [arm for plan in plans for arm in plan.each]
-    for note in dict.fromkeys(note for arm in filter(_is_known, arms) for note in plan_notes(arm, services)):
+    for note in dict.fromkeys(note for arm in filter(_is_known, arms) for note in arm.notes_before_drawing):
         console.print(note, markup=False)
-    readers = dict.fromkeys(reader for plan in plans for arm in plan.each for reader in arm.study.readers(arm.settings))
+    readers = dict.fromkeys(reader for plan in plans for arm in plan.each for reader in arm.readers)
     if facts := [services.reader_facts(reader.role, reader.name) for reader in readers]:
         console.print(f"Classified by {' and '.join(map(reading_words, facts))}.", markup=False)
     for name in dict.fromkeys(arm.settings.model for arm in arms if not _is_known(arm)):
@@ -245,19 +245,19 @@ def _show_costs(plans: "Sequence[StudyPlan]", services: "Services") -> bool:
     return seconds > _LONG_SECONDS or n_bytes > free
 
 
-def _is_known(plan: "StudyPlan") -> bool:
+def _is_known(plan: "Run") -> bool:
     """Return true if existing pictures can be looked up: they are the user's own, or the model's revision is known."""
     return all(arm.settings.images or arm.rows.revision for arm in plan.each)
 
 
-def _show_requests(plans: "Sequence[StudyPlan]", services: "Services", price: float | None) -> bool:
+def _show_requests(plans: "Sequence[Run]", services: "Services", price: float | None) -> bool:
     """Print how many requests to hosted models cost money; return true if there are any."""
     from bias_core.run.plan import study_cost
 
     n_requests: Counter[str] = Counter()
     for arm in (arm for plan in plans for arm in plan.each):
         if not arm.settings.images and hosted_name(arm.settings.model):
-            n_requests[arm.settings.model] += study_cost(arm, services).n_missing
+            n_requests[arm.settings.model] += study_cost(arm).n_missing
     for name, n in n_requests.items():
         console.print(f"{request_words(n, services.model_info(name), price)}.", markup=False)
     if n_requests:
@@ -285,7 +285,7 @@ def _describe_refusal(services: "Services", name: str) -> str:
         return f"{error}."
 
 
-def _show_refusals(plans: "Sequence[StudyPlan]", services: "Services", *, measure: bool) -> None:
+def _show_refusals(plans: "Sequence[Run]", services: "Services", *, measure: bool) -> None:
     """Print which plans are too large, and which classifiers cannot read the pictures; that ends a measuring run."""
     from bias_core.run.image_rows import RowMaker
     from bias_core.run.plan import check_size, check_study_readers
@@ -293,13 +293,11 @@ def _show_refusals(plans: "Sequence[StudyPlan]", services: "Services", *, measur
     for plan in plans:
         try:
             if isinstance(plan.rows, RowMaker):
-                check_size(plan.request, services.settings, plan.rows)
+                check_size(plan, services.settings, plan.rows)
         except InvalidInput as error:
             show_warning(f"This will be refused: {error}")
         try:
-            show_warning(
-                check_study_readers(plan.study, plan.settings, plan.rows.world(plan.shots, services), services)
-            )
+            show_warning(check_study_readers(plan))
         except InvalidInput as error:
             if measure:
                 raise
@@ -320,24 +318,24 @@ def _size_words(n_bytes: float) -> str:
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.1f} MB"
 
 
-def _draw_plan(plan: "StudyPlan", services: "Services", run_options: StudyOptions) -> None:
+def _draw_plan(plan: "Run", services: "Services", run_options: StudyOptions) -> None:
     from bias_core.run.run import draw_study
 
-    arms = run_with_bar(draw_study, plan, services)
+    run_with_bar(draw_study, plan)
     if run_options.keep:
         services.manifests.keep(plan.manifest.id)
-    n_blocked = sum(data.n_blocked for data in arms)
+    n_blocked = sum(arm.n_blocked for arm in plan.each)
     blocked = f", {n_blocked:,} blanked by the safety checker" if n_blocked else ""
-    n = sum(data.n_planned for data in arms)
+    n = sum(arm.n_planned for arm in plan.each)
     title = f"{plan.design.name}, {_get_setting_name(plan, 'model')} {_get_setting_name(plan, 'condition')}".rstrip()
     console.print(f"{title}: {n:,} pictures{blocked}. Run {plan.manifest.id}", markup=False)
 
 
-def _get_setting_name(plan: "StudyPlan", setting: str) -> str:
-    return " and ".join(dict.fromkeys(getattr(arm.settings, setting) for arm in plan.arms or (plan,)))
+def _get_setting_name(plan: "Run", setting: str) -> str:
+    return " and ".join(dict.fromkeys(getattr(arm.settings, setting) for arm in plan.each))
 
 
-def _measure(chosen: "Sequence[Settled]", services: "Services", run_options: StudyOptions) -> None:
+def _measure(chosen: "Sequence[Run]", services: "Services", run_options: StudyOptions) -> None:
     from bias_core.run.run import run
 
     for request in chosen:

@@ -30,10 +30,9 @@ from bias_core.papers.oasis.study_spi import model_suits
 from bias_core.report.arm_comparison import mean_sample
 from bias_core.report.claims import NO_CLAIM, claim_columns, decide_claims, family_note, fewest_units, p_words
 from bias_core.run.image_rows import scaled
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.design import ReportTexts
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     AUTO,
     MAX_STEPS,
@@ -50,6 +49,7 @@ from bias_core.study.types import (
     get_options,
     mark,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate, StoredImage
 from bias_core.values import Options, option_values, setting, settings_class
 
@@ -155,7 +155,7 @@ class PictureMargins:
 
     frame: pd.DataFrame
     column: str  # of the margins
-    data: StudyData
+    data: Run
 
     @cached_property
     def margins(self) -> pd.DataFrame:
@@ -393,7 +393,7 @@ class Causes(Study):
             ]
         return shots
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure the effect of every exchange, the step by which it is decided, and the adapter's parts."""
         options = get_options(settings, CauseOptions)
         rows = yield from data.embed(data.frame)

@@ -18,11 +18,10 @@ from bias_core.number_text import format_change
 from bias_core.protocols import HasPrior, StepCallback
 from bias_core.report.arm_comparison import mean_sample
 from bias_core.run.image_rows import scaled
-from bias_core.run.study_data import Steps, StudyData
+from bias_core.run.study_run import Run, Steps
 from bias_core.store.readings import open_pictures
 from bias_core.study.design import ReportTexts, distinct_texts
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Finding,
     Results,
@@ -35,6 +34,7 @@ from bias_core.study.types import (
     get_options,
     mark,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate, StoredImage
 from bias_core.values import Options, option_values, setting, settings_class
 
@@ -76,7 +76,7 @@ def _model_with_prior(model: object, name: str) -> HasPrior:
     )
 
 
-def _read_prior(data: StudyData, model: HasPrior, options: PriorOptions) -> Steps[pd.DataFrame]:
+def _read_prior(data: Run, model: HasPrior, options: PriorOptions) -> Steps[pd.DataFrame]:
     """Return margins by the prior's CLIP, of each picture's embedding by the prior and of the picture itself."""
     stored = data.stored(data.frame)
     with data.services.model_lock:
@@ -96,7 +96,7 @@ def _read_prior(data: StudyData, model: HasPrior, options: PriorOptions) -> Step
     return pd.DataFrame(values, columns=["prior", "picture"], index=data.frame.index[: len(values)])
 
 
-def _match_seeds(data: StudyData, margins: pd.DataFrame, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
+def _match_seeds(data: Run, margins: pd.DataFrame, texts: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Return the margins of each text, of the seeds that all texts have."""
     frame = data.frame.loc[margins.index, ["seed", "text", "unit"]].join(margins)
     parts = {text: frame[frame["text"] == text].set_index("seed") for text in texts}
@@ -150,7 +150,7 @@ class Prior(Study):
         n = scaled(self.design.images_per_prompt, settings.scale, minimum=_FEWEST_SEEDS)
         return [Shot(prompt=text, n=n, group="prompts", facts={"text": text}) for text in texts]
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure the effect of each prompt in the prior's embeddings and in the pictures."""
         options, confidence = get_options(settings, PriorOptions), settings.confidence
         rows = yield from data.embed(data.frame)

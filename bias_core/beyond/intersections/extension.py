@@ -1,10 +1,10 @@
 """Crossed attributes as an option of Explore, and of labelled people."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from bias_core.errors import InvalidInput
-from bias_core.explore.extension import ExploreExtension, Scored
+from bias_core.explore.extension import ConceptOptions, ExploreExtension, ScoredPictures
 from bias_core.papers.pst import MakeSample, PeopleExtension
 from bias_core.study.types import ArmReport, Results, StudyReport, StudySettings, join_results
 from bias_core.types import Attribute
@@ -13,7 +13,7 @@ from bias_core.values import Options, setting, settings_class
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.run.study_data import StudyData
+    from bias_core.run.study_run import Run
 
 Crossing = Literal["none", "pairs", "triples"]
 MOST_CROSSED = 8  # attributes: 28 pairs and 56 triples
@@ -28,28 +28,24 @@ class CrossedOptions(Options):
     )
 
 
-class Asked(Protocol):
-    """The options of an exploration that matter here."""
+if TYPE_CHECKING:
 
-    @property
-    def crossed(self) -> Crossing:
-        """The way attributes are crossed."""
-
-    @property
-    def scored(self) -> tuple[Attribute, ...]:
-        """All attributes."""
+    class CrossedExploration(CrossedOptions, ConceptOptions):
+        """The options of an exploration with this one."""
 
 
-class Intersections(ExploreExtension[Asked]):
+class Intersections(ExploreExtension["CrossedExploration"]):
     """Attributes crossed with each other, and with the arms."""
 
     options: ClassVar[type[Options]] = CrossedOptions
 
-    def check(self, options: Asked, settings: StudySettings) -> None:
+    def check(self, options: "CrossedExploration", settings: StudySettings) -> None:
         """Raise InvalidInput for too few or too many attributes."""
         check_crossing(options.scored, options.crossed)
 
-    def reading(self, options: Asked, data: "StudyData", frame: "pd.DataFrame", scored: Scored) -> Results:
+    def reading(
+        self, options: "CrossedExploration", data: "Run", frame: "pd.DataFrame", scored: ScoredPictures
+    ) -> Results:
         """Return how often attributes occur together."""
         from bias_core.beyond.intersections.attributes import cross_attributes
         from bias_core.report.arm_comparison import mean_sample
@@ -64,7 +60,7 @@ class Intersections(ExploreExtension[Asked]):
             sample=mean_sample,
         )
 
-    def comparing(self, options: Asked, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+    def comparing(self, options: "CrossedExploration", settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the attributes, and links of two, that differ in one arm."""
         from bias_core.beyond.intersections.arms import cross_arms
         from bias_core.beyond.intersections.attributes import find_mosaics

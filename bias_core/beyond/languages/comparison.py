@@ -3,19 +3,19 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bias_core.explore.arms import paired_arms
+from bias_core.explore.arms import Scored, paired_arms
 from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.number_text import format_points, format_rate, state_p
 from bias_core.prompts import fill_template
 from bias_core.report.arm_comparison import mean_sample
 from bias_core.report.claims import WHY_NOT, claim_columns, decide_claims, family_note
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.types import (
     ArmReport,
     Finding,
@@ -27,7 +27,7 @@ from bias_core.study.types import (
     figure,
     table,
 )
-from bias_core.types import Attribute, Estimate
+from bias_core.types import Estimate
 from bias_core.world.wordings import FORMS, Wording, rival_concepts
 
 LEAST_RECOGNISED = 0.5  # share of the recognition in English above which a language counts as understood
@@ -49,43 +49,37 @@ _LESS_SURE = (
 )
 
 
-class Score(Protocol):
-    @property
-    def attribute(self) -> Attribute:
-        """The attribute."""
+@dataclass(frozen=True, kw_only=True)
+class LanguageScore:
+    """One attribute in the pictures of one language."""
 
-    @property
-    def prevalence(self) -> Estimate:
-        """The share of pictures in which it is seen."""
-
-    @property
-    def margins(self) -> np.ndarray:
-        """The margin of presence over absence of each picture, ``(n,)``; nan: cannot tell."""
-
-
-class Recognised(Protocol):
-    """The scored pictures of one arm."""
-
-    @property
-    def scores(self) -> Sequence[Score]:
-        """All attributes."""
-
-    @property
-    def recognised(self) -> Estimate | None:
-        """Share of pictures in which the classifier sees the concept."""
+    attribute: str
+    prevalence: float  # share of pictures in which it is seen
+    margins: np.ndarray  # of presence over absence, ``(n,)``; nan: cannot tell
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Arm:
-    scores: Sequence[Score]
-    recognised: Estimate | None
+class LanguageArm:
+    """The scored pictures of one language."""
+
+    scores: Sequence[LanguageScore]
+    recognised: Estimate | None  # share of pictures in which the classifier sees the concept
+
+    @classmethod
+    def from_scored(cls, scored: Scored, recognised: Estimate | None) -> "LanguageArm":
+        """Take the scores of an exploration."""
+        scores = [
+            LanguageScore(attribute=score.attribute.name, prevalence=score.prevalence.value, margins=score.margins)
+            for score in scored.scores
+        ]
+        return cls(scores=scores, recognised=recognised)
 
 
-Pair = tuple[Recognised, Recognised, np.ndarray, np.ndarray]
+Pair = tuple[LanguageArm, LanguageArm, np.ndarray, np.ndarray]
 """English and another arm, and the places of the seeds that both have, ``(n,)`` in each."""
 
 
-def recognised_concept(concept: str, data: StudyData, rows: np.ndarray, units: Sequence[str]) -> list[Finding]:
+def recognised_concept(concept: str, data: Run, rows: np.ndarray, units: Sequence[str]) -> list[Finding]:
     """Measure how often the classifier ranks the concept among the first of all concepts that have a wording.
 
     The sentences are English for pictures of every language. Similar concepts (doctor, dentist, nurse) compete for
@@ -139,8 +133,8 @@ def compare_languages(
     }
     pairs: dict[str, Pair] = {
         pair.second: (
-            _Arm(scores=pair.a.scores, recognised=recognised[pair.first]),
-            _Arm(scores=pair.b.scores, recognised=recognised[pair.second]),
+            LanguageArm.from_scored(pair.a, recognised[pair.first]),
+            LanguageArm.from_scored(pair.b, recognised[pair.second]),
             pair.at_first,
             pair.at_second,
         )
@@ -199,7 +193,7 @@ def _compare_wording(wording: Wording, pair: Pair, confidence: float) -> Iterato
     for before, after in zip(english.scores, other_language.scores, strict=True):
         margins = np.stack([before.margins[at_first], after.margins[at_second]])
         margins = margins[:, ~np.isnan(margins).any(axis=0)]
-        has_share = margins.size and not math.isnan(before.prevalence.value + after.prevalence.value)
+        has_share = margins.size and not math.isnan(before.prevalence + after.prevalence)
         reason = verdict or ("" if has_share else UNDEFINED)
         gap = (
             Estimate.undefined(0, reason)
@@ -207,12 +201,12 @@ def _compare_wording(wording: Wording, pair: Pair, confidence: float) -> Iterato
             else prevalence_difference_test(*margins, confidence=confidence).estimate
         )
         line = {
-            "attribute": before.attribute.name,
+            "attribute": before.attribute,
             "language": wording.language_name,
             "form": FORMS[wording.form],
             "verdict": reason,
-            "P": after.prevalence.value,
-            "P in English": before.prevalence.value,
+            "P": after.prevalence,
+            "P in English": before.prevalence,
             **columns("difference", gap, ends=""),
             "n": margins.shape[1],
             "p": math.nan,

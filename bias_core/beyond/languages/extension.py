@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from bias_core.errors import InvalidInput
-from bias_core.explore.extension import ConceptOptions, ExploreExtension, Scored
+from bias_core.explore.extension import ConceptOptions, ExploreExtension, ScoredPictures
 from bias_core.prompts import SLOT, fill_template
 from bias_core.study.types import Arm, ArmReport, Results, StudyReport, StudySettings
 from bias_core.values import Options, setting, settings_class
@@ -14,7 +14,7 @@ from bias_core.world.wordings import Wording, language_choices, list_wordings
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.run.study_data import StudyData
+    from bias_core.run.study_run import Run
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class Languages(ExploreExtension[LanguageOptions]):
             for i, wording in enumerate(options.wordings)
         )
 
-    def reading(self, options: LanguageOptions, data: "StudyData", frame: "pd.DataFrame", scored: Scored) -> Results:
+    def reading(self, options: LanguageOptions, data: "Run", frame: "pd.DataFrame", scored: ScoredPictures) -> Results:
         """Return how often the concept is recognised."""
         from bias_core.beyond.languages.comparison import recognised_concept
 

@@ -53,7 +53,7 @@ from bias_core.report.claims import (
     without_fixed_n,
 )
 from bias_core.report.report_text import get_table
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.design import ReportTexts
 from bias_core.study.types import (
     ArmReport,
@@ -208,7 +208,7 @@ class PolePositions:
 def measure_places(
     target: Mapping[str, str],
     rows: Mapping[str, np.ndarray],
-    data: StudyData,
+    data: Run,
     words: Mapping[str, Sequence[str]],
     groups: Mapping[str, Any],
 ) -> PolePositions | None:

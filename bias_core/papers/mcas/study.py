@@ -28,7 +28,7 @@ from bias_core.papers.mcas.report import (
 from bias_core.prompts import fill_template
 from bias_core.report.arm_comparison import sets_sample
 from bias_core.run.image_rows import scaled, thinned
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.classifiers import Reader
 from bias_core.study.design import check_count, find_design, read_study_table
 from bias_core.study.study import Measuring, RunSize, Study
@@ -92,7 +92,7 @@ def _measure_target(
     rows: Mapping[str, np.ndarray],
     design: Design,
     settings: StudySettings,
-    data: StudyData,
+    data: Run,
     published: Mapping[str, Mapping[str, float]],
 ) -> Target:
     """The mean over the encoders, and the inputs of MCAS: means of cosines, including those of texts."""
@@ -227,7 +227,7 @@ class InternalBiasStudy(Study):
         ]
         return shots + pole_shots(targets, n, sides) if options.poles else shots
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure δ′, α′, MCAS, δ and α of every target; Tables 3 and 4 next to the paper's."""
         rows = {}
         for reader in averaged_encoders(settings):

@@ -18,7 +18,7 @@ from bias_core.report.arm_comparison import mean_sample, share_test
 from bias_core.report.claims import decide_claims
 from bias_core.run.attribute_scores import AttributeScore, score_attributes
 from bias_core.run.image_rows import scaled
-from bias_core.run.study_data import Steps, StudyData
+from bias_core.run.study_run import Run, Steps
 from bias_core.study.answers import count_answers, majority
 from bias_core.study.attributes import to_attributes
 from bias_core.study.design import ReportTexts, keep_only_options, read_study_table
@@ -178,12 +178,7 @@ def doctor_by_concept(design: Design) -> dict[str, list[Attribute]]:
 
 
 def read_cells(
-    data: StudyData,
-    concept: str,
-    frame: pd.DataFrame,
-    rows: np.ndarray,
-    attributes: Sequence[Attribute],
-    **variety: Any,
+    data: Run, concept: str, frame: pd.DataFrame, rows: np.ndarray, attributes: Sequence[Attribute], **variety: Any
 ) -> Steps[list[Cell]]:
     """Return OASIS's numbers for pictures with the embeddings ``rows (len(frame), d)``.
 
@@ -200,7 +195,7 @@ def read_cells(
 
 
 def read_all_cells(
-    data: StudyData,
+    data: Run,
     column: str,
     names: Sequence[str],
     attributes_of: Callable[[str], Sequence[Attribute]],

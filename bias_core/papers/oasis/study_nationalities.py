@@ -67,11 +67,10 @@ from bias_core.report.stop_rules import ShareValues
 from bias_core.run.attribute_scores import watch_attributes
 from bias_core.run.image_rows import scaled
 from bias_core.run.run import complete
-from bias_core.run.study_data import Steps, StudyData
+from bias_core.run.study_run import Run, Steps
 from bias_core.study.attributes import to_attributes
 from bias_core.study.design import ReportTexts
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
     Claim,
@@ -93,6 +92,7 @@ from bias_core.study.types import (
     or_nan,
     point,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, Estimate
 from bias_core.values import Options, setting, settings_class
 
@@ -336,7 +336,7 @@ def _parse_users(text: str) -> tuple[str, float]:
 
 
 def _user_findings(
-    name: str, users: float, cells: Sequence[Cell], data: StudyData, published: Published
+    name: str, users: float, cells: Sequence[Cell], data: Run, published: Published
 ) -> dict[str, Finding]:
     """Return mean and maximum of Ψ over the attributes of a nationality."""
     references = np.array([cell.attribute.reference for cell in cells], dtype=float)
@@ -448,7 +448,7 @@ class _NationalityStudy(Study):
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
         return own_by_nationality(self.design, settings)
 
-    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+    def watch(self, settings: StudySettings, data: Run, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         return watch_attributes(self.attributes(settings), data, frame, of_groups=True)
 
 
@@ -477,16 +477,16 @@ class NationalityStereotypes(_NationalityStudy):
         settings, results, frame = report.settings, report.results, get_scored_pictures(report)
         labels, says = people_labels(answers)
         if get_options(settings, StereotypeOptions).direction != "text":
-            new_results = complete(self._measured(settings, StudyData.from_report(report, services), labels))
+            new_results = complete(self._measured(settings, Run.from_report(self, report, services), labels))
             results = replace(results.renewed(new_results), notes=results.notes)
         accuracy = accuracy_tables(labels, {"all": frame}, settings.confidence, partial(_celeba, self.design))
         return replace(report, results=_checked_by_people(results, accuracy, says))
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure P, P − P*, Ψ, WALS and the share of variance of every attribute for every nationality."""
         return self._measured(settings, data, {})
 
-    def _measured(self, settings: StudySettings, data: StudyData, labels: Labels) -> Measuring:
+    def _measured(self, settings: StudySettings, data: Run, labels: Labels) -> Measuring:
         """Measure with people's labels; directions are nan for attributes without labels."""
         published, options = Published(self.design), get_options(settings, StereotypeOptions)
         nationalities = [
@@ -599,7 +599,7 @@ class DoctorPrevalence(_NationalityStudy):
         accuracy = accuracy_tables(labels, parts, report.settings.confidence, table4)
         return replace(report, results=_checked_by_people(report.results, accuracy, says))
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure P(man) of each concept, and the change with a nationality."""
         (attribute,) = to_attributes([self.design.data["doctor"]["attribute"]])
         read = yield from read_all_cells(
@@ -682,7 +682,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
             raise InvalidInput(f"no attribute of {', '.join(without)} has a P*, so there is no stereotype score")
         return _measurable_shots(self.design, settings)
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure mean and largest Ψ of every nationality, and their correlation with the number of users."""
         self.design, settings = with_further_users(self.design, settings)
         own_users = get_options(settings, UserOptions).users

@@ -54,12 +54,11 @@ from bias_core.papers.oasis.report import (
 from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, StepCallback, Traceable
 from bias_core.report.claims import claim_columns, decide_claims, family_note
-from bias_core.run.study_data import Steps, StudyData
+from bias_core.run.study_run import Run, Steps
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.study.design import ReportTexts
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     MAX_STEPS,
     Claim,
@@ -74,6 +73,7 @@ from bias_core.study.types import (
     finding,
     get_options,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
 from bias_core.values import setting, settings_class
 
@@ -189,7 +189,7 @@ def _list_attributes(design: Design, settings: StudySettings, nationality: str) 
 
 
 def _curves(
-    data: StudyData, cells: Sequence[Cell], attributes: Sequence[Attribute], pairs: "Sequence[tuple[Trace, Trace]]"
+    data: Run, cells: Sequence[Cell], attributes: Sequence[Attribute], pairs: "Sequence[tuple[Trace, Trace]]"
 ) -> list[Curve]:
     """Return predicted gain and SPI of each attribute, from the traces of a nationality's pictures and their bases."""
     k, confidence = len(attributes), data.settings.confidence
@@ -220,7 +220,7 @@ def _curves(
 
 
 def _trace_all(
-    design: Design, settings: StudySettings, data: StudyData, model: Traceable, bases: Mapping[str, str]
+    design: Design, settings: StudySettings, data: Run, model: Traceable, bases: Mapping[str, str]
 ) -> "Steps[dict[str, list[tuple[Trace, Trace]]]]":
     """Return the traces of pictures by nationality, each with that of its base prompt from the same noise.
 
@@ -386,7 +386,7 @@ class Trace:
 
 
 def trace_row(
-    data: StudyData,
+    data: Run,
     model: Traceable,
     row: ImageRow,
     attributes: Sequence[Attribute],
@@ -465,7 +465,7 @@ class Propagation(Study):
             )
         return shots
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure SPI of every attribute over the steps, and predict pictures."""
         model = _traceable(data.rows.model(data.services), settings.model)
         rows = yield from data.embed(data.frame)

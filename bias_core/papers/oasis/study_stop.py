@@ -49,14 +49,13 @@ from bias_core.report.claims import WHY_NOT, claim_columns, decide_claims, famil
 from bias_core.report.saved import decode, encode
 from bias_core.run.image_rows import RowMaker
 from bias_core.run.limits import check_budget
-from bias_core.run.study_data import StudyData, read_ahead
+from bias_core.run.study_run import Run
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.store.readings import open_original
 from bias_core.study.classifiers import check_readers
 from bias_core.study.design import ReportTexts
-from bias_core.study.study import Measuring, RunSize, Study, encoders_and_judge
-from bias_core.study.study_services import StudyServices
+from bias_core.study.study import Measuring, RunSize, Study
 from bias_core.study.types import (
     Claim,
     Design,
@@ -74,6 +73,7 @@ from bias_core.study.types import (
     intervals,
     or_nan,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate, StoredImage
 from bias_core.values import declared_settings, setting, settings_class
 
@@ -221,7 +221,7 @@ def _searched(options: PromptSearchOptions, nationality: str, n_clusters: int) -
     return list(dict.fromkeys(picked))
 
 
-def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.ndarray, clusters: list[Cluster]) -> str:
+def _cluster(data: Run, nationality: str, frame: pd.DataFrame, rows: np.ndarray, clusters: list[Cluster]) -> str:
     """Add the searched clusters of a nationality, without texts; return a note on the clustering."""
     settings, options = data.settings, get_options(data.settings, PromptSearchOptions)
     n_clusters = min(options.n_clusters, len(rows)) or None
@@ -269,12 +269,12 @@ def search_arguments(options: PromptSearchOptions, settings: StudySettings, serv
     return arguments
 
 
-def _with_prompts(data: StudyData, cluster: Cluster, on_step: StepCallback) -> Cluster:
+def _with_prompts(data: Run, cluster: Cluster, on_step: StepCallback) -> Cluster:
     return replace(cluster, prompts=_search_prompts(data, cluster.rows, cluster.other_rows, on_step))
 
 
 def _search_prompts(
-    data: StudyData, rows: np.ndarray, other_rows: np.ndarray, on_step: StepCallback
+    data: Run, rows: np.ndarray, other_rows: np.ndarray, on_step: StepCallback
 ) -> tuple[OptimisedPrompt, ...]:
     """Return the texts of a cluster; the same search is stored, and not repeated."""
     options, encoder, answers = get_options(data.settings, PromptSearchOptions), data.encoder(), data.services.answers
@@ -301,7 +301,7 @@ def _search_prompts(
 
 
 def _draw_first_texts(
-    design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]
+    design: Design, settings: StudySettings, data: Run, clusters: Sequence[Cluster]
 ) -> Generator[Progress, None, list[Cluster]]:
     """Return the clusters with pictures of the first text, on seeds that the cluster's pictures do not have.
 
@@ -329,9 +329,7 @@ def _draw_first_texts(
     return drawn_clusters
 
 
-def _score_attributes(
-    design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]
-) -> pd.DataFrame:
+def _score_attributes(design: Design, settings: StudySettings, data: Run, clusters: Sequence[Cluster]) -> pd.DataFrame:
     """Return P of every attribute of the design's nationalities in every cluster."""
     attributes = {a.name: a for n in wanted_nationalities(design, settings) for a in own_attributes(design, n)}
     if not attributes:
@@ -418,7 +416,7 @@ def _tables(
 
 
 def _figures(
-    data: StudyData, settings: StudySettings, clusters: Sequence[Cluster], attributes: pd.DataFrame
+    data: Run, settings: StudySettings, clusters: Sequence[Cluster], attributes: pd.DataFrame
 ) -> list[StudyFigure]:
     """Return Table 3 as pictures (average, typical and drawn ones), and the attributes of the clusters."""
     rows, prefix = [], get_options(settings, PromptSearchOptions).prefix
@@ -489,10 +487,9 @@ def regenerate(
     if not 1 <= n <= MOST_DRAWN:
         raise InvalidInput(f"1 to {MOST_DRAWN} pictures can be drawn at once, got {n}")
     rows = RowMaker.build(settings, services)
-    readers = encoders_and_judge(settings)
-    check_readers(readers, services, source=settings.model, world=rows.info.world, force=settings.force)
+    data = Run(OptimisedPrompts(report.design), settings, services, rows, cancelled=cancelled)
+    check_readers(data.reader_facts, services, source=settings.model, world=rows.info.world, force=settings.force)
     check_budget(n, services.settings, subject="drawing a text", advice="draw fewer pictures")
-    data = StudyData(settings, services, rows, cancelled=cancelled, ahead=partial(read_ahead, readers))
     frame = yield from data.draw([Shot(prompt=text, n=n, group=cluster, first_seed=report.design.images_per_prompt)])
     if frame.empty:
         raise InvalidInput(f"the model's safety checker blocked all {n} pictures of {prompt!r}")
@@ -597,7 +594,7 @@ class OptimisedPrompts(Study):
                 raise InvalidInput(f"clusters: each nationality has at most {n} clusters; got {text!r}")
         return nationality_shots(self.design, settings)
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Find clusters and their texts, and measure how close the pictures of those texts come."""
         options = get_options(settings, PromptSearchOptions)
         rows = yield from data.embed(data.frame)

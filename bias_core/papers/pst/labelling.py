@@ -24,15 +24,15 @@ from bias_core.protocols import ImageTextEncoder
 from bias_core.report.report_text import get_table
 from bias_core.run.attribute_scores import CALLS, ask_judge, choose_calls, question_about
 from bias_core.run.limits import report_unread_on_stop
-from bias_core.run.study_data import Steps, StudyData
+from bias_core.run.study_run import Run, Steps
 from bias_core.store.readings import open_original
 from bias_core.study.answers import AUTOMATIC, count_answers, make_answer_frame
 from bias_core.study.attributes import find_attribute, load_attribute_sets
 from bias_core.study.classifiers import Reader
 from bias_core.study.label_tasks import POSITIONS, SINGLE
 from bias_core.study.study import encoders_and_judge, get_judge_reader
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import AUTO, Design, StudyReport, StudySettings, get_options
+from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, StoredImage
 from bias_core.values import Options, setting, settings_class
 
@@ -182,7 +182,7 @@ def count_requested_people(people: pd.DataFrame) -> "pd.Series[int]":
     return counts
 
 
-def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData) -> Steps[pd.DataFrame]:
+def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, data: Run) -> Steps[pd.DataFrame]:
     """Return ``people`` with the classifier's answers and the ground truth, if any.
 
     Returns
@@ -292,7 +292,7 @@ Labelled = tuple[list[str], list[float], list[str], dict[str, list[float]]]
 """Each person's answer and margin, the boxes of all in the picture, and columns of further attributes."""
 
 
-def _label_with_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
+def _label_with_encoder(people: pd.DataFrame, settings: StudySettings, data: Run) -> Steps[Labelled]:
     """Find the people, cut each out, and ask the encoder for the closer of two sentences."""
     options = get_options(settings, LabellingOptions)
     masculine, feminine = data.sentences(options.sentences)
@@ -316,7 +316,7 @@ def _label_with_encoder(people: pd.DataFrame, settings: StudySettings, data: Stu
     return np.select(kinds, [NOT_TWO_PEOPLE, CANNOT_IDENTIFY, "masculine"], "feminine").tolist(), leans, where, further
 
 
-def _label_with_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
+def _label_with_judge(people: pd.DataFrame, settings: StudySettings, data: Run) -> Steps[Labelled]:
     """Find the people, cut each out, and ask the judge if each of two sentences is true.
 
     A person with both or neither cannot be identified.
@@ -411,7 +411,7 @@ class _People:
 
 
 def _find_people(
-    people: pd.DataFrame, settings: StudySettings, data: StudyData, encoder: ImageTextEncoder | None = None
+    people: pd.DataFrame, settings: StudySettings, data: Run, encoder: ImageTextEncoder | None = None
 ) -> Steps[tuple[dict[str, list[Box]], dict[str, np.ndarray]]]:
     """Return the boxes of the people found in each picture, by its id, and their rows by an encoder."""
     name, boxes, rows = get_options(settings, LabellingOptions).finder, dict[str, list[Box]](), dict[str, np.ndarray]()
@@ -443,9 +443,7 @@ def _get_person_results(people: pd.DataFrame, by_picture: Mapping[str, Sequence[
     return results
 
 
-def _label_with_answerer(
-    people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData
-) -> Steps[list[str]]:
+def _label_with_answerer(people: pd.DataFrame, design: Design, settings: StudySettings, data: Run) -> Steps[list[str]]:
     """Ask the paper's question about each person, with the whole picture."""
     vqa = design.data["vqa"]
     answers = yield from data.say(

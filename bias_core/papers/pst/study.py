@@ -53,13 +53,12 @@ from bias_core.prompts import fix_articles
 from bias_core.report.corrected import decide_report
 from bias_core.report.stop_rules import ShareValues
 from bias_core.run.image_rows import hash_to_seed, thinned
-from bias_core.run.study_data import Steps, StudyData
+from bias_core.run.study_run import Run, Steps
 from bias_core.study.answer_fit import Questions
 from bias_core.study.classifiers import READ_BY, Reader
 from bias_core.study.design import extensions, get_study, read_study_table
 from bias_core.study.label_tasks import POSITIONS, SINGLE
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
     Design,
@@ -76,6 +75,7 @@ from bias_core.study.types import (
     join_results,
     marks,
 )
+from bias_core.study_services import StudyServices
 from bias_core.values import declared_settings, setting, settings_class
 
 OCCUPATION, POWER = "occupation", "power"
@@ -117,7 +117,7 @@ class PairedStudy(Study):
     def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
         """Return the test's findings, tables, figures and notes from labelled people."""
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Label the people in the pictures, and score."""
         everyone = labelling.list_people(data.frame, self.identities(settings))
         people = yield from labelling.label_people(everyone, self.design, settings, data)
@@ -187,7 +187,7 @@ class PairedStudy(Study):
         """Return the classifier that labels people."""
         return labelling.labelling_readers(settings)
 
-    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+    def watch(self, settings: StudySettings, data: Run, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         """Return the score of each setting during the run; none if people label."""
         if settings.labels or get_options(settings, LabellingOptions).labeller == labelling.PEOPLE:
             return []

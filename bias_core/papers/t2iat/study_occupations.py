@@ -33,12 +33,11 @@ from bias_core.report.arm_comparison import sets_sample, table_over_arms
 from bias_core.report.claims import claim_columns, decide_claims, family_note, require_units, without_fixed_n
 from bias_core.report.corrected import kappa_finding
 from bias_core.run.image_rows import scaled
-from bias_core.run.study_data import Steps, StudyData
+from bias_core.run.study_run import Run, Steps
 from bias_core.study.answer_fit import Questions
 from bias_core.study.answers import count_answers, majority
 from bias_core.study.design import ReportTexts
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
     Claim,
@@ -57,6 +56,7 @@ from bias_core.study.types import (
     intervals,
     marks,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class
 
@@ -97,7 +97,7 @@ def _mean_association(means: Sequence[np.ndarray]) -> np.ndarray:
     return np.asarray((targets * (a - b)).sum(axis=1))
 
 
-def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps[dict[str, Leaning]]:
+def _leanings(design: Design, settings: StudySettings, data: Run) -> Steps[dict[str, Leaning]]:
     """Return the association of each occupation, and of its neutral pictures."""
     rows = yield from data.embed(data.frame)
     leanings: dict[str, dict[str, Any]] = {}
@@ -180,7 +180,7 @@ def _build_lines(design: Design, frame: pd.DataFrame) -> dict[str, Line]:
     return lines
 
 
-def _judged(design: Design, line: Line, pictures: pd.DataFrame, embedded: np.ndarray, data: StudyData) -> pd.DataFrame:
+def _judged(design: Design, line: Line, pictures: pd.DataFrame, embedded: np.ndarray, data: Run) -> pd.DataFrame:
     """Return a concept's pictures with two answers: the classifier's and the ground truth, True for A.
 
     The classifier chooses the closer sentence. The ground truth is None if unknown, or neither A nor B.
@@ -330,7 +330,8 @@ class OccupationAssociations(_OccupationStudy):
     table = "occupations"
     columns = ("mean", "low", "high", *_TESTED)
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
+        """Return the association of each occupation, and the quartiles of its pictures."""
         leanings = yield from _leanings(self.design, settings, data)
         sides = {name: side for side, names in self.design.data["occupations"]["leaning"].items() for name in names}
         findings, lines = [], []
@@ -364,7 +365,7 @@ class Amplification(_OccupationStudy):
     table = "amplification"
     columns = ("text", "image", "low", "high", *_TESTED, "same side")
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Compare Eq. 2 on the prompts' text embeddings with Eq. 2 on the pictures, for each occupation."""
         leanings = yield from _leanings(self.design, settings, data)
         occupations = self.design.data["occupations"]
@@ -432,7 +433,7 @@ class AssociationAndPeople(Study):
                 questions[image_id] = {"": [word for word in words if word in earlier]}
         return questions
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure the share judged closer to A and the mean association per concept, and the agreement of orders."""
         rows = yield from data.embed(data.frame)
         lines, rng = _build_lines(self.design, data.frame), np.random.default_rng(settings.seed)

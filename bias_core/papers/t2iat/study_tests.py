@@ -19,7 +19,7 @@ from bias_core.prompts import SLOT, append_word, fill_template, replace_word
 from bias_core.report.arm_comparison import ARM, ROUNDING, counted_sample, nothing, table_over_arms
 from bias_core.report.claims import claim_columns, decide_claims, family_note, without_fixed_n
 from bias_core.run.image_rows import scaled, thinned
-from bias_core.run.study_data import StudyData
+from bias_core.run.study_run import Run
 from bias_core.study.design import ReportTexts, check_count, distinct_texts, find_design
 from bias_core.study.study import Measuring, RunSize, Study
 from bias_core.study.types import (
@@ -185,7 +185,7 @@ def _other_p(test: AssociationTest, frame: pd.DataFrame, rows: np.ndarray, setti
     return {}
 
 
-def _finished_tests(data: StudyData, tests: Mapping[str, Any]) -> tuple[dict[str, pd.DataFrame], list[str]]:
+def _finished_tests(data: Run, tests: Mapping[str, Any]) -> tuple[dict[str, pd.DataFrame], list[str]]:
     """Return the pictures of each test, and notes; a stopped run counts only prompts with all of their edits.
 
     InvalidInput if no test has two such prompts of each concept.
@@ -423,7 +423,7 @@ class AssociationTests(Study):
     def shots(self, settings: StudySettings) -> list[Shot]:
         return association_shots(self.design, settings)
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure S, p and d of every test, and the associations behind them."""
         options = get_options(settings, TestOptions)
         rows = yield from data.embed(data.frame)

@@ -40,12 +40,11 @@ from bias_core.protocols import Captioner
 from bias_core.report.arm_comparison import counted_sample, mean_sample
 from bias_core.report.stop_rules import ShareValues, stop_rule
 from bias_core.run.attribute_scores import ask_judge, measure_judge_errors, question_about
-from bias_core.run.study_data import Steps, StudyData
+from bias_core.run.study_run import Run, Steps
 from bias_core.store.readings import open_original
 from bias_core.study.classifiers import Reader
 from bias_core.study.design import ReportTexts
 from bias_core.study.study import encoders_and_judge
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     AUTO,
     Finding,
@@ -57,6 +56,7 @@ from bias_core.study.types import (
     finding,
     get_options,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate, ReaderErrors
 from bias_core.values import Options, setting, settings_class
 
@@ -160,7 +160,7 @@ def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
 
 
 def watch_captions(
-    settings: StudySettings, data: StudyData, frame: pd.DataFrame
+    settings: StudySettings, data: Run, frame: pd.DataFrame
 ) -> Generator[Progress, None, list[ShareValues]]:
     """Return shares of captions with men, women and neither, and pictures that miss their prompt, without the base."""
     frame = frame[frame["base"] == 0] if "base" in frame else frame
@@ -185,7 +185,7 @@ def watch_captions(
 
 
 def read_pictures(
-    settings: StudySettings, data: StudyData, captioner: Captioner | None = None
+    settings: StudySettings, data: Run, captioner: Captioner | None = None
 ) -> Generator[Progress, None, pd.DataFrame]:
     """Caption and embed every picture of the study; the default captioner is that of the options.
 
@@ -209,7 +209,7 @@ def read_pictures(
     return pd.DataFrame(reading | _misses(prompts, settings, data, rows), index=data.frame.index)
 
 
-def read_and_keep(settings: StudySettings, data: StudyData) -> Generator[Progress, None, pd.DataFrame]:
+def read_and_keep(settings: StudySettings, data: Run) -> Generator[Progress, None, pd.DataFrame]:
     """Read pictures as :func:`read_pictures`, and keep the results with each picture, for the page and the export."""
     reading = yield from read_pictures(settings, data)
     folded = [
@@ -228,9 +228,7 @@ def read_and_keep(settings: StudySettings, data: StudyData) -> Generator[Progres
     return reading
 
 
-def _misses(
-    prompts: Sequence[str], settings: StudySettings, data: StudyData, rows: np.ndarray
-) -> dict[str, np.ndarray]:
+def _misses(prompts: Sequence[str], settings: StudySettings, data: Run, rows: np.ndarray) -> dict[str, np.ndarray]:
     stronger = get_options(settings, CaptioningOptions).negative
     negatives = {BLANK: [""] * len(prompts), STRONGER: [stronger] * len(prompts)}
     if stronger == ANOTHER:
@@ -329,7 +327,7 @@ class ThingsReport(NamedTuple):
     tables: tuple[StudyTable, ...] = ()
 
 
-def judged_things(data: StudyData, reading: pd.DataFrame, sets: Mapping[str, pd.Index]) -> Steps[ThingsReport]:
+def judged_things(data: Run, reading: pd.DataFrame, sets: Mapping[str, pd.Index]) -> Steps[ThingsReport]:
     """Ask the judge about every thing that a picture's prompt names, for each set of pictures.
 
     ``sets`` holds rows of ``reading`` by name. The judge's errors are corrected if there are known pictures with and
@@ -358,7 +356,7 @@ def judged_things(data: StudyData, reading: pd.DataFrame, sets: Mapping[str, pd.
     return _build_things_report(things, sets, data.settings, errors, note)
 
 
-def _measure_judge_errors(data: StudyData, questions: Mapping[str, str]) -> Steps[tuple[ReaderErrors | None, int]]:
+def _measure_judge_errors(data: Run, questions: Mapping[str, str]) -> Steps[tuple[ReaderErrors | None, int]]:
     """Return the judge's errors on known pictures with and without things (None if none), and the number of things."""
     model, judge = data.settings.model, data.settings.judge
     sentences = {thing: (fill_template(_WITH, thing), fill_template(_WITHOUT, thing)) for thing in sorted(questions)}

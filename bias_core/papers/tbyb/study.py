@@ -24,13 +24,12 @@ from bias_core.prompts import fix_articles
 from bias_core.report.claims import decide_findings
 from bias_core.report.stop_rules import ShareValues
 from bias_core.run.image_rows import scaled, thinned
-from bias_core.run.study_data import Steps, StudyData
+from bias_core.run.study_run import Run, Steps
 from bias_core.run.suggestions import suggest_scenes
 from bias_core.store.images import pixel_digest
 from bias_core.study.classifiers import Reader, language_model_name
 from bias_core.study.design import distinct_texts, keep_only_options, read_study_table
 from bias_core.study.study import Measuring, Study
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
     Design,
@@ -46,6 +45,7 @@ from bias_core.study.types import (
     get_options,
     join_results,
 )
+from bias_core.study_services import StudyServices
 from bias_core.types import Estimate
 from bias_core.values import declared_settings, setting, settings_class
 
@@ -243,7 +243,7 @@ def _read_released(design: Design, model: str, kind: str) -> list[dict[str, str]
 _FEW = 6  # the user's own prompts that are also measured separately
 
 
-def _men_drawn(frame: pd.DataFrame, data: StudyData) -> float | None:
+def _men_drawn(frame: pd.DataFrame, data: Run) -> float | None:
     """Return the true percentage of men among pictures of one person; None if unknown."""
     truths = [truth for truth in data.truths(frame) if truth is not None and truth.get("n_people") == 1]
     men = data.services.share_shown("a photo of a man", truths) if truths else None
@@ -417,7 +417,7 @@ def _gained_table(parts: Parts) -> list[StudyTable]:
     return [TEXTS.table("gained_object", rows, word=word)]
 
 
-def shared_pictures(data: StudyData, names: Sequence[str]) -> list[str]:
+def shared_pictures(data: Run, names: Sequence[str]) -> list[str]:
     """Return a warning for each two conditions with identical pictures for equal prompts and seeds."""
     frame = data.frame.drop_duplicates("image_id")
     table = frame.assign(pixels=[pixel_digest(stored.path.read_bytes()) for stored in data.stored(frame)]).pivot_table(
@@ -465,7 +465,7 @@ class ObjectStudy(Study):
     base: ClassVar[str] = "the base prompt"  # name of the base
     note: ClassVar[str] = ""  # a further note
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure distribution bias, hallucination and misses on all pictures, and on each part of them."""
         reading, base = against_base.sides((yield from captions.read_and_keep(settings, data)), data.frame)
         frame = data.frame.loc[reading.index]
@@ -525,7 +525,8 @@ class ObjectStudy(Study):
         if draws_to_measure:
             captions.captioner_ready(settings, services)
 
-    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+    def watch(self, settings: StudySettings, data: Run, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+        """Read the share of misses."""
         return captions.watch_captions(settings, data, frame)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
@@ -680,7 +681,7 @@ class ControlledObjects(ObjectStudy):
             for words in [WITH_TRIGGER if _has_trigger(self.design, shot) else WITHOUT_TRIGGER]
         ]
 
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+    def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure every condition at equal numbers of pictures, and its change from the base."""
         reading = yield from captions.read_and_keep(settings, data)
         reading = reading.join(data.frame[["condition", "words", "seed"]])

@@ -60,7 +60,7 @@ def list_fits(counts: Mapping[str, int]) -> tuple[Fit, ...]:
 
 def _fit(design: Design, counts: Mapping[str, int]) -> Fit:
     request, by_key = settle(design, StudySettings()), {key(prompt): n for prompt, n in counts.items()}
-    shots = request.study.shots(request.settings)
+    shots = request.requested_shots
     n_found = sum(min(shot.n, by_key.get(key(shot.prompt), 0)) for shot in shots)
     return Fit(
         design=design,

@@ -14,14 +14,13 @@ import gradio as gr
 
 from bias_core.errors import InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
-from bias_core.number_text import format_count
 from bias_core.run.image_rows import cut_notes, treated, treatment
 from bias_core.run.plan import check_number, lay_out, settle
+from bias_core.run.study_run import Run
 from bias_core.services import Services
 from bias_core.study.answer_files import LOOK
 from bias_core.study.classifiers import FORCE_LABEL
 from bias_core.study.design import find_design, option_settings
-from bias_core.study.study import Settled, Study
 from bias_core.study.types import MOST_ARMS, Arm, Design, StudySettings
 from bias_core.types import ModelInfo
 from bias_core.ui import messages
@@ -656,52 +655,53 @@ class StudyForm(HasStudies):
         """The number of pictures for these settings, in words; "" for invalid settings."""
         with messages.user_errors():
             request = self.read_request(values)
-            return "" if request.settings.images and not request.has_arms else self.describe_size(request)
+            return "" if request.settings.images and not request.arms else self.describe_size(request)
         return ""
 
-    def describe_size(self, request: Settled) -> str:
+    def describe_size(self, request: Run) -> str:
         """The number of pictures that a run draws, in words."""
         with messages.user_errors():
-            arms, study = [arm.settings for arm in request.arms], request.study
-            drawn = [arm for arm in arms if not (arm.images and arms[1:])]
-            shots = [shot for arm in drawn for shot in study.shots(study.settled(arm, self.services))]
+            study, arms = request.study, request.arms
+            drawn = [arm for arm in request.each if not (arm.settings.images and arms)]
+            shots = [shot for arm in drawn for shot in study.shots(study.settled(arm.settings, self.services))]
             n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
             with messages.user_errors() as too_many:
                 check_number(request, self.services.settings)
-            count = f"{n:,} pictures of {format_count(prompts, 'prompt')}" if n else ""
-            if arms[1:]:
+            count = f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
+            if arms:
                 brought = len(arms) - len(drawn)
                 beside = f", {brought} of them with uploaded pictures" if brought else ""
                 limit = f"{self.services.settings.max_images:,} pictures in {MOST_ARMS} arms"
                 count += f" in {len(arms)} arms{beside}; a run has at most {limit}"
-            count += "".join(f"; {words}" for words in self._requests(study, drawn))
+            count += "".join(f"; {words}" for words in self._requests(drawn))
             count += "".join(f"; {note}" for note in self._cut_prompts(drawn, [shot.prompt for shot in shots]))
             return render("status", kind="warning", text=too_many.message) if too_many else count
         return ""
 
-    def _cut_prompts(self, arms: Sequence[StudySettings], prompts: Sequence[str]) -> list[str]:
+    def _cut_prompts(self, arms: Sequence[Run], prompts: Sequence[str]) -> list[str]:
         """Return notes on what the models of the arms do not read of the prompts."""
         notes = dict[str, None]()
-        for arm in arms:
-            if not arm.images and not hosted_name(arm.model):
-                version, template = f"{arm.model} form", treatment(arm)
-                model, texts = self.services.text_to_image(arm.model), [treated(prompt, template) for prompt in prompts]
+        for settings in (arm.settings for arm in arms):
+            if not settings.images and not hosted_name(settings.model):
+                version, template = f"{settings.model} form", treatment(settings)
+                model = self.services.text_to_image(settings.model)
+                texts = [treated(prompt, template) for prompt in prompts]
                 notes |= dict.fromkeys(cut_notes(model, version, texts, self.services))
         return list(notes)
 
-    def _requests(self, study: Study, arms: Sequence[StudySettings]) -> list[str]:
+    def _requests(self, arms: Sequence[Run]) -> list[str]:
         """The largest number of requests per hosted model; stored pictures are not requested again."""
         n_requests: Counter[str] = Counter()
         for arm in arms:
-            if not arm.images and hosted_name(arm.model):
-                n_requests[arm.model] += sum(shot.n for shot in study.shots(arm))
+            if not arm.settings.images and hosted_name(arm.settings.model):
+                n_requests[arm.settings.model] += sum(shot.n for shot in arm.requested_shots)
         return [f"up to {request_words(n, self.services.model_info(name))}" for name, n in n_requests.items()]
 
-    def read_request(self, values: Mapping[str, Any]) -> Settled:
+    def read_request(self, values: Mapping[str, Any]) -> Run:
         """Return the complete settings of the form; InvalidInput if they are invalid."""
         return settle(*self.design_and_settings(values))
 
-    def checked(self, values: Mapping[str, Any]) -> Settled:
+    def checked(self, values: Mapping[str, Any]) -> Run:
         """:meth:`read_request`; too many pictures are refused before the run enters the queue."""
         request = self.read_request(values)
         check_number(request, self.services.settings)

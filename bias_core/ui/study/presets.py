@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bias_core.models.catalogue import read_yaml
-from bias_core.study.design import BEYOND, read_design_names, read_page_layout
+from bias_core.study.design import installed_studies, optional_folders, read_design_names, read_page_layout
 from bias_core.study.types import settings_from_dict
 from bias_core.values import changed_settings
 
@@ -37,7 +37,7 @@ class HasStudies:
 
     def __init_subclass__(cls) -> None:
         folder = Path(sys.modules[cls.__module__].__file__ or "").parent
-        optional, key = sorted(file.parent for file in BEYOND.glob("*/__init__.py")), getattr(cls, "key", None)
+        optional, key = [*optional_folders(), *installed_studies()], getattr(cls, "key", None)
         guests = [place for place in optional if read_page_layout(place).tab == key]
         designs = [name for place in (folder, *guests) for name in read_design_names(place)]
         cls.studies = tuple(dict.fromkeys([*cls.studies, *designs]))

@@ -20,8 +20,8 @@ from bias_core.report.saved import SavedReport, is_example
 from bias_core.run.next_steps import papers_settings, replicate
 from bias_core.run.plan import settle
 from bias_core.run.run import followed, run
+from bias_core.run.study_run import Run
 from bias_core.services import Services
-from bias_core.study.study import Settled
 from bias_core.study.types import Design, Progress, StudyReport, StudySettings, each_arm
 from bias_core.ui import messages
 from bias_core.ui.model_menu import NoClassifierPart
@@ -358,7 +358,7 @@ class StudyTab(ResultPage):
     def run_asked(
         self,
         visitor: Visitor,
-        get_request: Callable[[], Settled],
+        get_request: Callable[[], Run],
         last: StudyReport | None,
         *,
         run: Callable[..., Generator[Progress, None, StudyReport]] = run,

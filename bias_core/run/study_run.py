@@ -1,15 +1,16 @@
-"""The pictures of a run while they are drawn, read and measured, with the classifiers that a study asks about them.
+"""One run of a study: its request, the rows that it draws, its pictures, and the classifiers that read them.
 
-:meth:`StudyData.add_finished` counts refused and blanked pictures and leaves them out. Readings are stored.
+:meth:`Run.add_finished` counts refused and blanked pictures and leaves them out. Readings are stored.
 """
 
+import math
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, TypeVar, cast
+from functools import cached_property, partial
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,23 +20,28 @@ from bias_core.errors import Cancelled, Interrupted
 from bias_core.models.catalogue import hosted_name
 from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswerer
 from bias_core.report.stop_rules import ShareValues, StopRule, stop_rule
-from bias_core.run.image_rows import Rows, cut_notes
+from bias_core.run.image_rows import ImportedRows, Rows, before_drawing, cut_notes, rewriting_note, words_without_effect
 from bias_core.run.limits import REFUSED, Countdown, DrawingView, Stoppable, Watch, report_unread_on_stop, unique_rows
+from bias_core.store.manifests import Manifest
 from bias_core.store.readings import Question, batched, n_pixels, open_pictures
 from bias_core.study.classifiers import Reader
-from bias_core.study.study_services import StudyServices
-from bias_core.study.types import JudgeAnswer, Progress, Shot, StudyReport, StudySettings, get_scored_pictures
-from bias_core.types import ImageRow, StoredImage
+from bias_core.study.study import Study
+from bias_core.study.types import (
+    Design,
+    JudgeAnswer,
+    Progress,
+    Shot,
+    StudyReport,
+    StudySettings,
+    each_arm,
+    get_scored_pictures,
+)
+from bias_core.study_services import StudyServices
+from bias_core.types import ImageRow, ReaderFacts, StoredImage
 from bias_core.waiting import never
 
 T = TypeVar("T")
 Steps = Generator[Progress, None, T]
-ReadAhead = Callable[["StudyData", "Sequence[StoredImage]"], None]
-"""Reads pictures as soon as they are finished, and stores the readings for the measuring."""
-
-ReadShares = Callable[["StudyData", pd.DataFrame], Steps[list[ShareValues]]]
-"""Reads shares in finished pictures, one row of the frame each, while the next are drawn."""
-
 AT_ANY_TIME = "Intervals of shares hold at any time; other intervals assume a fixed number of pictures."
 _COLUMNS = ["image_id", "group", "prompt", "seed", "unit"]
 _SECONDS_BETWEEN_SHARES = 1.0
@@ -47,17 +53,31 @@ _PER_READING = 32  # the same for captions and questions, which take longer
 class DrawnPicture:
     """A finished picture of a study, which may be refused and blank."""
 
-    unit: str  # as in :class:`StudyData`
+    unit: str  # as in :class:`Run`
     group: str
     prompt: str  # before any rewriting
     image: StoredImage
 
 
-class StudyData(Stoppable):
-    """Pictures as a data frame, and classifiers that answer for its rows; :class:`Stoppable`.
+class Run(Stoppable):
+    """A run of a study, or one arm of it: a request, then the rows that it draws, then its pictures as a data frame.
+
+    :func:`bias_core.run.plan.settle` makes the request, :func:`bias_core.run.plan.lay_out` adds what it draws, and the
+    classifiers of a study answer for the rows of its frame.
 
     Attributes
     ----------
+    study, settings : what is asked; protocol, defaults and options are filled in.
+    answers : people's answers that correct the report (``settings.labels``), only those that count once the run is laid
+        out; None without any.
+    arms : the runs that are compared, each as if it ran alone; () for a run of one arm.
+    name : that of an arm; "" for a run of one arm.
+    services, rows, shots, manifest : models and stores, source of the pictures (that of the first arm), pictures to
+        draw, and their unsaved rows; missing until the run is laid out.
+    world : that of the pictures: "calibration", or "" for any other.
+    warning : first sentence of the report; "" for none.
+    state : ``drawing`` until all pictures are drawn, ``reading`` while classifiers read them, then ``measuring``.
+    reads_while_drawing : False if pictures are only drawn, and nothing is read that a stop rule does not need.
     frame : one row per picture that can be scored: ``image_id, group, prompt, seed, unit`` and the shots'
         facts. A picture that two shots share has a row for each. The prompt is the study's own, even if an arm changes
         it; the unit is the same in every arm on the same seeds.
@@ -67,26 +87,39 @@ class StudyData(Stoppable):
     drawn_pictures : all finished pictures with their facts, including blanked ones.
     notes : notes on the source of the pictures.
     n_enough : number of pictures, in their order, after which the stop rule ended the drawing; None if it did not.
-    is_measured : True if its measuring is over.
     """
+
+    services: StudyServices
+    rows: Rows
+    shots: list[Shot]
+    manifest: Manifest
+    name = world = warning = ""
 
     def __init__(
         self,
+        study: Study,
         settings: StudySettings,
-        services: StudyServices,
-        rows: Rows,
+        services: StudyServices | None = None,
+        rows: Rows | None = None,
         *,
+        answers: pd.DataFrame | None = None,
         cancelled: Callable[[], bool] = never,
-        ahead: ReadAhead | None = None,
-        watch: ReadShares | None = None,
     ) -> None:
-        self.settings, self.services, self.rows = settings, services, rows
-        self.cancelled = cancelled
-        self._ahead, self._read_shares = ahead, watch
+        self.study, self.settings, self.answers, self.cancelled = study, settings, answers, cancelled
+        if services is not None:
+            self.services = services
+        if rows is not None:
+            self.rows = rows
+        self.arms: tuple[Run, ...] = ()
+        if len(settings.arms) > 1:
+            self.arms = tuple(Run(study, arm_settings, cancelled=cancelled) for arm_settings in each_arm(settings))
+            for run, arm in zip(self.arms, settings.arms, strict=True):
+                run.name = arm.name
+        self.state: Literal["drawing", "reading", "measuring"] = "drawing"
+        self.reads_while_drawing = True
         self.frame = self.drawn = pd.DataFrame(columns=_COLUMNS)
         self.n_planned = self.n_blocked = self._n_shots = 0
         self.n_enough: int | None = None
-        self.is_measured = False
         self.notes: list[str] = []
         self.images_by_id: dict[str, StoredImage] = {}
         self.drawn_pictures: list[DrawnPicture] = []
@@ -94,18 +127,105 @@ class StudyData(Stoppable):
         self._rows_by_shot: dict[int, tuple[Shot, list[ImageRow]]] = {}
 
     @classmethod
-    def from_report(cls, report: StudyReport, services: StudyServices) -> "StudyData":
-        """Return the pictures of a finished run, to be read again; none is drawn."""
-        data = cls(report.settings, services, cast("Rows", None))
-        data.frame = get_scored_pictures(report).reset_index(drop=True)
-        data.drawn, data.images_by_id = data.frame.copy(), dict(report.stored)
-        data.stopped = "the run was stopped" if report.stopped else ""
-        return data
+    def from_report(cls, study: Study, report: StudyReport, services: StudyServices) -> "Run":
+        """Return the pictures of a finished run of one arm, to be read again; none is drawn."""
+        run = cls(study, report.settings, services)
+        run.frame = get_scored_pictures(report).reset_index(drop=True)
+        run.drawn, run.images_by_id = run.frame.copy(), dict(report.stored)
+        run.stopped = "the run was stopped" if report.stopped else ""
+        return run
+
+    @property
+    def design(self) -> Design:
+        """The design of the study."""
+        return self.study.design
+
+    @property
+    def each(self) -> "tuple[Run, ...]":
+        """Every arm; with one arm, the run itself."""
+        return self.arms or (self,)
+
+    @cached_property
+    def requested_shots(self) -> list[Shot]:
+        """The pictures that the study asks for; [] if it takes all imported ones."""
+        return self.study.shots(self.settings)
+
+    @cached_property
+    def readers(self) -> Sequence[Reader]:
+        """The classifiers and encoders that read the pictures."""
+        return self.study.readers(self.settings)
+
+    @cached_property
+    def reader_facts(self) -> dict[Reader, ReaderFacts]:
+        """Their weights and downloads before the run; UnknownModel if one does not exist."""
+        return {reader: self.services.reader_facts(reader.role, reader.name) for reader in self.readers}
+
+    @cached_property
+    def image_ids(self) -> frozenset[str]:
+        """The ids of all planned pictures."""
+        return frozenset(row.id for row in self.manifest.rows)
+
+    @cached_property
+    def notes_before_drawing(self) -> list[str]:
+        """What is known of an arm before it is drawn: settings and words without effect, prompts that are cut off."""
+        if isinstance(self.rows, ImportedRows):
+            return []
+        planned = self.manifest.rows
+        notes = [*rewriting_note(self.settings), *self.rows.ignored, *words_without_effect(planned)]
+        return [*notes, *before_drawing(self.services, planned)]
+
+    def with_settings(self, **changes: Any) -> "Run":
+        """Return a request with other values of some settings."""
+        return Run(self.study, replace(self.settings, **changes), answers=self.answers)
+
+    def set_stop_signal(self, cancelled: Callable[[], bool]) -> None:
+        """Let this end the run with all its arms."""
+        for run in (self, *self.arms):
+            run.cancelled = cancelled
 
     @property
     def fixed_n(self) -> bool:
         """True if the number of pictures was fixed beforehand and all of them are drawn."""
         return not self.stopped and stop_rule(self.settings) is None
+
+    def draw_all(self) -> Steps[None]:
+        """Draw the planned pictures of every arm, one arm after the other, with one progress over all of them.
+
+        Under a stop rule, as many pictures of each arm, so that they share their seeds.
+        """
+        if self.arms:
+            yield from self._draw_in_sequence(dict.fromkeys(range(len(self.arms))))
+            if stop_rule(self.settings) is not None:
+                yield from self._draw_to_same_size()
+            for arm in self.arms:
+                arm.add_finished(arm.shots)
+        else:
+            yield from self.draw(self.shots)
+        for run in (self, *self.arms):
+            run.state = "reading"
+
+    def _draw_to_same_size(self) -> Steps[None]:
+        """Draw the arms that ended early as far as the longest."""
+        ends = [arm.n_enough for arm in self.arms]
+        largest_n = max(len(arm.image_ids) if n is None else n for arm, n in zip(self.arms, ends, strict=True))
+        yield from self._draw_in_sequence({i: largest_n for i, n in enumerate(ends) if n is not None and n < largest_n})
+        for arm in self.arms:
+            arm.n_enough = largest_n if largest_n < len(arm.image_ids) else None
+
+    def _draw_in_sequence(self, n_first: Mapping[int, int | None]) -> Steps[None]:
+        """Draw the arms at these places, each so many pictures; None: until its rule ends it, or all."""
+        sizes = [len(arm.image_ids) for arm in self.arms]
+        for i, n_pictures in n_first.items():
+            arm, before, n_after = self.arms[i], sum(sizes[:i]), sum(sizes[i + 1 :])
+            for step in arm.fetch(arm.shots, n_pictures):
+                missing = step.total - step.done
+                yield replace(
+                    step,
+                    done=before + step.done,
+                    total=before + step.total + n_after,
+                    seconds_left=step.seconds_left * (1 + n_after / missing) if missing else math.nan,
+                    message=f"{arm.name}: {step.message}",
+                )
 
     def draw(self, shots: Sequence[Shot]) -> Steps[pd.DataFrame]:
         """Draw (or find) and read the pictures of ``shots``; return their rows, now in ``frame``."""
@@ -116,13 +236,13 @@ class StudyData(Stoppable):
         """Draw (or find) the pictures until a stop rule ends it, or only the ``n_first``; ``frame`` stays as it is."""
         rows, parts = list[ImageRow](), dict[str, str]()
         for shot in shots:
-            rows += (of_shot := self._get_rows(shot))
+            rows += (of_shot := self.make_rows(shot))
             parts |= dict.fromkeys((row.id for row in of_shot), shot.part)
-        rule = stop_rule(self.settings) if self._read_shares and n_first is None else None
+        rule = stop_rule(self.settings) if self._watches_shares and n_first is None else None
         in_order = self._order_rows(shots)[:n_first]
         watch, unread = Watch((row.id for row in in_order), self.settings.confidence, rule), list[StoredImage]()
         drawn = {row.id: parts[row.id] for row in in_order}
-        view, shares_due = DrawingView(rows, parts=drawn, watches_shares=self._read_shares is not None), 0.0
+        view, shares_due = DrawingView(rows, parts=drawn, watches_shares=self._watches_shares), 0.0
         entries = dict[str, list[dict[str, Any]]]()
         with closing(self.rows.draw(in_order, self.services, cancelled=self.cancelled)) as events:  # type: ignore[type-var]
             for event in events:
@@ -132,9 +252,9 @@ class StudyData(Stoppable):
                 if self.cancelled() or (event.reused and rule is None):
                     continue
                 fresh = [stored for stored in event.images if not (event.reused or stored.blocked)]
-                if fresh and self._ahead is not None:
-                    self._ahead(self, fresh)
-                if unread and self._read_shares:
+                if fresh and self.reads_while_drawing and self.study.reads_ahead:
+                    self._read_ahead(fresh)
+                if unread and self._watches_shares:
                     entries = entries or self._entries_by_id(shots)
                     yield from _now_and_then(self._watch(entries, unread, watch), now)
                     unread = []
@@ -146,7 +266,12 @@ class StudyData(Stoppable):
         if rule is not None:
             self.n_enough = watch.n_enough
 
-    def _get_rows(self, shot: Shot) -> list[ImageRow]:
+    @property
+    def _watches_shares(self) -> bool:
+        return self.reads_while_drawing and self.study.watches_shares
+
+    def make_rows(self, shot: Shot) -> list[ImageRow]:
+        """Return one row per picture of the shot; they are made once."""
         if id(shot) not in self._rows_by_shot:
             self._rows_by_shot[id(shot)] = shot, self.rows.make_rows(shot)
         return self._rows_by_shot[id(shot)][1]
@@ -157,7 +282,7 @@ class StudyData(Stoppable):
         This is the order of the shots. Under a stop rule it is one row of each shot in random order, then another of
         each, so that the finished pictures show all prompts equally often.
         """
-        rows = [self._get_rows(shot) for shot in shots]
+        rows = [self.make_rows(shot) for shot in shots]
         if stop_rule(self.settings) is None or not rows:
             return [row for of_shot in rows for row in of_shot]
         rng = np.random.default_rng(self.settings.seed)
@@ -175,8 +300,7 @@ class StudyData(Stoppable):
             frame = pd.DataFrame(
                 [entry for key, stored in part.items() if not stored.blocked for entry in entries[key]]
             )
-            read = self._read_shares
-            shares = [] if read is None or frame.empty else (yield from read(self, frame))
+            shares = [] if frame.empty else (yield from self.study.watch(self.settings, self, frame))
             blanked = np.array([stored.blocked for stored in part.values()], dtype=float)
             hidden_at_zero = not hosted_name(self.settings.model)
             shares.append(
@@ -194,18 +318,18 @@ class StudyData(Stoppable):
         """Return the facts of every planned picture, one entry per shot that it belongs to."""
         unit_of, entries = self.rows.choose_unit_naming(shots), []
         for place, shot in enumerate(shots, start=self._n_shots):
-            for k, row in enumerate(self._get_rows(shot)):
+            for k, row in enumerate(self.make_rows(shot)):
                 values = (row.id, row.group, shot.prompt, row.seed, f"{place}:{unit_of(k, row)}")
                 entries.append(({**dict(zip(_COLUMNS, values, strict=True)), **shot.facts}, row))
         return entries
 
     def add_finished(self, shots: Sequence[Shot]) -> pd.DataFrame:
         """Add the finished pictures of ``shots`` that can be scored to ``frame``; return their rows."""
-        if (rule := stop_rule(self.settings)) is not None and self._read_shares:
+        if (rule := stop_rule(self.settings)) is not None and self._watches_shares:
             self._under(rule, shots)
         prompts = {id(shot): self.rows.get_prompt(shot) for shot in shots}
         entries, n_finished = [], 0
-        places = [shot for shot in shots for _ in self._get_rows(shot)]
+        places = [shot for shot in shots for _ in self.make_rows(shot)]
         for shot, (entry, row) in zip(places, self._entries(shots), strict=True):
             if (image := self.images_by_id.get(row.id)) is None:
                 continue
@@ -240,36 +364,106 @@ class StudyData(Stoppable):
             "are stored, but not scored."
         )
 
-    def keep_finished_pictures(self, shots: Sequence[Shot], error: Cancelled) -> None:
-        """Continue a stopped run with the finished pictures, and add a note."""
-        self.cancelled = never
-        planned = unique_rows([row for shot in shots for row in self._get_rows(shot)])
+    def keep_finished_part(self, error: Cancelled) -> "Run":
+        """Return the finished part of a stopped run, without arms that have no pictures; else raise Cancelled again.
+
+        It has the pictures that were drawn, or after the drawing those that were read; arms after the one that was
+        being read are left out. Arms are measured only if a stop rule could have ended them too: then no number needs
+        a fixed number of pictures.
+        """
+        has_own_arms = bool(self.study.arms(self.settings))
+        if self.study.fewest_when_stopped is None or (self.arms and (not self.study.watches_shares or has_own_arms)):
+            raise self.get_unfinished_error(error) from error
+        self.set_stop_signal(never)
+        if self.state == "drawing":
+            for arm in self.each:
+                arm.keep_drawn_pictures(error)
+        else:
+            self._keep_read_pictures(error)
+        return self._drop_empty_arms(error)
+
+    def keep_drawn_pictures(self, error: Cancelled) -> None:
+        """Continue a stopped arm with its finished pictures, and add a note."""
+        planned = unique_rows([row for shot in self.shots for row in self.make_rows(shot)])
         unseen = {row.id: row for row in planned if row.id not in self.images_by_id}
         self.images_by_id |= self.services.images.find(unseen)  # drawn in the meantime, or earlier
         begin = f"{error}. The" if isinstance(error, Interrupted) else "Stopped: the"
         of = f"{len(self.images_by_id):,} of {len(planned):,} pictures that were finished"
         self.stopped = f"{begin} scores use the {of}."
-        self.add_finished(shots)
+        self.add_finished(self.shots)
         self.notes.append(f"{self.stopped} {AT_ANY_TIME}")
 
-    def use_read_so_far(self, unread: Collection[str], after: str) -> None:
-        """Continue a run that was stopped during reading with the pictures read ``after`` so many, in words.
+    def _keep_read_pictures(self, error: Cancelled) -> None:
+        """Continue a run that was stopped while pictures were read with those that were."""
+        at = next(i for i, arm in enumerate(self.each) if arm.state == "reading")
+        n, n_read = sum(len(arm.drawn) for arm in self.each), 0
+        for i, arm in enumerate(self.each):
+            unread = error.unread if i == at else arm.images_by_id if i > at else ()
+            arm.drawn = arm.drawn[~arm.drawn["image_id"].isin(unread)].reset_index(drop=True)
+            arm.frame = arm.drawn.copy()
+            n_read += len(arm.drawn)
+        if n_read < n:
+            for run in (self, *self.arms):
+                run.stopped_after = f"{n_read:,} of {n:,} pictures were read"
+                run.stopped = f"Stopped after {run.stopped_after}; the numbers rest on these."
+                run.notes.append(run.stopped)
 
-        ``after`` is "" if all were read.
-        """
-        self.cancelled = never
-        self.drawn = self.drawn[~self.drawn["image_id"].isin(unread)].reset_index(drop=True)
-        self.frame = self.drawn.copy()
-        if after:
-            self.stopped_after, self.stopped = after, f"Stopped after {after}; the numbers rest on these."
-            self.notes.append(self.stopped)
+    def _drop_empty_arms(self, error: Cancelled) -> "Run":
+        min_pictures = max(self.study.fewest_when_stopped or 0, bool(self.stopped_after))
+        if not self.arms:
+            if len(self.frame) < min_pictures:
+                raise self.get_unfinished_error(error) from error
+            return self
+        ready = [i for i, arm in enumerate(self.arms) if len(arm.frame) >= max(min_pictures, 1)]
+        if len(ready) < 2:
+            only = " and ".join(self.arms[i].name for i in ready) or "none"
+            raise type(error)(
+                f"{error}. A comparison needs pictures in two arms, and only {only} has any: run it again to continue, "
+                "or run one arm alone"
+            ) from error
+        if empty_arms := [arm.name for i, arm in enumerate(self.arms) if i not in ready]:
+            done = "picture that was read" if self.stopped_after else "finished picture"
+            self.arms[ready[0]].notes.append(f"Arms without a {done} are left out: {', '.join(empty_arms)}.")
+        part = copy(self)
+        part.arms = tuple(self.arms[i] for i in ready)
+        arms = tuple(self.settings.arms[i] for i in ready)
+        part.settings = replace(self.settings, arms=arms, stop_when_clear=True)
+        return part
 
-    def copy_for_encoder(self, encoder: str) -> "StudyData":
+    def get_unfinished_error(self, error: Cancelled) -> Cancelled:
+        """Return the error for a run with too few finished pictures: how many there are, and how to continue."""
+        if isinstance(error, Interrupted):  # the error already says why
+            return error
+        if self.stopped_after:
+            error = self.not_enough_pictures()
+        n, n_all = self.services.images.n_present(self.image_ids), len(self.image_ids)
+        if n == n_all:
+            return Cancelled(
+                f"{error}. All {n:,} pictures are finished: run it again with the same settings to use them"
+            )
+        return Cancelled(
+            f"{error}. {n:,} of {n_all:,} pictures are finished, too few for a report of this study: run it again with "
+            "the same settings to continue, or with a smaller share"
+        )
+
+    def copy_for_encoder(self, encoder: str) -> "Run":
         """Return the same pictures for another encoder."""
-        data = copy(self)
-        data.settings = replace(self.settings, encoder=encoder, further_encoders=())
-        data.frame, data.notes = self.drawn.copy(), list(self.notes)
-        return data
+        run = copy(self)
+        for name in ("readers", "reader_facts"):
+            vars(run).pop(name, None)
+        run.settings = replace(self.settings, encoder=encoder, further_encoders=())
+        run.arms = tuple(arm.copy_for_encoder(encoder) for arm in self.arms)
+        run.frame, run.notes = self.drawn.copy(), list(self.notes)
+        return run
+
+    def _read_ahead(self, images: Sequence[StoredImage]) -> None:
+        """Embed and caption finished pictures while the next are drawn; further encoders read them at the end."""
+        for reader in self.readers:
+            if reader.role == "encoder" and reader.name not in self.settings.further_encoders:
+                encoder = self.encoder(reader.name)
+                self.services.embeddings.images(encoder, images, lock=self.services.reading(encoder))
+            elif reader.role == "captioner":
+                self.ask_now(self.services.captioner(reader.name), [(image.path.stem, "") for image in images])
 
     def embed(self, frame: pd.DataFrame, encoder: str = "") -> Steps[np.ndarray]:
         """Return unit rows ``(len(frame), d)`` of the pictures, in the order of ``frame``."""
@@ -400,14 +594,3 @@ def _now_and_then(reading: Steps[None], drawing: Progress) -> Steps[None]:
             if time.monotonic() >= due:
                 due = time.monotonic() + _SECONDS_BETWEEN_SHARES
                 yield replace(drawing, message=f"{drawing.message}; {step.message}")
-
-
-def read_ahead(readers: Sequence[Reader], data: StudyData, images: Sequence[StoredImage]) -> None:
-    """Embed and caption finished pictures while the next are drawn; further encoders read them at the end."""
-    services = data.services
-    for reader in readers:
-        if reader.role == "encoder" and reader.name not in data.settings.further_encoders:
-            encoder = services.encoder(reader.name)
-            services.embeddings.images(encoder, images, lock=services.reading(encoder))
-        elif reader.role == "captioner":
-            data.ask_now(services.captioner(reader.name), [(image.path.stem, "") for image in images])
