@@ -127,8 +127,6 @@ O = TypeVar("O")  # noqa: E741
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScoredPictures:
-    """The scored pictures of one arm."""
-
     units: tuple[str, ...]
     rows: "np.ndarray"  # embeddings, ``(n, d)``
     scores: "tuple[AttributeScore, ...]"

@@ -89,7 +89,6 @@ class Concepts(Explore):
         return self.attributes_of_cells(settings)
 
     def watch(self, settings: StudySettings, data: Run, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
-        """Read the share of every attribute for every concept."""
         return watch_attributes(self.attributes(settings), data, frame, of_groups=True)
 
     def measure(self, settings: StudySettings, data: Run) -> Measuring:
@@ -129,7 +128,6 @@ class Concepts(Explore):
         )
 
     def get_run_title(self, settings: StudySettings) -> str:
-        """Return the concepts."""
         options = _options(settings)
         return fill_template(options.template, format_list(options.concepts, last=" or ")) if options.concepts else ""
 

@@ -336,7 +336,6 @@ class Explore(Study):
         return fill_template(options.template, options.concept)
 
     def get_command(self, settings: StudySettings) -> Sequence[str]:
-        """Return the words of ``explore``."""
         return explore_words(settings)
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
@@ -360,7 +359,6 @@ class Explore(Study):
         return added_arms(settings)
 
     def watch(self, settings: StudySettings, data: Run, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
-        """Read the share of every attribute."""
         return watch_attributes(self.attributes(settings), data, frame)
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
@@ -484,7 +482,6 @@ class PromptPack(Explore):
         return attributes_of_cells(self.design, scored_attributes(settings))
 
     def get_run_title(self, settings: StudySettings) -> str:
-        """Return the title of the file."""
         return self.design.title
 
     def get_command(self, settings: StudySettings) -> Sequence[str]:

@@ -317,11 +317,9 @@ class Suggest(Study):
         return RunSize(n_later=get_options(settings, SuggestOptions).n_images)
 
     def get_run_title(self, settings: StudySettings) -> str:
-        """Return a title with the concept."""
         return f"Attributes suggested for {get_options(settings, SuggestOptions).concept}"
 
     def get_command(self, settings: StudySettings) -> Sequence[str]:
-        """Return the words of ``suggest``."""
         options, usual = get_options(settings, SuggestOptions), SuggestOptions()
         words = ["suggest", options.concept]
         for name in declared_settings(SuggestOptions):

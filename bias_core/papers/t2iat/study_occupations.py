@@ -331,7 +331,6 @@ class OccupationAssociations(_OccupationStudy):
     columns = ("mean", "low", "high", *_TESTED)
 
     def measure(self, settings: StudySettings, data: Run) -> Measuring:
-        """Return the association of each occupation, and the quartiles of its pictures."""
         leanings = yield from _leanings(self.design, settings, data)
         sides = {name: side for side, names in self.design.data["occupations"]["leaning"].items() for name in names}
         findings, lines = [], []

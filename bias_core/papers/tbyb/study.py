@@ -526,7 +526,6 @@ class ObjectStudy(Study):
             captions.captioner_ready(settings, services)
 
     def watch(self, settings: StudySettings, data: Run, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
-        """Read the share of misses."""
         return captions.watch_captions(settings, data, frame)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
