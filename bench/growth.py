@@ -20,9 +20,9 @@ import numpy as np
 from sqlalchemy import insert, select
 from threadpoolctl import threadpool_limits
 
-from bias_core.labels.answers import answers_frame, export_labels
 from bias_core.labels.label_store import LabelStore, answers, items, raters
 from bias_core.labels.rating import join, next_item
+from bias_core.labels.results import answers_frame, export_labels
 from bias_core.measures.agreement import agreement_estimate, krippendorff_alpha
 from bias_core.measures.clustering import spectral_clusters
 from tests.labels.raters import CHOICES, open_task, say

@@ -1,4 +1,4 @@
-"""Numbers as text for people: as many digits as the interval supports, "," between thousands, a true minus sign.
+"""Numbers, counts and lists as text for people: digits that the interval supports, "," between thousands, a true minus.
 
 A value and the ends of its interval have the decimals that show half the interval's width in two digits:
 42 [24, 60], 0.42 [0.24, 0.60], 0.4213 [0.4168, 0.4258]. Without an interval, half the width is taken as s/√n,
@@ -7,6 +7,7 @@ Files and links for programs (CSV, JSON, commands) have numbers as Python writes
 """
 
 import math
+from collections.abc import Mapping, Sequence
 
 NOT_KNOWN = "not known"
 UNDEFINED = "undefined"
@@ -120,13 +121,13 @@ def format_rank(value: float, low: float, high: float) -> str:
     return f"{value:g}" if math.isnan(low) else f"{value:g} ({low:g} to {high:g})"
 
 
-def format_rate(rate: float | None) -> str:
+def format_rate(rate: float | None, absent: str = UNDEFINED) -> str:
     r"""A rate without an interval, in whole percent.
 
     >>> format_rate(0.5625), format_rate(math.nan)
     ('56\xa0%', 'undefined')
     """
-    return UNDEFINED if rate is None or math.isnan(rate) else f"{_rounded(100 * rate, 0)}{_SPACE}%"
+    return absent if rate is None or math.isnan(rate) else f"{_rounded(100 * rate, 0)}{_SPACE}%"
 
 
 def format_p(p_value: float | None) -> str:
@@ -172,6 +173,76 @@ def format_given(
     if math.isfinite(value) and abs(round(value, _EXACT_DECIMALS) - value) < _ROUNDING:
         return typeset(value + 0.0, f",.{_EXACT_DECIMALS}f").rstrip("0").rstrip(".")
     return format_number(value, low, high, n=n)
+
+
+def format_percent(share: float) -> str:
+    """A chosen share, such as a confidence, with all its digits.
+
+    >>> format_percent(0.95), format_percent(0.125)
+    ('95 %', '12.5 %')
+    """
+    return f"{100 * share:g} %"
+
+
+def format_points(difference: float, low: float = math.nan, high: float = math.nan, *, unit: str = " points") -> str:
+    """A difference of shares in whole points with its interval, each with a sign.
+
+    >>> format_points(-0.083, -0.263, 0.0954), format_points(0.4)
+    ('−8 points [−26, +10]', '+40 points')
+    """
+    points = [typeset(100 * number, "+.0f") for number in (difference, low, high)]
+    return f"{points[0]}{unit}" + ("" if math.isnan(low) else f" [{points[1]}, {points[2]}]")
+
+
+def format_count(n: int, noun: str) -> str:
+    """A number of things.
+
+    >>> format_count(1, "picture"), format_count(1200, "picture")
+    ('1 picture', '1,200 pictures')
+    """
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
+def limit_list(items: Sequence[str], limit: int) -> list[str]:
+    """The first texts, and last the number of others.
+
+    >>> limit_list(["a", "b", "c", "d"], 2), limit_list(["a", "b"], 2)
+    (['a', 'b', 'and 2 more'], ['a', 'b'])
+    """
+    return [*items[:limit], *[f"and {len(items) - limit:,} more"] * (len(items) > limit)]
+
+
+def format_list(items: Sequence[str], between: str = ", ", last: str = "", limit: int = 3) -> str:
+    """The first texts, and the number of others; ``last`` stands before the last of a whole list.
+
+    >>> format_list(["a", "b", "c", "d"]), format_list(["a", "b", "c"], last=" and ")
+    ('a, b, c and 1 more', 'a, b and c')
+    >>> format_list(["a", "b", "c"], "; ", limit=2)
+    'a; b; and 1 more'
+    """
+    *firsts, final = limit_list(items, limit) or [""]
+    if len(items) > limit:
+        last = " " if between == ", " else between
+    return (last or between).join((between.join(firsts), final)) if firsts else final
+
+
+def format_counts(counts: Mapping[str, int], total: int = 0, limit: int = 3) -> str:
+    """Names with their numbers, the most frequent first; one that has the whole ``total`` stands without it.
+
+    >>> format_counts({"sdxl": 2, "sd15": 6}, 8), format_counts({"sd15": 8}, 8), format_counts({"sd15": 8})
+    ('sd15 (6), sdxl (2)', 'sd15', 'sd15 (8)')
+    """
+    by_count = sorted(counts.items(), key=lambda pair: -pair[1])
+    return format_list([name if n == total else f"{name} ({n:,})" for name, n in by_count], limit=limit)
+
+
+def shorten(text: str, limit: int = 120) -> str:
+    """A text without what exceeds a number of characters.
+
+    >>> shorten("a nurse", 20), shorten("a nurse at work", 7)
+    ('a nurse', 'a nurse…')
+    """
+    return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 def _half_width(value: float, low: float, high: float, n: float | None) -> float:

@@ -130,7 +130,6 @@ class Scale:
 
 @cache
 def load_scales() -> Mapping[str, Scale]:
-    """Read every scale, by name."""
     text = (ASSETS / "studies" / "scales.yaml").read_text(encoding="utf-8")
     entries: list[dict[str, Any]] = yaml.safe_load(text)["scales"]
     lists = ("levels", "colours", "unlike")

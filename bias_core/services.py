@@ -16,8 +16,8 @@ from bias_core.study_services import StudyServices
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.labels.answers import LabelCopy
     from bias_core.labels.label_store import LabelStore
+    from bias_core.labels.results import LabelCopy
     from bias_core.study.types import StudyReport
 
 
@@ -41,7 +41,7 @@ class Services(StudyServices):
         manifest = self.manifests.find(run_id) if run_id.isalnum() else None
         if manifest is None or not manifest.label_tasks:
             return None  # do not open the store needlessly
-        from bias_core.labels.answers import run_answers
+        from bias_core.labels.results import run_answers
 
         return run_answers(self.labels, run_id, manifest.label_tasks)
 
@@ -53,13 +53,13 @@ class Services(StudyServices):
         ``setting`` is that of the paired test, ``attributes`` are those that people are asked about, () for the usual
         ones; InvalidInput for one that the run lacks.
         """
-        from bias_core.study.classifier_answers import asked_readings, list_readings, stored_pictures
+        from bias_core.study.classifier_answers import asked_readings, list_readings, list_stored_pictures
 
         manifest = self.manifests.find(report.run_id) if report.run_id.isalnum() else None
         readings = (
             [] if manifest is None else asked_readings(list_readings(report), attributes=attributes, setting=setting)
         )
-        remaining = set(stored_pictures(report, readings))
+        remaining = set(list_stored_pictures(report, readings))
         if manifest is not None and manifest.label_tasks and remaining:  # else do not open the store needlessly
             from bias_core.labels.make_task import pictures_in_tasks
 
@@ -70,7 +70,7 @@ class Services(StudyServices):
         """The labelling tasks with answers that count, attention checks aside."""
         if not task_ids:
             return set()  # do not open the store needlessly
-        from bias_core.labels.answers import answered_tasks
+        from bias_core.labels.results import answered_tasks
 
         return answered_tasks(self.labels, task_ids)
 
@@ -79,7 +79,7 @@ class Services(StudyServices):
         settings = self.settings
         if not settings.labels_repo:
             return None
-        from bias_core.labels.answers import LabelCopy
+        from bias_core.labels.results import LabelCopy
 
         start = partial(LabelCopy, self.labels, settings.data_dir / "label_copy", repo=settings.labels_repo)
         return self._built.get("label_copy", "", partial(start, minutes=settings.labels_repo_minutes))

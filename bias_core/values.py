@@ -295,7 +295,7 @@ class Setting:
             parts = re.split(r"(?<!\\),", value) if isinstance(value, str) and value else value or ()
             if isinstance(parts, (list, tuple)):
                 return tuple(str(part).replace(_COMMA, ",").strip() for part in parts)
-        elif not isinstance(value, bool) or self.kind is bool:
+        elif not isinstance(value, bool) or self.kind is bool:  # pydantic takes True for 1
             with suppress(ValidationError, OverflowError):
                 return adapter(self.kind).validate_python(value)
         raise InvalidInput(self.refusal(value))
@@ -388,7 +388,7 @@ else:
                 try:
                     build(self, **values)
                 except ValidationError as error:
-                    raise InvalidInput(_sentence(checked, error)) from error
+                    raise InvalidInput(_describe_error(checked, error)) from error
                 # Options are checked by their own names.
                 for name, value in values.items():
                     if not isinstance(value, Mapping):
@@ -449,7 +449,6 @@ def name_and_value(text: str) -> tuple[str, str]:
 
 
 def changed_settings(settings: Any) -> dict[str, Any]:
-    """Return the values that differ from their defaults."""
     return {
         name: value
         for name, declared in declared_settings(type(settings)).items()
@@ -467,7 +466,7 @@ def given_settings(settings: Any) -> frozenset[str]:
     return frozenset(changed_settings(settings)) | (frozenset() if given >= names else given)
 
 
-def _sentence(kind: type, error: ValidationError) -> str:
+def _describe_error(kind: type, error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     name, value, declared = str(first["loc"][0]), first["input"], declared_settings(kind)
     if name not in declared:

@@ -38,7 +38,6 @@ class Lock(Protocol):
 
 
 def never() -> bool:
-    """A stop signal that never stops."""
     return False
 
 

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from bias_core.prompts import append_word, fill_template, fix_articles, replace_word
-from bias_core.study.design import read_study, read_table
+from bias_core.study.design import read_study, read_study_table
 
 
 def association_prompts() -> Iterator[str]:
@@ -94,10 +94,10 @@ def object_prompts() -> Iterator[str]:
     """TBYB: objects and professions in the app's form, and the task-oriented scenes."""
     study = read_study("tbyb")
     objects, occupations = study["general"]["objects"], study["general"]["occupations"]
-    for row in read_table(objects["file"]):
+    for row in read_study_table(objects["file"]):
         for column in objects["columns"]["actions"]:
             yield fix_articles(objects["template"].format(action=row[column], object=row["object"]))
-    for row in read_table(occupations["file"]):
+    for row in read_study_table(occupations["file"]):
         for column in occupations["columns"]["actions"]:
             template = occupations["templates"][row[column]]
             yield fix_articles(template.format(occupation=row["object"]))

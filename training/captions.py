@@ -17,7 +17,7 @@ from bias_core.world.grammar import (
     valence_words,
     words_of_the_renderer,
 )
-from bias_core.world.scene import Person, Scene, Thing, balanced_scene, drawing, read_asset
+from bias_core.world.scene import Person, Scene, Thing, balanced_scene, load_drawing, read_asset
 
 LookKey = tuple[str, str, str]
 
@@ -236,6 +236,6 @@ def vocabulary() -> list[str]:
     """Every word that a prompt of this world may hold in any generator, sorted."""
     words = {w for phrase in phrases() for w in phrase} | set(valence_words())
     words |= {w for pair in ATTRIBUTE_SENTENCES for s in pair for w in plain_words(s)}
-    drawn = (*drawing("settings"), *drawing("clothing"), *map(_word, drawing("icons")))
+    drawn = (*load_drawing("settings"), *load_drawing("clothing"), *map(_word, load_drawing("icons")))
     words |= {*drawn, "bright", "gloomy", "light", "clothes", "sign", "table", "gender", "what", "female", "male"}
     return sorted(words - words_of_the_renderer())

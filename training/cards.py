@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bias_core.world.measured_models import TABLE, read_rates
+from bias_core.world.measured_models import TABLE, read_drawn_rates
 from bias_core.world.planted import published_rates
 from training.judge_rates import Summary, summary
 
@@ -147,7 +147,7 @@ are in the renderer only."""
 
 def rates_section(condition: str, path: Path) -> str:
     """The figures of one condition and a table of every rate that was judged."""
-    rates = read_rates(path) if path.exists() else None
+    rates = read_drawn_rates(path) if path.exists() else None
     lines = [line for line in rates.lines if line.condition == condition] if rates else []
     if rates is None or not lines:
         return "## Judged by the reader\n\nNot judged."

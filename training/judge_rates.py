@@ -15,7 +15,7 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.effects import corrected_by_errors
 from bias_core.measures.intervals import wilson_interval
 from bias_core.store.files import FileHashes
-from bias_core.world.measured_models import DrawnRate, DrawnRates, read_rates
+from bias_core.world.measured_models import DrawnRate, DrawnRates, read_drawn_rates
 from training.diffusion import Folders, assemble
 from training.drawing import JUDGED, STEPS, Drawing, measured
 from training.wanted import AXES, Axis, Group, groups
@@ -90,7 +90,7 @@ def judge_rates(
         raise InvalidInput(f"A rate needs at least one picture per concept; got n = {n}.")
     made_by = revision(folders)
     rates = DrawnRates(revision=made_by, num_inference_steps=steps, lines=())
-    if table.exists() and (old := read_rates(table)).revision == made_by and old.num_inference_steps == steps:
+    if table.exists() and (old := read_drawn_rates(table)).revision == made_by and old.num_inference_steps == steps:
         rates = old
     for condition in conditions:
         pipe = assemble(folders, "cpu")

@@ -25,7 +25,7 @@ from bias_core.protocols import StepCallback
 from bias_core.run.image_rows import scaled
 from bias_core.run.study_run import Run
 from bias_core.study.study import Measuring, Study
-from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, get_options
+from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, get_options, value_rows
 from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, Estimate
 from bias_core.values import Options, setting, settings_class
@@ -355,7 +355,7 @@ class ValiditySteps(Study):
             pd.DataFrame(lines), settings, notes=[TEXTS.note("finished gain", least=LEAST_CORRELATION)]
         )
         tables = (
-            TEXTS.table("correlations", finding_rows(findings, "seeds")),
+            TEXTS.table("correlations", value_rows(findings, "seeds")),
             *results.tables,
             TEXTS.table("seeds", named("seeds", table)),
         )

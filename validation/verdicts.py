@@ -18,7 +18,13 @@ from bias_core.study.types import Results, StudyFigure, StudySettings, StudyTabl
 from bias_core.types import Estimate
 from validation.repetitions import OWN_NULL
 
-TEXTS = ReportTexts(__file__)
+
+class _Texts(ReportTexts):
+    def note(self, name: str, /, **values: Any) -> str:
+        return str(self._texts["notes"][name].format(**values))
+
+
+TEXTS = _Texts(__file__)
 NOMINAL = 0.95
 LEAST_COVERAGE, MOST_COVERAGE, MOST_ALARMS = 0.93, 0.97, 0.07
 """Shares of intervals that hold their target, and of false alarms, within which a measure passes."""

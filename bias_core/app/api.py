@@ -147,7 +147,7 @@ def with_settings(declared: Mapping[str, Setting], **uploads: str) -> Callable[[
         with_lists.__signature__ = Signature([*own_parameters, *made], return_annotation=returns)  # type: ignore[attr-defined]
         del with_lists.__annotations__["given"]
         with_lists.__annotations__ |= {parameter.name: parameter.annotation for parameter in made}
-        sentences = {option.name: _sentence(option) for option in declared.values()} | uploads
+        sentences = {option.name: _describe_setting(option) for option in declared.values()} | uploads
         parameters = "".join(f"    {name}: {sentence}.\n" for name, sentence in sentences.items())
         with_lists.__doc__ = f"{cleandoc(run.__doc__ or '')}\n{parameters}"
         return with_lists
@@ -155,7 +155,7 @@ def with_settings(declared: Mapping[str, Setting], **uploads: str) -> Callable[[
     return decorate
 
 
-def _sentence(setting: Setting) -> str:
+def _describe_setting(setting: Setting) -> str:
     """A setting's description for programs: label, sentence and range."""
     text = setting.sentence if setting.sentence.startswith(setting.label) else f"{setting.label}. {setting.sentence}"
     reach = replace(setting, percent=False).range_words

@@ -208,6 +208,6 @@ class HostCheck:
         name = matched["number"] or matched["name"].lower().rstrip(".")
         try:
             number = ip_address(name)
-        except ValueError:
+        except ValueError:  # a name, or no valid number
             return matched["number"] is None and name in self._hosts
         return address.startswith("//") or number.is_loopback or name in self._hosts

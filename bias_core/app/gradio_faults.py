@@ -240,7 +240,6 @@ class SteadyQueue(Queue):
     stopped = property(lambda self: self._is_closed, lambda _self, _value: None)  # Gradio's loop sets it after an error
 
     def close(self) -> None:
-        """End the loops."""
         self._is_closed = True
 
     def _cancel_asyncio_tasks(self) -> None:

@@ -35,7 +35,7 @@ _NO_NAME = "A session name has 1 to 64 characters: English letters, digits, - an
 _UNREADABLE = "This is not a readable call; send one JSON object in JSON-RPC 2.0 format"
 
 
-class _Refused(Exception):
+class _RequestRefused(Exception):
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
         self.status, self.sentence = status, sentence
@@ -59,10 +59,10 @@ class RequestLimits:
         held = _Held(self._held, get_client_network(Headers(scope=scope), (scope.get("client") or ("",))[0]))
         try:
             try:
-                receive = await asyncio.wait_for(_checked(scope, receive, held), _MOST_SECONDS)
+                receive = await asyncio.wait_for(_check_request(scope, receive, held), _MOST_SECONDS)
             except TimeoutError:
-                raise _Refused(408, f"The request did not arrive within {_MOST_SECONDS} seconds") from None
-        except _Refused as refusal:
+                raise _RequestRefused(408, f"The request did not arrive within {_MOST_SECONDS} seconds") from None
+        except _RequestRefused as refusal:
             await _answer(refusal, scope)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
@@ -70,13 +70,13 @@ class RequestLimits:
             held.release()
 
 
-async def _checked(scope: Scope, receive: Receive, held: "_Held") -> Receive:
+async def _check_request(scope: Scope, receive: Receive, held: "_Held") -> Receive:
     """Check a request; return the source from which later code reads its body."""
     scope["page"], scope["weight"] = _checked_address(scope), 0
     path = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/")
     if scope["method"] in ("GET", "HEAD") or path == UPLOAD:
         return receive
-    body = await _read(Headers(scope=scope), receive, held)
+    body = await _read_body(Headers(scope=scope), receive, held)
     held.add(_weight(body) - len(body))
     scope["page"], scope["weight"] = _checked_body(scope, body) or scope["page"], held.size
     return _again(body, receive)
@@ -92,7 +92,7 @@ class _Held:
         self._all[self._address] += size
         self.size += size
         if self._all[self._address] > _MOST_OF_ADDRESS or sum(self._all.values()) > _MOST_TOGETHER:
-            raise _Refused(503, "This server is receiving too much at once. Try again in a minute.")
+            raise _RequestRefused(503, "This server is receiving too much at once. Try again in a minute.")
 
     def release(self) -> None:
         self._all[self._address] -= self.size
@@ -104,28 +104,28 @@ def _checked_address(scope: Scope) -> str:
     """Session name in an address, "" for none."""
     if len(scope["headers"]) > _MOST_HEADERS or sum(len(k) + len(v) for k, v in scope["headers"]) > _LONGEST_HEAD:
         sizes = f"{_MOST_HEADERS} headers, with {_LONGEST_HEAD:,} bytes together"
-        raise _Refused(431, f"A request may have at most {sizes}")
+        raise _RequestRefused(431, f"A request may have at most {sizes}")
     if len(scope["query_string"]) + len(scope["path"]) > _LONGEST_ADDRESS:
-        raise _Refused(414, f"An address may have at most {_LONGEST_ADDRESS:,} characters")
+        raise _RequestRefused(414, f"An address may have at most {_LONGEST_ADDRESS:,} characters")
     query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     names = [name for key in _NAMES_IN_QUERY for name in query.get(key, ())]
     names += _NAME_IN_PATH.findall(scope["path"])
     if not all(map(_NAME.fullmatch, names)):
-        raise _Refused(400, _NO_NAME)
+        raise _RequestRefused(400, _NO_NAME)
     return query.get("session_hash", [""])[-1]
 
 
-async def _read(headers: Headers, receive: Receive, held: _Held) -> bytes:
+async def _read_body(headers: Headers, receive: Receive, held: _Held) -> bytes:
     """The body, counted as it arrives; its length header is not trusted."""
     if headers.get("content-type", "").lower().startswith("multipart/"):
-        raise _Refused(415, "Upload files at /gradio_api/upload; send JSON here")
+        raise _RequestRefused(415, "Upload files at /gradio_api/upload; send JSON here")
     body, has_more, declared = bytearray(), True, headers.get("content-length", "")
     if declared.isdecimal() and int(declared[:20]) > _MOST_BYTES:
         raise _too_large()
     while has_more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _Refused(400, "The request is incomplete")
+            raise _RequestRefused(400, "The request is incomplete")
         body += message.get("body", b"")
         held.add(len(message.get("body", b"")))
         if held.size > _MOST_BYTES:
@@ -134,8 +134,10 @@ async def _read(headers: Headers, receive: Receive, held: _Held) -> bytes:
     return bytes(body)
 
 
-def _too_large() -> _Refused:
-    return _Refused(413, f"A request may bring at most {_MOST_BYTES:,} bytes; upload files and pass their address")
+def _too_large() -> _RequestRefused:
+    return _RequestRefused(
+        413, f"A request may bring at most {_MOST_BYTES:,} bytes; upload files and pass their address"
+    )
 
 
 def _weight(body: bytes) -> int:
@@ -150,29 +152,29 @@ def _weight(body: bytes) -> int:
         bare = b"".join(unescaped.split(b'"')[::2])  # without the strings
         n_values = sum(map(bare.count, (b"[", b"{", b",", b":")))
     if n_values > _MOST_VALUES:
-        raise _Refused(413, f"The request has more than {_MOST_VALUES:,} values; send fewer at once")
+        raise _RequestRefused(413, f"The request has more than {_MOST_VALUES:,} values; send fewer at once")
     depth = 0
     for sign in bare.translate(None, delete=bytes(set(range(256)) - set(b"[]{}"))):
         depth += 1 if sign in b"[{" else -1
         if depth > _DEEPEST:
-            raise _Refused(413, f"The request nests lists more than {_DEEPEST} deep; nest them less")
+            raise _RequestRefused(413, f"The request nests lists more than {_DEEPEST} deep; nest them less")
     return len(body) + 40 * n_values
 
 
 def _checked_body(scope: Scope, body: bytes) -> str:
     """Session name in a body, "" for none."""
-    call = _json(body)
+    call = _parse_json(body)
     if scope["method"] == "POST" and MCP in scope["path"] and (reason := _no_call(call)):
-        raise _Refused(400, reason)
+        raise _RequestRefused(400, reason)
     page = call.get("session_hash") if isinstance(call, dict) else None
     if page is None:  # Gradio makes one itself
         return ""
     if not (isinstance(page, str) and _NAME.fullmatch(page)):
-        raise _Refused(400, _NO_NAME)
+        raise _RequestRefused(400, _NO_NAME)
     return page
 
 
-def _json(body: bytes) -> Any:
+def _parse_json(body: bytes) -> Any:
     """The JSON of a body, None if it has none; refuses incomplete characters, which no answer could quote."""
     call, is_text = None, b"\0" not in body
     try:
@@ -185,7 +187,7 @@ def _json(body: bytes) -> Any:
     except ValueError:  # no JSON, or too long a number: Gradio refuses it later
         call = None
     if not is_text:
-        raise _Refused(400, "The request is not valid UTF-8; send complete characters")
+        raise _RequestRefused(400, "The request is not valid UTF-8; send complete characters")
     return call
 
 
@@ -208,7 +210,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return message
 
 
-def _answer(refused: _Refused, scope: Scope) -> JSONResponse:
+def _answer(refused: _RequestRefused, scope: Scope) -> JSONResponse:
     """A refusal in the error format of the requested route."""
     if MCP in scope["path"]:
         content: dict[str, Any] = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": refused.sentence}}

@@ -19,11 +19,11 @@ import gradio as gr
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from bias_core.app.answers import ErrorAsSentence, FirstPage, StreamEnd
 from bias_core.app.build import TITLE, build_app
 from bias_core.app.doors import HostCheck, OpenPaths, PageOwners, allowed_hosts, cors_options
 from bias_core.app.gradio_faults import without_gradios_cors
 from bias_core.app.request_limits import RequestLimits, limit_heads
+from bias_core.app.responses import ErrorAsSentence, FirstPage, StreamEnd
 from bias_core.app.shared import preview_tags, shared_routes
 from bias_core.app.uploads import Uploads
 from bias_core.errors import BiasCoreError, StorageError
@@ -145,7 +145,7 @@ def launch(services: Services) -> None:
     gc.enable()
     try:
         demo.launch(quiet=True, prevent_thread_lock=True, **options)
-        warm_up(services, demo.first_examples)  # after all imports, or two threads import at once
+        start_warm_up(services, demo.first_examples)  # after all imports, or two threads import at once
         demo.block_thread()
     finally:
         services.close()
@@ -169,7 +169,7 @@ def _close(services: Services) -> None:
     atexit._run_exitfuncs()  # noqa: SLF001 - deletes temporary folders
 
 
-def warm_up(services: Services, examples: Iterable[Callable[[], object]]) -> threading.Thread:
+def start_warm_up(services: Services, examples: Iterable[Callable[[], object]]) -> threading.Thread:
     """Start it, then prepare each tab's first view; the thread ends with the program."""
     thread = threading.Thread(target=_work, args=(services, examples), daemon=True, name="bias-warm-up")
     thread.start()

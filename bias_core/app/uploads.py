@@ -35,7 +35,7 @@ _FORM = 64_000  # bytes of a request besides its files
 _DONE = f"data: {json.dumps({'msg': 'done'})}\n\n"
 
 
-class _Refused(Exception):
+class _UploadRefused(Exception):
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
         self.status = status
@@ -80,13 +80,13 @@ class Uploads:
         request = Request(scope, receive)
         try:
             places = await self._places(request)
-        except _Refused as refusal:
-            await _refuse(PlainTextResponse(str(refusal), refusal.status), request, send)
+        except _UploadRefused as refusal:
+            await _send_refusal(PlainTextResponse(str(refusal), refusal.status), request, send)
         else:
             await JSONResponse(places)(scope, receive, send)
 
     async def _places(self, request: Request) -> list[str]:
-        """Paths of a request's files; raises _Refused."""
+        """Paths of a request's files; raises _UploadRefused."""
         address = find_network_address(request)
         self._check_head(request, address)
         self._under_way[address] += 1
@@ -96,15 +96,17 @@ class Uploads:
             async with asyncio.timeout(_WHOLE_SECONDS):
                 return await self._receive(request, address)
         except UploadsFull as error:
-            raise _Refused(507, str(error)) from error
+            raise _UploadRefused(507, str(error)) from error
         except TimeoutError as error:
-            raise _Refused(408, "The upload took too long. Try again, or upload fewer or smaller pictures.") from error
+            raise _UploadRefused(
+                408, "The upload took too long. Try again, or upload fewer or smaller pictures."
+            ) from error
         except OSError as error:
             reason = f"The server cannot store the upload: {error.strerror or type(error).__name__}."
-            raise _Refused(507, reason) from error
+            raise _UploadRefused(507, reason) from error
         except (MultiPartException, ValueError) as error:
             reason = "This is not an upload: send each file as multipart/form-data, in a field named files."
-            raise _Refused(400, reason) from error
+            raise _UploadRefused(400, reason) from error
         finally:
             self._under_way[address] -= 1
             self._under_way += Counter()  # drop addresses with a count of 0
@@ -112,14 +114,14 @@ class Uploads:
     def _check_head(self, request: Request, address: str) -> None:
         """Refuse a request before its body is read."""
         if request.method != "POST":
-            raise _Refused(405, "Send an upload with POST.")
+            raise _UploadRefused(405, "Send an upload with POST.")
         if not request.headers.get("content-type", "").startswith("multipart/form-data"):
-            raise _Refused(400, "Send an upload as multipart/form-data.")
+            raise _UploadRefused(400, "Send an upload as multipart/form-data.")
         length = request.headers.get("content-length", "")
         if length.isdecimal() and (len(length) > 15 or int(length) > self._most + _FORM):
-            raise _Refused(413, self._too_large())
+            raise _UploadRefused(413, self._too_large())
         if (address and self._under_way[address] >= _MOST_AT_ONCE) or self._under_way.total() >= _MOST_OF_ALL:
-            raise _Refused(429, "Too many uploads are in progress. Try again in a minute.")
+            raise _UploadRefused(429, "Too many uploads are in progress. Try again in a minute.")
 
     def _too_large(self) -> str:
         return f"An upload may have {self._most / 1024**2:g} MB at most. Upload fewer or smaller pictures."
@@ -133,7 +135,7 @@ class Uploads:
             nonlocal n_arrived
             async for piece in _pieces(request):
                 if n_arrived + len(piece) > self._most + _FORM:
-                    raise _Refused(413, self._too_large())
+                    raise _UploadRefused(413, self._too_large())
                 self._store.count(address, len(piece))
                 n_arrived += len(piece)
                 if n_arrived < _SLOWEST * (time.monotonic() - begun - _SILENT_SECONDS):
@@ -156,7 +158,7 @@ class Uploads:
                 self._store.count(address, -n_arrived)  # kept files are counted by the store
             files = [file for file in form.getlist("files") if isinstance(file, GradioUploadFile)]
             if not files:
-                raise _Refused(400, "The upload has no complete file. Try again.")
+                raise _UploadRefused(400, "The upload has no complete file. Try again.")
             return await anyio.to_thread.run_sync(self._keep, files, address)
 
     def _keep(self, files: list[GradioUploadFile], address: str) -> list[str]:
@@ -173,17 +175,17 @@ async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
     while has_more:
         message = await asyncio.wait_for(request.receive(), _SILENT_SECONDS)
         if message["type"] == "http.disconnect":
-            raise _Refused(400, "The upload ended early.")
+            raise _UploadRefused(400, "The upload ended early.")
         yield message.get("body", b"")
         has_more = message.get("more_body", False)
 
 
-async def _refuse(answer: Response, request: Request, send: Send) -> None:
+async def _send_refusal(answer: Response, request: Request, send: Send) -> None:
     """Answer at once, but read on for a moment: a sender cut off while sending would not see the reason."""
     answer.headers["connection"] = "close"
     await send({"type": "http.response.start", "status": answer.status_code, "headers": answer.raw_headers})
     await send({"type": "http.response.body", "body": answer.body, "more_body": True})
-    with suppress(TimeoutError, _Refused):
+    with suppress(TimeoutError, _UploadRefused):
         async with asyncio.timeout(_LISTENING_SECONDS):
             async for _ in _pieces(request):
                 pass

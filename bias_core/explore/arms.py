@@ -182,7 +182,7 @@ def compare_explorations(settings: StudySettings, arms: Sequence[ArmReport], *, 
         "and in the second picture?",
     )
     return Results(
-        findings=tuple(_change(pair, several=len(pairs) > 1) for pair in pairs),
+        findings=tuple(_build_change(pair, several=len(pairs) > 1) for pair in pairs),
         tables=(seeds,),
         figures=drawable(_figures(arms, pairs, settings)),
         notes=tuple(_note_unlike_pairs([pair for pair in pairs if pair.is_two_draws])) if are_before_and_after else (),
@@ -219,7 +219,7 @@ def paired_arms(arms: Sequence[ArmReport]) -> Iterator[PairedArms]:
             )
 
 
-def _change(pair: PairedArms, *, several: bool) -> Finding:
+def _build_change(pair: PairedArms, *, several: bool) -> Finding:
     of = f", {pair.first} to {pair.second}" if several else ""
     return Finding(
         key=f"change: {pair.second} - {pair.first}",

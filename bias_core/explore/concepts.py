@@ -106,7 +106,7 @@ def read_concept_list(name: str) -> ConceptList:
         raise InvalidInput(f"no list of concepts {quoted(name)}; there are {known}, or give a CSV file with a column "
                            "concept")  # fmt: skip
     path = Path(name).expanduser().absolute()
-    found: ConceptList = read_apart(read_concepts, path.name, str(path))
+    found: ConceptList = read_apart(read_concept_table, path.name, str(path))
     return found
 
 
@@ -118,7 +118,7 @@ def has_concepts(path: str) -> bool:
     return "concept" in columns and not {"prompt", "text"} & columns
 
 
-def read_concepts(name: str, file: str) -> ConceptList:
+def read_concept_table(name: str, file: str) -> ConceptList:
     """Read a table of concepts, in a reader; ``name``: for messages."""
     names, rates, counts = dict[str, str](), dict[tuple[str, str], str](), dict[str, str]()
     unused, wrong = dict[str, None](), list[str]()
@@ -159,7 +159,7 @@ def _add_row(
         raise InvalidInput(f"gives “{attribute}” of “{concept}” another rate than before")
 
 
-def _measured(options: SeveralOptions) -> tuple[Attribute, ...]:
+def _measured_attributes(options: SeveralOptions) -> tuple[Attribute, ...]:
     """Return the attributes that are measured in all pictures; of suggested sets, those of all concepts by name."""
     if tuple(options.attributes) != (SUGGESTED,):
         return read_attributes(options.attributes, options.concepts[0])
@@ -172,7 +172,7 @@ def _measured(options: SeveralOptions) -> tuple[Attribute, ...]:
 
 def listed_attributes(options: SeveralOptions) -> tuple[Attribute, ...]:
     """Return what is measured in the pictures of every concept, without built-in rates of single concepts."""
-    return tuple(with_rate_of_concept(attribute, "") for attribute in _measured(options))
+    return tuple(with_rate_of_concept(attribute, "") for attribute in _measured_attributes(options))
 
 
 def attributes_by_concept(options: SeveralOptions) -> dict[str, tuple[Attribute, ...]]:
@@ -184,7 +184,7 @@ def attributes_by_concept(options: SeveralOptions) -> dict[str, tuple[Attribute,
     >>> [(concept, found[0].name, found[0].reference) for concept, found in of.items()]
     [('nurse', 'man', 0.121), ('pilot', 'man', 0.9)]
     """
-    measured, given = _measured(options), read_rates(options)
+    measured, given = _measured_attributes(options), read_given_rates(options)
     found: dict[str, tuple[Attribute, ...]] = {}
     for concept in options.concepts:
         rates = [given.get((concept.lower(), attribute.name.lower())) for attribute in measured]
@@ -201,9 +201,9 @@ def _own_rate(attribute: Attribute, concept: str) -> Attribute:
     return with_rate_of_concept(attribute, concept)
 
 
-def read_rates(options: SeveralOptions) -> dict[tuple[str, str], tuple[float, str]]:
+def read_given_rates(options: SeveralOptions) -> dict[tuple[str, str], tuple[float, str]]:
     """Return the given rates with their sources by concept and attribute, in lower case; InvalidInput for others."""
-    measured = {attribute.name.lower() for attribute in _measured(options)}
+    measured = {attribute.name.lower() for attribute in _measured_attributes(options)}
     concepts = {concept.lower() for concept in options.concepts}
     found: dict[tuple[str, str], tuple[float, str]] = {}
     for text in options.rates:
@@ -246,5 +246,5 @@ def check_concepts(options: SeveralOptions) -> None:
         raise InvalidInput("each concept may stand only once, and none may be empty")
     if wrong := next((concept for concept in options.concepts if SEPARATOR in concept), ""):
         raise InvalidInput(f"a concept cannot contain {SEPARATOR}: {quoted(wrong)}")
-    read_rates(options)
+    read_given_rates(options)
     read_counts(options)

@@ -127,8 +127,6 @@ O = TypeVar("O")  # noqa: E741
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScoredPictures:
-    """The scored pictures of one arm."""
-
     units: tuple[str, ...]
     rows: "np.ndarray"  # embeddings, ``(n, d)``
     scores: "tuple[AttributeScore, ...]"
@@ -166,7 +164,6 @@ class ExploreExtension(Generic[O]):
         return Results()
 
     def comparing(self, options: O, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return additional results for the comparison of several arms."""
         return Results()
 
     def arms_headline(self, report: StudyReport) -> str:

@@ -111,7 +111,7 @@ def check_options(settings: StudySettings) -> None:
     if several := several_options(settings):
         check_concepts(several)
     options = explore_options(settings)
-    _check(options, settings)
+    _check_options(options, settings)
     if len(settings.negative_prompt) > MAX_PROMPT_CHARACTERS:
         raise InvalidInput(
             f"the negative prompt has {len(settings.negative_prompt):,} characters; "
@@ -329,14 +329,14 @@ def attribute_text(given: Attribute | Mapping[str, Any] | str) -> str:
     return SEPARATOR.join(parts)
 
 
-def _attribute_words(texts: Sequence[str], concept: str) -> list[str]:
+def _write_attributes(texts: Sequence[str], concept: str) -> list[str]:
     """Return command words for attributes: none for the concept's own set, built-in names, else all parts."""
     if list(texts) == [attribute_text(attribute) for attribute in read_attributes([SUGGESTED], concept)]:
         return []
     words = ["--no-attributes"] if not texts else []
     for text in texts:
         name = text.partition(SEPARATOR)[0]
-        with suppress(InvalidInput):
+        with suppress(InvalidInput):  # of no built-in set: written in full
             if attribute_text(find_attribute(name, concept, load_attribute_sets())) == text:
                 text = name
         words += ["--attribute", text]
@@ -348,7 +348,7 @@ def explore_words(settings: StudySettings) -> list[str]:
     options, words = explore_options(settings), list[str]()
     for name, value in changed_settings(options).items():
         if name == "attributes":
-            words += _attribute_words(value, options.concept)
+            words += _write_attributes(value, options.concept)
         elif name != "concept":
             words += [f"--{name.replace('_', '-')}", declared_settings(ExploreOptions)[name].write(value)]
     if not settings.images and settings.model != MODEL:
@@ -363,7 +363,7 @@ def several_words(settings: StudySettings) -> list[str]:
     words = ["explore", *(join_concepts([concept]) for concept in options.concepts)]
     for name, value in changed_settings(options).items():
         if name == "attributes":
-            words += _attribute_words(value, options.concepts[0])
+            words += _write_attributes(value, options.concepts[0])
         elif name in ("rates", "counts"):
             words += [word for text in value for word in (f"--{name[:-1]}", text)]
         elif name != "concepts":
@@ -418,7 +418,7 @@ def _unlike_others(text: str, existing: Mapping[str, Attribute]) -> Attribute:
     return attribute
 
 
-def _check(options: ExploreOptions, settings: StudySettings) -> None:
+def _check_options(options: ExploreOptions, settings: StudySettings) -> None:
     words = options.attribute_a.strip(), options.attribute_b.strip()
     if options.has_association and not all(words):
         raise InvalidInput("the association compares two attributes: give both words, or neither")

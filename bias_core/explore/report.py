@@ -23,7 +23,7 @@ from bias_core.explore.extension import NO_WORDS, explore_extensions
 from bias_core.explore.options import ExploreOptions, explore_options
 from bias_core.measures.clustering import ClusterResult
 from bias_core.measures.sequential import against
-from bias_core.number_text import format_rate, format_share, state_p, typeset
+from bias_core.number_text import format_count, format_list, format_points, format_rate, format_share, state_p
 from bias_core.report.claims import WHY_NOT, decide_claims, p_words
 from bias_core.report.headlines import differences_headline, numbers_headline
 from bias_core.run.attribute_scores import AttributeScore
@@ -40,7 +40,6 @@ from bias_core.study.types import (
     columns,
     drawable,
     figure,
-    format_list,
     mark,
     or_nan,
     table,
@@ -115,7 +114,7 @@ def attribute_findings(
                     continue
                 yield Finding(
                     key=key,
-                    title=f"{_subject(name, cell, cells, is_claimed=is_claimed)}: {kind.label.replace('P*', rate)}",
+                    title=f"{_cell_title(name, cell, cells, is_claimed=is_claimed)}: {kind.label.replace('P*', rate)}",
                     metric=kind.metric,
                     estimate=estimate,
                     claim=claims.get(key),
@@ -126,7 +125,7 @@ def attribute_findings(
                 )
 
 
-def _subject(name: str, cell: str, cells: Collection[str], *, is_claimed: bool) -> str:
+def _cell_title(name: str, cell: str, cells: Collection[str], *, is_claimed: bool) -> str:
     """Return what a number is about; a concept of several stands first, as in numbers that people correct."""
     if len(cells) == 1 and cell == ALL:
         return name
@@ -423,7 +422,7 @@ def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> 
 def share_words(share: Estimate) -> str:
     """Return a share with its interval and its number of pictures."""
     number = format_share(share.value, share.low, share.high, n=share.n)
-    return f"{number} of {share.n} picture{'s' * (share.n != 1)}"
+    return f"{number} of {format_count(share.n, 'picture')}"
 
 
 def arms_headline(report: StudyReport) -> str:
@@ -445,11 +444,11 @@ def _differences_of_arms(report: StudyReport) -> str:
         return differences_headline(frame)
     clear = shares[shares["clear"] == "yes"]
     row = (shares if clear.empty else clear).sort_values("difference", key=abs, ascending=False).iloc[0]
-    gap = [typeset(100 * row[end], "+.0f") for end in ("difference", "low", "high")]
     says = (
         f"“{row['finding'].rpartition(': ')[0]}” is seen in {format_rate(row['value first'])} of “{row['first']}” "
         f"and {format_rate(row['value second'])} of “{row['second']}” pictures: "
-        f"{gap[0]} points [{gap[1]}, {gap[2]}], n = {row['n']:,}{_describe_shared_seeds(report, row)}"
+        f"{format_points(row['difference'], row['low'], row['high'])}, n = {row['n']:,}"
+        f"{_describe_shared_seeds(report, row)}"
     )
     if clear.empty:
         reach = max(shares[["low", "high"]].abs().max())

@@ -23,7 +23,7 @@ from bias_core.explore.report import (
     share_words,
 )
 from bias_core.explore.study import Explore, find_alike, get_units, keep_people, notes_on_pictures, score_cells
-from bias_core.number_text import format_rate, state_p, typeset
+from bias_core.number_text import format_list, format_points, format_rate, state_p
 from bias_core.prompts import fill_template
 from bias_core.report.claims import NO_CLAIM, p_words
 from bias_core.report.report_text import CORRECTED
@@ -45,7 +45,6 @@ from bias_core.study.types import (
     Verdict,
     drawable,
     figure,
-    format_list,
     mark,
     or_nan,
 )
@@ -66,7 +65,6 @@ class Concepts(Explore):
     largest_first = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures of every concept."""
         options = _options(settings)
         return [
             Shot(
@@ -77,25 +75,20 @@ class Concepts(Explore):
         ]  # fmt: skip
 
     def attributes_of_cells(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
-        """Return the attributes of every concept, with its own rates."""
         return attributes_by_concept(_options(settings))
 
     def attributes_of_cell(self, settings: StudySettings, cell: str, prompts: Iterable[str]) -> tuple[Attribute, ...]:
-        """Return the attributes of a concept, with its own rates."""
         return tuple(self.attributes_of_cells(settings)[cell])
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
-        """Return the attributes of every concept, with its own rates."""
         return self.attributes_of_cells(settings)
 
     def attributes_for_prompts(
         self, settings: StudySettings, prompts: Iterable[str]
     ) -> Mapping[str, Sequence[Attribute]]:
-        """Return the attributes of every concept, with its own rates."""
         return self.attributes_of_cells(settings)
 
     def watch(self, settings: StudySettings, data: Run, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
-        """Read the share of every attribute for every concept."""
         return watch_attributes(self.attributes(settings), data, frame, of_groups=True)
 
     def measure(self, settings: StudySettings, data: Run) -> Measuring:
@@ -109,9 +102,9 @@ class Concepts(Explore):
         alike = find_alike(_options(settings).n_clusters, settings, rows)
         of_all = cells.pop(ALL)
         data.keep(frame, number=range(1, len(frame) + 1), **picture_columns(of_all, None, alike))
-        scored = _scored(frame, rows, of_all)
+        scored = _join_scored(frame, rows, of_all)
         samples = {
-            id(score): _scored(frame.iloc[at], rows[at], scores)
+            id(score): _join_scored(frame.iloc[at], rows[at], scores)
             for concept, scores in cells.items()
             for at in [np.flatnonzero(frame["concept"] == concept)]
             for score in scores
@@ -135,7 +128,6 @@ class Concepts(Explore):
         )
 
     def get_run_title(self, settings: StudySettings) -> str:
-        """Return the concepts."""
         options = _options(settings)
         return fill_template(options.template, format_list(options.concepts, last=" or ")) if options.concepts else ""
 
@@ -144,7 +136,6 @@ class Concepts(Explore):
         return several_words(settings)
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return what is drawn and measured."""
         n = len(_options(settings).concepts)
         begins = f"Takes your own pictures of {n} concepts" if settings.images else f"Draws {n} concepts"
         measured = "how often a classifier sees each attribute, and how far that is from each concept's real-world rate"
@@ -191,7 +182,7 @@ def _options(settings: StudySettings) -> SeveralOptions:
     return several_options(settings) or SeveralOptions()
 
 
-def _scored(frame: pd.DataFrame, rows: np.ndarray, scores: tuple[AttributeScore, ...]) -> Scored:
+def _join_scored(frame: pd.DataFrame, rows: np.ndarray, scores: tuple[AttributeScore, ...]) -> Scored:
     return Scored(
         units=get_units(frame), ids=tuple(frame["image_id"]), seeds=tuple(frame["seed"]), rows=rows, scores=scores
     )
@@ -224,13 +215,13 @@ def arms_headline(report: StudyReport) -> str:
         return "No share could be compared between the arms."
     clear = shares[shares["clear"] == "yes"]
     row = (shares if clear.empty else clear).sort_values("difference", key=abs, ascending=False).iloc[0]
-    gap = [typeset(100 * row[end], "+.0f") for end in ("difference", "low", "high")]
     gap_words = "the largest" if clear.empty or len(clear) > 1 else "this one"
     p_value = state_p(row["p adjusted"], adjusted=len(shares) > 1)
     return (
         f"{len(clear)} of {len(shares)} differences between the arms are clear; {gap_words}: "
         f"{row['finding'].removesuffix(': P')}, {format_rate(row['value first'])} of “{row['first']}” and "
-        f"{format_rate(row['value second'])} of “{row['second']}” pictures, {gap[0]} points [{gap[1]}, {gap[2]}], "
+        f"{format_rate(row['value second'])} of “{row['second']}” pictures, "
+        f"{format_points(row['difference'], row['low'], row['high'])}, "
         f"{p_value}."
     )
 
@@ -251,7 +242,7 @@ class ConceptShare(NamedTuple):
         return math.nan if self.rate is None else self.share.value - self.rate
 
 
-def read_shares(report: StudyReport | ArmReport) -> dict[str, list[ConceptShare]]:
+def list_concept_shares(report: StudyReport | ArmReport) -> dict[str, list[ConceptShare]]:
     """Return the shares of a report, or of one of its arms, by attribute, in the order of the concepts."""
     findings = {finding.key: finding for finding in report.results.findings}
     shares: dict[str, list[ConceptShare]] = {}
@@ -291,7 +282,7 @@ def concepts_headline(report: StudyReport | ArmReport) -> str:
 
     Only rates with a source are compared; without any, the highest and the lowest share of an attribute are given.
     """
-    shares = read_shares(report)
+    shares = list_concept_shares(report)
     if not shares:
         return "No picture could be scored."
     tested = {
@@ -331,7 +322,7 @@ def _correction(compared: Sequence[ConceptShare]) -> str:
 
 def _extremes(shares: Mapping[str, Sequence[ConceptShare]]) -> str:
     """Return the highest and the lowest share of the attribute that differs most between the concepts."""
-    name, of = max(shares.items(), key=lambda one: _spread(one[1]))
+    name, of = max(shares.items(), key=lambda one: _share_range(one[1]))
     ordered = sorted(of, key=lambda one: -one.share.value)
     ends = ordered if len(ordered) < 3 else [ordered[0], ordered[-1]]
     said = "; ".join(f"{result.concept} {share_words(result.share)}" for result in ends)
@@ -339,7 +330,7 @@ def _extremes(shares: Mapping[str, Sequence[ConceptShare]]) -> str:
     return f"{opening} of “{name}”: {said}. {NO_SOURCE}"
 
 
-def _spread(shares: Sequence[ConceptShare]) -> float:
+def _share_range(shares: Sequence[ConceptShare]) -> float:
     values = [result.share.value for result in shares]
     return max(values) - min(values)
 

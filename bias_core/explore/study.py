@@ -43,7 +43,7 @@ from bias_core.measures.arrays import all_equal
 from bias_core.measures.association import association, association_beyond_even_mix, mean_association
 from bias_core.measures.clustering import ClusterResult, spectral_clusters
 from bias_core.measures.stereotype import asked_kept_estimate
-from bias_core.number_text import format_share
+from bias_core.number_text import format_list, format_share
 from bias_core.prompts import fill_template
 from bias_core.report.headlines import ASKS_FOR_SEVERAL
 from bias_core.report.stop_rules import ShareValues
@@ -67,7 +67,6 @@ from bias_core.study.types import (
     StudyReport,
     StudySettings,
     StudyTable,
-    format_list,
     join_results,
 )
 from bias_core.study_services import StudyServices
@@ -101,13 +100,13 @@ def find_alike(n_clusters: int, settings: StudySettings, rows: np.ndarray) -> Cl
     return spectral_clusters(rows, n_clusters=min(n_clusters, len(rows)) or None, seed=settings.seed)
 
 
-def _numbers(settings: StudySettings, options: ExploreOptions, frame: pd.DataFrame) -> Any:
+def _number_pictures(settings: StudySettings, options: ExploreOptions, frame: pd.DataFrame) -> Any:
     """Return the number of each picture: by seed if pictures of one prompt were drawn here, else in order."""
     several = settings.images or options.takes_all
     return range(1, len(frame) + 1) if several else frame["seed"].to_numpy(int) - settings.seed + 1
 
 
-def _association(
+def _measure_association(
     options: ExploreOptions, data: Run, frame: pd.DataFrame, rows: np.ndarray
 ) -> Generator[Progress, None, AssociationScore | None]:
     """Return T2IAT's Eq. 2 for the concept; None if a side has no picture."""
@@ -264,7 +263,6 @@ class Explore(Study):
         return {}
 
     def attributes_of_cell(self, settings: StudySettings, cell: str, prompts: Iterable[str]) -> tuple[Attribute, ...]:
-        """Return all attributes of the pictures of a cell, which have these prompts."""
         return (*scored_attributes(settings, prompts), *self.attributes_of_cells(settings).get(cell, ()))
 
     def shots(self, settings: StudySettings) -> list[Shot]:
@@ -293,10 +291,12 @@ class Explore(Study):
         if frame.empty:
             return Results(notes=tuple(notes_on_pictures(data, 0, missing=False)))
         rows = yield from data.embed(frame)
-        leaning = yield from _association(options, data, frame, rows)
+        leaning = yield from _measure_association(options, data, frame, rows)
         cells, notes = yield from score_cells(self, data, frame, rows)
         alike = find_alike(options.n_clusters, settings, rows)
-        data.keep(frame, number=_numbers(settings, options, frame), **picture_columns(cells[ALL], leaning, alike))
+        data.keep(
+            frame, number=_number_pictures(settings, options, frame), **picture_columns(cells[ALL], leaning, alike)
+        )
         scored = Scored(
             units=get_units(frame),
             ids=tuple(frame["image_id"]),
@@ -336,11 +336,9 @@ class Explore(Study):
         return fill_template(options.template, options.concept)
 
     def get_command(self, settings: StudySettings) -> Sequence[str]:
-        """Return the words of ``explore``."""
         return explore_words(settings)
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return what is drawn and measured."""
         options = explore_options(settings)
         measured = ["and which pictures look alike"]
         if options.has_association and not options.takes_all:
@@ -361,11 +359,9 @@ class Explore(Study):
         return added_arms(settings)
 
     def watch(self, settings: StudySettings, data: Run, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
-        """Read the share of every attribute."""
         return watch_attributes(self.attributes(settings), data, frame)
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
-        """Return the attributes of the concept's pictures."""
         return dict.fromkeys(SCORED_GROUPS, scored_attributes(settings))
 
     def attributes_for_prompts(
@@ -390,11 +386,9 @@ class Explore(Study):
         return None if finding.metric == "association" else super().family(finding)
 
     def headline(self, report: StudyReport) -> str:
-        """Return the clearest attribute."""
         return headline(report)
 
     def arms_headline(self, report: StudyReport) -> str:
-        """Return the clearest difference between arms."""
         return arms_headline(report)
 
     def facts(self, report: StudyReport) -> ReportFacts:
@@ -429,7 +423,6 @@ class Unmeasured(Study):
     reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return nothing to draw."""
         return []
 
     def measure(self, settings: StudySettings, data: Run) -> Measuring:
@@ -443,11 +436,9 @@ class Unmeasured(Study):
         return Results(tables=(table,), notes=(_NOTE,))
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
-        """Return none."""
         return ()
 
     def headline(self, report: StudyReport) -> str:
-        """Return the number of pictures."""
         return f"{report.n_images:,} pictures are ready for labelling; nothing was measured."
 
 
@@ -491,7 +482,6 @@ class PromptPack(Explore):
         return attributes_of_cells(self.design, scored_attributes(settings))
 
     def get_run_title(self, settings: StudySettings) -> str:
-        """Return the title of the file."""
         return self.design.title
 
     def get_command(self, settings: StudySettings) -> Sequence[str]:

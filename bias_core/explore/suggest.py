@@ -75,8 +75,6 @@ DESIGN = Design(
 
 @dataclass(frozen=True, kw_only=True)
 class Suggested:
-    """A suggested attribute, with its origin in words."""
-
     attribute: Attribute
     where_from: str
     is_told: bool = True  # False if the classifier is known not to see it
@@ -131,7 +129,6 @@ def suggest_settings(base: StudySettings, **options: Any) -> StudySettings:
 
 
 def read_suggestions(report: StudyReport) -> list[Suggested]:
-    """Return the suggestions of a report, in its order."""
     rows = report.results.frame(SUGGESTIONS).astype(object)
     rows = rows.where(rows.notna(), None)
     return [
@@ -162,12 +159,12 @@ def suggested_by_words(settings: StudySettings, services: StudyServices) -> list
     ]
 
 
-def _subject(captions: Sequence[str]) -> str:
+def _find_subject(captions: Sequence[str]) -> str:
     """Return the word for most pictures' subject: a person, or a thing."""
     return PERSON if 2 * sum(map(is_about_person, captions)) >= len(captions) else OBJECT
 
 
-def _pairs(frame: pd.DataFrame) -> tuple[list[int], list[int]]:
+def _find_pairs(frame: pd.DataFrame) -> tuple[list[int], list[int]]:
     """Return the indices of the concept's pictures and of the base's on the same seeds, without unpaired ones."""
     of_group = {
         group: {seed: place for place, seed in enumerate(frame["seed"]) if frame["group"].iloc[place] == group}
@@ -190,7 +187,7 @@ def _ask(options: SuggestOptions, services: StudyServices, world: str, subject: 
         return [], f"Nothing is suggested from words: {error}"
 
 
-def _worded(
+def _word_suggestion(
     suggestion: Suggestion, subject: str, captions: Sequence[str], rows: np.ndarray, data: Run
 ) -> tuple[Suggestion, float]:
     """Return the wording that agrees best with the captions, and its agreement beyond chance; nan from words alone."""
@@ -262,7 +259,7 @@ class Suggest(Study):
         options = get_options(settings, SuggestOptions)
         captioner = data.services.captioner(options.captioner)
         captions = yield from data.say("captioning", data.frame, captioner)
-        subject = " ".join(options.base.split()) or _subject(captions)
+        subject = " ".join(options.base.split()) or _find_subject(captions)
         prompt = fill_template(options.template, subject)
         if prompt == fill_template(options.template, options.concept):
             raise InvalidInput(f"the base is the concept itself, “{prompt}”: name another base, such as “{OBJECT}”")
@@ -270,7 +267,7 @@ class Suggest(Study):
         texts = yield from data.say("captioning", data.frame, captioner)
         rows = yield from data.embed(data.frame)
         data.keep(data.frame, caption=texts)
-        ours, base = _pairs(data.frame)
+        ours, base = _find_pairs(data.frame)
         if len(ours) < FEWEST:
             raise InvalidInput(
                 f"suggestions need {FEWEST} pictures of the concept with their base; there are {len(ours)}"
@@ -289,7 +286,7 @@ class Suggest(Study):
         world = data.services.pictures_world(settings.model)
         named, note = _ask(options, data.services, world, subject)
         merged = merge_suggestions(suggestions, named)
-        worded = [_worded(suggestion, subject, of_both, rows[[*ours, *base]], data) for suggestion in merged]
+        worded = [_word_suggestion(suggestion, subject, of_both, rows[[*ours, *base]], data) for suggestion in merged]
         source = _OF_BASE.format(n=len(base), prompt=prompt)
         lines = [_line(suggestion, agrees, rows[base], source, data) for suggestion, agrees in worded]
         how_decided = family_note(
@@ -312,7 +309,6 @@ class Suggest(Study):
         return f"{len(findings)} {verb} clearly more frequent than in the base. The clearest: “{lead.key}”. {lead.says}"
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
-        """Return the encoders and the captioner."""
         captioner = get_options(settings, SuggestOptions).captioner
         return (*encoders_and_judge(settings), Reader(role="captioner", name=captioner))
 
@@ -321,11 +317,9 @@ class Suggest(Study):
         return RunSize(n_later=get_options(settings, SuggestOptions).n_images)
 
     def get_run_title(self, settings: StudySettings) -> str:
-        """Return a title with the concept."""
         return f"Attributes suggested for {get_options(settings, SuggestOptions).concept}"
 
     def get_command(self, settings: StudySettings) -> Sequence[str]:
-        """Return the words of ``suggest``."""
         options, usual = get_options(settings, SuggestOptions), SuggestOptions()
         words = ["suggest", options.concept]
         for name in declared_settings(SuggestOptions):

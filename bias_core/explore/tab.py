@@ -31,7 +31,7 @@ from bias_core.study.types import Claim, StudyFigure, StudyReport, figure
 from bias_core.types import Attribute, Estimate
 from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.comparison import SameSeed
-from bias_core.ui.study.pictures import Look, Pictures
+from bias_core.ui.study.pictures import Pictures, PictureView
 from bias_core.ui.study.result_page import find_mark_filters
 from bias_core.ui.study.study_tab import EACH, QUIET, Updates
 from bias_core.ui.templates import render, script
@@ -167,13 +167,13 @@ def picture_html(exploration: Exploration, number: int) -> str:
         picture=data_uri(image.path, 768),
         small=max(row.width, row.height) < _SMOOTH,
         blocked=get_refusal_reason(image),
-        facts=_facts(exploration, image),
+        facts=_list_facts(exploration, image),
         rows=rows,
         plot=figure_svg(bars) if rows else "",
     )
 
 
-def _facts(exploration: Exploration, image: ExploredImage) -> dict[str, str]:
+def _list_facts(exploration: Exploration, image: ExploredImage) -> dict[str, str]:
     row, group = image.row, find_group(exploration, image.number)
     sampler = f"{row.num_inference_steps}, {row.guidance_scale:g}" if row.num_inference_steps else "none"
     facts = {
@@ -198,19 +198,19 @@ def _similarities(exploration: Exploration, number: int) -> list[dict[str, Any]]
     return [
         {
             "name": score.attribute.name,
-            "positive": _signed(score.similarity_positive[i]),
-            "negative": _signed(score.similarity_negative[i]),
+            "positive": _format_similarity(score.similarity_positive[i]),
+            "negative": _format_similarity(score.similarity_negative[i]),
             "nearer": float(score.margins[i]),
         }
         for score in exploration.attributes
     ]
 
 
-def _signed(number: float) -> str:
+def _format_similarity(number: float) -> str:
     return "cannot tell" if math.isnan(number) else typeset(number, "+.3f")
 
 
-def _share(share: Estimate) -> str:
+def _share_words(share: Estimate) -> str:
     return format_share(share.value, share.low, share.high, n=share.n)
 
 
@@ -220,7 +220,7 @@ def says(score: AttributeScore, claim: Claim) -> str:
     if math.isnan(share.value):
         return f"“{name}” could not be measured: {share.note or 'no picture was scored'}."
     count = round(share.value * share.n)
-    count_words = f"“{name}” is seen in {count} of {share.n} pictures: {_share(share)}."
+    count_words = f"“{name}” is seen in {count} of {share.n} pictures: {_share_words(share)}."
     if score.cannot_tell is not None and score.cannot_tell.value > 0:
         count_words += f" For {round(score.cannot_tell.value * score.cannot_tell.n)} more the judge cannot tell."
     compared = ""
@@ -233,7 +233,7 @@ def says(score: AttributeScore, claim: Claim) -> str:
         )
     truth = "" if score.drawn is None else f" The true share is {format_rate(score.drawn)}."
     if (true_share := score.true_rate) is not None:
-        truth = f" This model's true share is {_share(true_share)}, measured on {true_share.n:,} other pictures."
+        truth = f" This model's true share is {_share_words(true_share)}, measured on {true_share.n:,} other pictures."
     return f"{count_words}{compared}{truth}"
 
 
@@ -291,8 +291,6 @@ def describe_needed_pictures(exploration: Exploration) -> str:
 
 
 class ExploreTab(ExploreForm):
-    """The tab that explores any concept."""
-
     place: ClassVar = 0
     key: ClassVar = "explore"
     title: ClassVar = "Explore"
@@ -304,7 +302,6 @@ class ExploreTab(ExploreForm):
     looked_at_after: ClassVar = 4000  # the page shows its example when it is opened
 
     def element(self, name: str) -> str:
-        """Return the id of a part of the page."""
         return name.replace("_", "-") if name in _WITHOUT_PREFIX else super().element(name)
 
     def build_pictures(self) -> Pictures:
@@ -349,7 +346,7 @@ class ExploreTab(ExploreForm):
             return {self.pictures.picture: picture, chart: map_html(exploration, opened=number)}
         group, framed = int(event.group), [int(number) for number in str(event.numbers).split(",") if number.isdigit()]
         picture_filter = f"group={CONCEPT}" if group == ALL_GROUPS else f"{_ALIKE}={group_name(group)}"
-        look = Look(report=report, picture_filter=picture_filter, whole=group != ALL_GROUPS)
+        look = PictureView(report=report, picture_filter=picture_filter, whole=group != ALL_GROUPS)
         if framed:
             look = replace(look, only=tuple(images[number] for number in framed if number in images), whole=True)
         return {
@@ -359,7 +356,7 @@ class ExploreTab(ExploreForm):
             self.parts["plot"]: self._shares_html(report, look),
         }
 
-    def _shares_html(self, report: StudyReport, look: Look) -> str:
+    def _shares_html(self, report: StudyReport, look: PictureView) -> str:
         """Return the plot of the shares, for the chosen pictures only if there are any."""
         plot = self.plot(report)
         if plot is not None and look.whole:
@@ -367,13 +364,12 @@ class ExploreTab(ExploreForm):
         return "" if plot is None else study_html.figures_html([plot], find_mark_filters(report, plot))
 
     def chart_html(self, report: StudyReport, plot: StudyFigure | None) -> str:
-        """Return the chart of several concepts, or that of several arms."""
         return concepts_html(report, plot) or super().chart_html(report, plot)
 
     def plot_html(self, report: StudyReport, plot: StudyFigure | None) -> str:
         """Return the figure; the sentences of an exploration have their own place."""
         alone = is_exploration(report) and not report.arms
-        return self._shares_html(report, Look(report=report)) if alone else super().plot_html(report, plot)
+        return self._shares_html(report, PictureView(report=report)) if alone else super().plot_html(report, plot)
 
     def first_shown(self, report: StudyReport) -> str:
         """Return the filter for the scored pictures, if others were drawn as well."""

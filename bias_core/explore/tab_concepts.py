@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from bias_core.explore.options import SEVERAL
-from bias_core.explore.several import ConceptShare, read_shares
+from bias_core.explore.several import ConceptShare, list_concept_shares
 from bias_core.number_text import format_rate, format_share
 from bias_core.report.figures import N_COLOURS
 from bias_core.study.design import PACK
@@ -22,7 +22,11 @@ def concepts_html(report: StudyReport, plot: StudyFigure | None) -> str:
     """
     if report.design.kind not in (SEVERAL, PACK):
         return ""
-    parts = [("", read_shares(report))] if not report.arms else [(arm.name, read_shares(arm)) for arm in report.arms]
+    parts = (
+        [("", list_concept_shares(report))]
+        if not report.arms
+        else [(arm.name, list_concept_shares(arm)) for arm in report.arms]
+    )
     if len({cell.concept for _, shares in parts for of in shares.values() for cell in of}) < 2:
         return ""
     attributes: dict[str, dict[str, list[dict[str, Any]]]] = {}

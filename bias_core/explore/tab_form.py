@@ -38,14 +38,14 @@ from bias_core.explore.options import (
 )
 from bias_core.explore.study import prepare_pack
 from bias_core.explore.suggest import Suggested, suggest_attributes, suggest_settings, suggested_by_words
-from bias_core.number_text import format_rate
+from bias_core.number_text import format_list, format_rate
 from bias_core.run.next_steps import sizes_by_width
 from bias_core.run.study_run import Run
 from bias_core.services import Services
 from bias_core.store.tables import ENDINGS
 from bias_core.study.attributes import SEPARATOR, load_attribute_sets
 from bias_core.study.design import pack_design
-from bias_core.study.types import Design, Progress, StudyReport, StudySettings, format_list
+from bias_core.study.types import Design, Progress, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.links import Link, build_link, get_query, read_link
 from bias_core.ui.model_menu import (
@@ -54,7 +54,7 @@ from bias_core.ui.model_menu import (
     build_table,
     get_association_words,
     rates_note,
-    read_table,
+    read_attribute_table,
     without_rates_of_others,
 )
 from bias_core.ui.study.fields import Groups, read_field
@@ -64,9 +64,9 @@ from bias_core.ui.study.form import (
     FILES,
     FORM,
     Box,
-    drawing,
     fold,
     group,
+    hidden_with_pictures,
     line,
     pass_values_by_name,
     plain_groups,
@@ -97,7 +97,6 @@ class SuggestPart:
         self.services, self.key, self.run = services, key, SideRun(services)
 
     def build(self) -> None:
-        """Build the components."""
         self.run.build("Suggest attributes", size="sm", elem_id="suggest")
         gr.Markdown(_HOW, elem_classes="quiet")
         self.run.build_status("suggest-status")
@@ -111,17 +110,14 @@ class SuggestPart:
         )  # fmt: skip
 
     def wire(self, form: Any) -> None:
-        """Wire the buttons; ``form`` is the tab's."""
         self.table, named = form.form["attributes"], {**form.inputs(), "report": form.parts["report"]}
         self.run.wire(form, pass_values_by_name(named, self.on_suggest), [*named.values()], [self.choices, self.take])
         self.take.click(self.on_take, [self.table, self.choices], [self.table, self.run.status], **messages.QUIET)
 
     def on_suggest(self, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
-        """Show the progress, then the suggestions."""
         yield from self.run.follow(visitor, partial(self._steps, visitor, values), self.show)
 
     def show(self, suggested: Sequence[Suggested]) -> Updates:
-        """Return the list with its first items ticked."""
         choices = [
             (f"{suggestion.attribute.name} ({suggestion.where_from})", attribute_text(suggestion.attribute))
             for suggestion in suggested
@@ -194,7 +190,7 @@ _OF_CONCEPT = ("concept", "set", "attributes", "decided", "emptied")  # decide w
 
 def read_form(values: Mapping[str, Any]) -> StudySettings:
     """Return the settings of the form's values; InvalidInput quotes a wrong number or attribute row."""
-    attributes = read_table(values["attributes"] or [])
+    attributes = read_attribute_table(values["attributes"] or [])
     declared = {key: setting for key, setting in {**FORM, **OPTIONS}.items() if key not in ("percent", *FILES)}
     given = {setting.name: read_field(setting, values.get(key)) for key, setting in declared.items()}
     concepts, other_concept = split_concepts(given.pop("concept")), str(values["other"] or "")
@@ -268,7 +264,7 @@ class ExploreForm(StudyTab):
         line("concept", "other", Box(
             kind="column", parts=("run", "gpu_time"), look={"scale": 0, "min_width": 240, "elem_classes": "act"},
         ), elem_classes="line first-line"),
-        line("source", drawing(
+        line("source", hidden_with_pictures(
             row("model", "condition", "n_images", "precision", equal_height=True), scale=8, min_width=240,
         ), elem_classes="line second-line"),
         "upload", "status", "count", "model_note", "rates_note", "concepts",
@@ -355,15 +351,12 @@ class ExploreForm(StudyTab):
         return OPTIONS
 
     def get_field_groups(self, study: str) -> Groups:
-        """Return the plain fields."""
         return _PLAIN
 
     def first_values(self, key: str) -> dict[str, Any]:
-        """Return the values of the form before any edit."""
         return self.get_form_values(KIND, DEFAULTS)
 
     def get_form_values(self, study: str, settings: StudySettings) -> dict[str, Any]:
-        """Return the values of the form for these settings."""
         options = form_options(settings)
         chosen = next(
             (key for key, attribute_set in self.sets.items() if attribute_set.attributes == options.scored), None
@@ -402,7 +395,6 @@ class ExploreForm(StudyTab):
         return [*super().form_outputs(), self.parts["pack_note"]]
 
     def wire_form(self) -> None:
-        """Wire the form."""
         super().wire_form()
         form, parts = self.form, self.parts
         filled = [form[name] for name in ("attributes", "attribute_a", "attribute_b", "rates_note", "emptied")]

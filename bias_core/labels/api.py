@@ -47,8 +47,8 @@ from starlette.routing import Route
 
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
 from bias_core.labels import rating
-from bias_core.labels.answers import task_progress
 from bias_core.labels.label_store import LabelsGone, LabelStore
+from bias_core.labels.results import task_progress
 from bias_core.labels.task_owner import OwnerKey, delete_task, exclude_rater, task_picture_png
 from bias_core.run.run_queue import get_client_network
 from bias_core.services import Services
@@ -135,7 +135,7 @@ class _Exclusion(_Body):
     excluded: bool  # false includes the rater again
 
 
-class _Refused(BiasCoreError):
+class _AnswerRefused(BiasCoreError):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
@@ -179,18 +179,18 @@ class LabelDoor:
 
         async def handle(request: Request) -> Response:
             actor = identify(request)
-            values = vars(await _read(request, model)) if model else {}
-            return _json(view(await run(lambda store: act(store, actor, **values))))
+            values = vars(await _parse_body(request, model)) if model else {}
+            return _respond(view(await run(lambda store: act(store, actor, **values))))
 
         return handle
 
     async def _task(self, request: Request) -> Response:
         code = request.path_params["code"]
         task, status = await self._alone(lambda store: rating.task_to_join(store, code))
-        return _json(_task_json(task, status) | {"page": await self._alone(lambda s: rating.pass_to_join(s, code))})
+        return _respond(_task_json(task, status) | {"page": await self._alone(lambda s: rating.pass_to_join(s, code))})
 
     async def _join(self, request: Request) -> Response:
-        if not (body := await _read(request, _Join)).agreed:
+        if not (body := await _parse_body(request, _Join)).agreed:
             raise InvalidInput("agreed: must be true; read the consent text and agree to it before you join")
         task, _ = await self._alone(lambda store: rating.task_to_join(store, body.task))
         network = f"{task.id} {self._network(request)}"
@@ -198,17 +198,17 @@ class LabelDoor:
             self._take(name, limit, limit / _HOUR, _CROWD)
         ids = rating.CrowdIds(**vars(body.crowd)) if body.crowd else None
         new = await self._together(lambda store: rating.join(store, body.task, page_pass=body.page, ids=ids))
-        return _json({"code": new.code, "task": _task_json(new.task, "open")})
+        return _respond({"code": new.code, "task": _task_json(new.task, "open")})
 
     async def _picture(self, request: Request) -> Response:
         if not _TOKEN.fullmatch(token := request.path_params["token"]):
-            raise _Refused(404, "no picture has this address")
+            raise _AnswerRefused(404, "no picture has this address")
 
         def read(store: LabelStore) -> bytes:
             try:
                 return task_picture_png(store.pictures, rating.find_picture_hash(store, token))
             except NotAllowed as error:
-                raise _Refused(404, str(error)) from error
+                raise _AnswerRefused(404, str(error)) from error
 
         return Response(await self._alone(read), media_type="image/png", headers=_PICTURE)
 
@@ -250,11 +250,10 @@ class LabelDoor:
         if len(self._buckets) > _MOST_BUCKETS:
             self._buckets.popitem(last=False)
         if tokens < 1:
-            raise _Refused(429, text)
+            raise _AnswerRefused(429, text)
 
 
 def label_routes(services: Services) -> list[Route]:
-    """The routes of the raters' page and of its API."""
     return [*LabelDoor(services).routes(), *page_routes()]
 
 
@@ -287,15 +286,15 @@ def _guarded(handler: Handler) -> Handler:
 
     async def handle(request: Request) -> Response:
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            return _json({"error": "only this site's own pages may send this"}, 403)
+            return _respond({"error": "only this site's own pages may send this"}, 403)
         try:
             return await handler(request)
-        except (_Refused, NotAllowed, InvalidInput) as error:
+        except (_AnswerRefused, NotAllowed, InvalidInput) as error:
             status, text = getattr(error, "status", 403 if isinstance(error, NotAllowed) else 400), str(error)
         except StorageError as error:
             _log.warning("labels: %s", error)
             status, text = 503, _GONE if isinstance(error, LabelsGone) else _NOT_NOW
-        return _json({"error": text}, status, {"Retry-After": "1"} if status in (429, 503) else {})
+        return _respond({"error": text}, status, {"Retry-After": "1"} if status in (429, 503) else {})
 
     return handle
 
@@ -303,15 +302,15 @@ def _guarded(handler: Handler) -> Handler:
 B = TypeVar("B", bound=_Body)
 
 
-async def _read(request: Request, model: type[B]) -> B:
+async def _parse_body(request: Request, model: type[B]) -> B:
     """Return the body as this model; refuse anything but small JSON of its form."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise _Refused(415, "send a JSON body with the content type application/json")
+        raise _AnswerRefused(415, "send a JSON body with the content type application/json")
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
         if len(data) > MAX_BODY:
-            raise _Refused(413, f"a request may have at most {MAX_BODY:,} bytes")
+            raise _AnswerRefused(413, f"a request may have at most {MAX_BODY:,} bytes")
     try:
         return model.model_validate_json(bytes(data))
     except ValidationError as error:
@@ -320,7 +319,7 @@ async def _read(request: Request, model: type[B]) -> B:
         raise InvalidInput(f"{where or 'the body'}: {first['msg']}") from error
 
 
-def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] = {}) -> Response:
+def _respond(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] = {}) -> Response:
     return JSONResponse(content, status, headers={**_PRIVATE, **headers})
 
 

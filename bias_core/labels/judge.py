@@ -8,9 +8,9 @@ import numpy as np
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.labels.answers import judgements_frame, keep_judgements, task_items
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.report import Labels
+from bias_core.labels.results import judgements_frame, keep_judgements, task_items
 from bias_core.labels.task_owner import OwnerKey, owned_task, task_picture_png
 from bias_core.run.attribute_scores import INSTRUCTION, Picture, ask_judge, choose_calls
 from bias_core.study.classifiers import Reader, fetch_reader
@@ -37,15 +37,15 @@ def judge_task(
     pictures: dict[tuple[str, str], Picture] = {
         (item.picture, question): partial(_opened, store, item.picture)
         for item in ordinary
-        for questions in _questions(task, item).values()
+        for questions in _list_questions(task, item).values()
         for question in questions
     }
     answers = yield from ask_judge(services, judge, "the judge answers", pictures, check)
     choices = {}
     for item in ordinary:
         item_answers = {
-            position: _chosen(task, np.array([answers[item.picture, question] for question in questions]))
-            for position, questions in _questions(task, item).items()
+            position: _likeliest_answer(task, np.array([answers[item.picture, question] for question in questions]))
+            for position, questions in _list_questions(task, item).items()
         }
         if all(item_answers.values()) or any(answer and task.answer(answer).whole for answer in item_answers.values()):
             choices[item.id] = {position: answer for position, answer in item_answers.items() if answer}
@@ -64,7 +64,7 @@ def judge_labels(store: LabelStore, key: OwnerKey) -> dict[str, Labels]:
     }
 
 
-def _questions(task: Task, item: Item) -> dict[str, list[str]]:
+def _list_questions(task: Task, item: Item) -> dict[str, list[str]]:
     """Yes-or-no questions for each position, one per answer."""
     return {
         position: [f"{question} Is the answer “{answer.label}”? {INSTRUCTION}" for answer in task.answers]
@@ -72,7 +72,7 @@ def _questions(task: Task, item: Item) -> dict[str, list[str]]:
     }
 
 
-def _chosen(task: Task, answers: np.ndarray) -> str:
+def _likeliest_answer(task: Task, answers: np.ndarray) -> str:
     """The answer with the likeliest yes; "" without any."""
     says_yes = choose_calls(answers) == 0
     if says_yes.any():

@@ -12,8 +12,8 @@ import pandas as pd
 from bias_core.errors import InvalidInput, quoted
 from bias_core.explore.exploration import CONCEPT
 from bias_core.explore.options import KIND
-from bias_core.labels.answers import labels_for_run
 from bias_core.labels.label_store import LabelStore
+from bias_core.labels.results import labels_for_run
 from bias_core.labels.task_owner import CreatedTask, TaskPicture, create_task, set_status
 from bias_core.measures.paired_stereotype import CANNOT_IDENTIFY
 from bias_core.measures.two_phase import FEWEST_LABELS
@@ -28,8 +28,8 @@ from bias_core.study.classifier_answers import (
     asked_readings,
     build_strata,
     list_readings,
+    list_stored_pictures,
     scale_pictures,
-    stored_pictures,
 )
 from bias_core.study.design import known_study, read_study
 from bias_core.study.label_tasks import (
@@ -299,18 +299,18 @@ def label_run(
     readings = (
         _on_scale(report, attributes, stratify_by)
         if scales
-        else asked_readings(_readings(report), attributes=attributes, setting=setting)
+        else asked_readings(_find_readings(report), attributes=attributes, setting=setting)
     )
     earlier = pictures_in_tasks(store, manifest, readings)
-    remaining = [image_id for image_id in stored_pictures(report, readings) if image_id not in earlier]
+    remaining = [image_id for image_id in list_stored_pictures(report, readings) if image_id not in earlier]
     if not remaining:
         raise InvalidInput("no picture of this run is left to ask about: all are in a task, or no longer stored")
-    sample, words = _sample(remaining, readings if scales else _readings(report), n, stratify_by, seed)
+    sample, words = _draw_sample(remaining, readings if scales else _find_readings(report), n, stratify_by, seed)
     task = replace(
-        _task(readings, raters_per_item, looks), run_id=report.run_id, stratified_by=stratify_by,
+        _choose_task(readings, raters_per_item, looks), run_id=report.run_id, stratified_by=stratify_by,
         sample=f"{len(sample):,} of {len(remaining):,} pictures {words}, seed {seed}",
     )  # fmt: skip
-    made = create_task(store, task, _pictures(report, task, set(sample)), hub_user=hub_user)
+    made = create_task(store, task, _build_task_pictures(report, task, set(sample)), hub_user=hub_user)
     manifests.add_label_task(report.run_id, made.task.id)
     return replace(made, task=set_status(store, made.key, "open"))
 
@@ -358,10 +358,10 @@ def serves(task: Task) -> str:
 def _about(reading: Reading) -> str:
     if reading.attribute is not None:
         return reading.attribute.name
-    return f"{PEOPLE} {_task([reading], 1, 'two').kind}"
+    return f"{PEOPLE} {_choose_task([reading], 1, 'two').kind}"
 
 
-def _readings(report: StudyReport) -> list[Reading]:
+def _find_readings(report: StudyReport) -> list[Reading]:
     """The classifier's answers of a run; InvalidInput without any."""
     if not (readings := list_readings(report)):
         raise InvalidInput(
@@ -371,7 +371,9 @@ def _readings(report: StudyReport) -> list[Reading]:
     return readings
 
 
-def _sample(remaining: Sequence[str], readings: Sequence[Reading], n: int, by: str, seed: int) -> tuple[list[str], str]:
+def _draw_sample(
+    remaining: Sequence[str], readings: Sequence[Reading], n: int, by: str, seed: int
+) -> tuple[list[str], str]:
     """The sampled pictures, in order, and the way of sampling in words."""
     rng = np.random.default_rng(seed)
     shuffled = [remaining[i] for i in rng.permutation(len(remaining))]
@@ -391,7 +393,7 @@ def _sample(remaining: Sequence[str], readings: Sequence[Reading], n: int, by: s
     return [image_id for image_id in remaining if image_id in chosen], f"in equal parts by the classifier on {by}"
 
 
-def _task(readings: Sequence[Reading], raters_per_item: int, looks: Looks) -> Task:
+def _choose_task(readings: Sequence[Reading], raters_per_item: int, looks: Looks) -> Task:
     if readings[0].attribute is None:
         if "middle" in readings[0].positions:
             return three_task(looks, raters_per_item=raters_per_item)
@@ -419,7 +421,7 @@ def _position(name: str, number: int, keys: dict[str, tuple[str, str]]) -> str:
     return key if key not in keys else f"{key[:36]}_{number}"
 
 
-def _pictures(report: StudyReport, task: Task, sample: set[str]) -> list[TaskPicture]:
+def _build_task_pictures(report: StudyReport, task: Task, sample: set[str]) -> list[TaskPicture]:
     if task.attributes:
         shown = {SINGLE: PERSON} if task.scale else {}
         return [TaskPicture(image_id=i, identities=shown, path=report.stored[i].path) for i in sorted(sample)]

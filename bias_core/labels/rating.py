@@ -130,7 +130,7 @@ def join(store: LabelStore, join_code: str, *, page_pass: str | None = None, ids
         if page_pass is not None:
             number = _checked_pass(row.owner_hash, page_pass, store.now_ms)
         if ids is not None and is_crowd:
-            number = _number(row.owner_hash, f"crowd {ids.participant}")
+            number = _hash_number(row.owner_hash, f"crowd {ids.participant}")
         code = "".join(_ALPHABET[number >> 5 * place & 31] for place in range(_CODE_LENGTH))
         if connection.execute(_RATER, {"code_hash": hash_secret(code)}).first() is None:
             if row.status != "open":
@@ -189,15 +189,15 @@ def give_answer(
     """
     if not (type(duration_ms) is int and 0 <= duration_ms <= MAX_DURATION_MS):
         raise InvalidInput(f"duration_ms is 0 to {MAX_DURATION_MS:,}; got {quoted(duration_ms)}")
-    return _decide(store, code, "answer", answer_id, item, choices, duration_ms)
+    return _record_turn(store, code, "answer", answer_id, item, choices, duration_ms)
 
 
 def skip(store: LabelStore, code: str, *, answer_id: str, item: str) -> Turn:
     """Leave an item to others for good and return the next. Raises as :func:`give_answer`."""
-    return _decide(store, code, "skip", answer_id, item)
+    return _record_turn(store, code, "skip", answer_id, item)
 
 
-def _decide(
+def _record_turn(
     store: LabelStore,
     code: str,
     kind: Literal["answer", "skip"],
@@ -305,11 +305,11 @@ def _checked_pass(secret: str, page_pass: str, now_ms: int) -> int:
         when, nonce, signature = match.groups()
         is_ours = hmac.compare_digest(signature, _signature(secret, f"{when}.{nonce}"))
         if is_ours and 0 <= now_ms - int(when, 16) < PASS_HOURS * 3_600_000:
-            return _number(secret, f"code {page_pass}")
+            return _hash_number(secret, f"code {page_pass}")
     raise NotAllowed("read the task's page again before you join: open the link, read, and press Start")
 
 
-def _number(secret: str, text: str) -> int:
+def _hash_number(secret: str, text: str) -> int:
     return int.from_bytes(hmac.digest(secret.encode(), text.encode(), "sha256"), "big")
 
 

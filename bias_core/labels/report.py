@@ -13,8 +13,8 @@ import pandas as pd
 
 import bias_core
 from bias_core.errors import InvalidInput
-from bias_core.labels.answers import LabelledItem, TaskProgress, answers_frame, task_answers, winner
 from bias_core.labels.label_store import LabelStore
+from bias_core.labels.results import LabelledItem, TaskProgress, answers_frame, task_answers, winner
 from bias_core.labels.task_owner import OwnerKey, picture_path
 from bias_core.measures.agreement import (
     agreement_estimate,
@@ -143,7 +143,7 @@ def label_report(
     tables = [raters, _checks_table(labelled), _pairs_table(answers), *group_tables(answers, facts or {}, task)]
     tables.append(_machines_table(automatic or {}, people))
     for name, labels in (automatic or {}).items():
-        new_findings, new_tables = _compared(name, labels, people, task)
+        new_findings, new_tables = _compare_classifier(name, labels, people, task)
         findings += new_findings
         tables += new_tables
     tables += [_coverage(people, task), _answer_counts(answers, task), answers_between(collect_votes(answers))]
@@ -185,7 +185,7 @@ def _counts_text(votes: Counter[str]) -> str:
     return ", ".join(f"{n} {word}" for word, n in votes.most_common())
 
 
-def _share(name: str, count: int, n: int, ends: str = "") -> dict[str, float]:
+def _share_columns(name: str, count: int, n: int, ends: str = "") -> dict[str, float]:
     """A share with its exact interval, as columns; undefined for n = 0."""
     return columns(name, share_interval(count, n) if n else None, ends=ends)
 
@@ -226,7 +226,7 @@ def _machines_table(automatic: Mapping[str, Labels], people: pd.DataFrame) -> St
     for name, labels in automatic.items():
         if name.startswith(MACHINE):
             matches = [label == majority[key] for key, label in labels.items() if key in majority]
-            equal = _share("agrees with people", sum(matches), len(matches))
+            equal = _share_columns("agrees with people", sum(matches), len(matches))
             rows.append({"rater": name, "kind": "machine", "answered": len(labels), "compared": len(matches), **equal})
     return table("machines", "Judges and people", rows, MACHINES_NOTE)
 
@@ -253,7 +253,7 @@ def _checks_table(labelled: Sequence[LabelledItem]) -> StudyTable:
             n, n_right = votes.total(), votes.pop(right, 0)
             rows.append({
                 "image_id": entry.item.image_id, "position": position, "known": right, "answers": n, "right": n_right,
-                **_share("share", n_right, n), "said instead": _counts_text(votes),
+                **_share_columns("share", n_right, n), "said instead": _counts_text(votes),
             })  # fmt: skip
     return table("checks", "Attention checks", rows, _CHECKS_NOTE)
 
@@ -296,13 +296,13 @@ def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
     if len(several) < 2:
         return []
     counted = f"{answers['rater'].nunique():,} raters, {len(answers):,} answers."
-    findings = [_alpha(ALPHA, "All answers", several, counted)]
+    findings = [_build_alpha(ALPHA, "All answers", several, counted)]
     if task.scale and len(levels := _keep_several_votes(ordinal_votes(votes, task))) >= 2:
         says = "By the order of the scale, without “cannot tell”."
-        findings.insert(0, _alpha("alpha_ordinal", "All answers, by their order", levels, says, level="ordinal"))
+        findings.insert(0, _build_alpha("alpha_ordinal", "All answers, by their order", levels, says, level="ordinal"))
     if len(in_two := votes_in_two(votes)) >= 2:
         says = "Only the answers “feminine” and “masculine”, as in the paper."
-        findings.append(_alpha("alpha_two", "Feminine or masculine alone", in_two, says))
+        findings.append(_build_alpha("alpha_two", "Feminine or masculine alone", in_two, says))
     usual = Counter(map(len, several)).most_common(1)[0][0]
     even = several[several.map(len) == usual]
     if len(even) >= 2:
@@ -312,7 +312,7 @@ def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
     return findings
 
 
-def _alpha(key: str, title: str, votes: "pd.Series[Any]", says: str, **options: Any) -> Finding:
+def _build_alpha(key: str, title: str, votes: "pd.Series[Any]", says: str, **options: Any) -> Finding:
     # No coefficient asks who said it: a column a rater would be a thousand times as wide.
     alpha = _coefficient(pd.DataFrame(votes.tolist()), votes.index, **options)
     return Finding(key=key, title=title, metric="krippendorff_alpha", estimate=alpha, says=f"{says} {_LIMITS}")
@@ -328,7 +328,9 @@ _LIMITS = "Customary limits: 0.8 for reliable answers, 0.667 for tentative concl
 """Limits of Krippendorff's alpha."""
 
 
-def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tuple[list[Finding], list[StudyTable]]:
+def _compare_classifier(
+    name: str, labels: Labels, people: pd.DataFrame, task: Task
+) -> tuple[list[Finding], list[StudyTable]]:
     """Compare a classifier with the majority of people: kappa, a confusion table, and error rates."""
     pairs = people.set_index(["image_id", "position"])[["label"]]
     tie = (people["label"] == "").to_numpy() & (people["raters"] > 0).to_numpy()
@@ -359,8 +361,9 @@ def _error_rates(pairs: pd.DataFrame, task: Task) -> list[dict[str, Any]]:
         errors = reader_errors_from_labels(pairs["label"], pairs["automatic"], positive=answer)
         n, n_without = errors.n_positive, errors.n_negative
         rows.append({
-            "answer": answer, **_share("sensitivity", round(errors.sensitivity * n), n), "n": n,
-            **_share("specificity", round(errors.specificity * n_without), n_without, "spec."), "n without": n_without,
+            "answer": answer, **_share_columns("sensitivity", round(errors.sensitivity * n), n), "n": n,
+            **_share_columns("specificity", round(errors.specificity * n_without), n_without, "spec."),
+            "n without": n_without,
         })  # fmt: skip
     return rows
 
@@ -374,7 +377,7 @@ def _coverage(people: pd.DataFrame, task: Task) -> StudyTable:
         rows.append({
             "position": position, "asked": len(position_labels), "answered": int((position_labels["raters"] > 0).sum()),
             "with a majority": int((position_labels["label"] != "").sum()), "usable": usable,
-            **_share("coverage", usable, len(position_labels)),
+            **_share_columns("coverage", usable, len(position_labels)),
         })  # fmt: skip
     note = "usable: the majority is neither “cannot identify”, “unclear” or “cannot tell” nor a failed picture."
     return table("coverage", "Coverage", rows, note)
@@ -508,7 +511,7 @@ def answers_figure(people: pd.DataFrame, task: Task) -> StudyFigure:
     return figure("pairs" if len(task.positions) > 1 else "intervals", "answers", "Majority answers", rows, **facts)
 
 
-def stored_pictures(store: LabelStore, labelled: Sequence[LabelledItem]) -> dict[str, StoredImage]:
+def load_rated_pictures(store: LabelStore, labelled: Sequence[LabelledItem]) -> dict[str, StoredImage]:
     """The pictures that raters see, by the id of the original."""
     return {
         entry.item.image_id: StoredImage(
@@ -531,7 +534,6 @@ def count_same_answers(report: StudyReport) -> tuple[int, int, str]:
 
 
 def collect_votes(answers: pd.DataFrame) -> "pd.Series[Any]":
-    """A list of all answers for each picture and position."""
     votes: pd.Series[Any] = answers.groupby(["image_id", "position"], sort=False)["answer"].agg(list)
     return votes
 

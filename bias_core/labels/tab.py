@@ -16,15 +16,6 @@ from markupsafe import Markup
 from bias_core.errors import Cancelled, InvalidInput, NotAllowed, StorageError
 from bias_core.explore.exploration import Exploration, is_exploration
 from bias_core.explore.study import UNMEASURED
-from bias_core.labels.answers import (
-    TaskProgress,
-    crowd_frame,
-    export_labels,
-    facts_of_raters,
-    labelled_items,
-    task_answers,
-    task_progress,
-)
 from bias_core.labels.judge import judge_labels, judge_task
 from bias_core.labels.make_task import find_matching_runs, label_run, serves
 from bias_core.labels.report import (
@@ -35,9 +26,18 @@ from bias_core.labels.report import (
     count_same_answers,
     find_answer_key,
     label_report,
+    load_rated_pictures,
     rater_labels,
-    stored_pictures,
     yes_no_answers,
+)
+from bias_core.labels.results import (
+    TaskProgress,
+    crowd_frame,
+    export_labels,
+    facts_of_raters,
+    labelled_items,
+    task_answers,
+    task_progress,
 )
 from bias_core.labels.tab_make import (
     CHANGES,
@@ -61,7 +61,7 @@ from bias_core.labels.task_owner import (
     owned_task,
     set_status,
 )
-from bias_core.number_text import format_estimate
+from bias_core.number_text import format_count, format_estimate
 from bias_core.report.claims import p_words
 from bias_core.report.corrected import Correction, build_correction, corrected
 from bias_core.report.headlines import headline
@@ -156,7 +156,6 @@ def task_choices(services: Services, memory: Memory, profile: Profile) -> list[t
 
 
 def remembered_tasks(memory: object) -> dict[str, str]:
-    """Titles of the remembered tasks by key."""
     return dict(memory) if isinstance(memory, Mapping) else {}
 
 
@@ -219,7 +218,6 @@ class AnswersPage(ResultPage):
     pressed: Any = None  # the event of a pressed download button
 
     def build(self, report: Any) -> None:
-        """Build the page; the state ``report`` holds its report."""
         self.parts["report"] = report
         with gr.Column(elem_classes="result"):
             self._build_results()
@@ -264,7 +262,6 @@ class LabelScores(StudyTab):
     key = "label"
 
     def build_scores(self) -> None:
-        """Build the components."""
         put = partial(add, self.parts, PARTS)
         gr.HTML(note("use"))
         with gr.Row():
@@ -282,7 +279,6 @@ class LabelScores(StudyTab):
         put("used")
 
     def offered(self) -> list[Any]:
-        """The components that :meth:`offer` changes."""
         return [self.parts[name] for name in (*_CHOICES, "used", "status")]
 
     def offer(self, visitor: Visitor, runs: list[ListedRun], task: Task) -> Updates:
@@ -341,7 +337,6 @@ class LabelScores(StudyTab):
     def on_use(
         self, visitor: Visitor, key: str, run_id: str, attribute: str, present: str, profile: Profile = None
     ) -> Iterator[Updates]:
-        """Score a run with people's labels."""
         with messages.user_errors() as problem:
             words = {"attribute": text_from_value(attribute), "present": text_from_value(present)}
             start = partial(self._scored, visitor, parse_owner_key(key, profile), run_id, words)
@@ -384,7 +379,7 @@ class LabelScores(StudyTab):
 
     def _judged(self, visitor: Visitor, owner: OwnerKey, judge: str) -> Generator[Progress, None, StudyReport]:
         store = self.services.labels
-        yield from judge_task(self.services, store, owner, judge, check=partial(_check, visitor))
+        yield from judge_task(self.services, store, owner, judge, check=partial(_check_visitor, visitor))
         progress, labelled = task_progress(store, owner), labelled_items(store, owner)
         report = label_report(progress, labelled, judge_labels(store, owner))
         machines = report.results.frame("machines")
@@ -415,7 +410,7 @@ def _ask_for_answer(task: Task, attribute: str) -> Any:
     return gr.update(choices=choices, value=find_answer_key(task, attribute), label=label, visible=True)
 
 
-def _check(visitor: Visitor) -> None:
+def _check_visitor(visitor: Visitor) -> None:
     if visitor.stop.is_set():
         raise Cancelled("stopped; the judge's answers so far are kept")
 
@@ -432,8 +427,6 @@ _SHOWN = (
 
 
 class LabelTab:
-    """The Label tab."""
-
     key: ClassVar = "label"
     place: ClassVar = 70
     title: ClassVar = "Label"
@@ -517,7 +510,6 @@ class LabelTab:
             put("takes")
 
     def owned_outputs(self) -> list[Any]:
-        """All components that show a task to its owner."""
         outputs = [self.parts[name] for name in (*_SHOWN, *STATUSES)]
         outputs += [part for part in self.answers.result_outputs() if part is not self.parts["report"]]
         return [*outputs, *self.parts["changes"].values(), *self.scores.offered()]
@@ -596,7 +588,7 @@ class LabelTab:
                 }
                 made = label_run(report, self.services.manifests, self.services.labels, **options)
                 n_questions = len(made.task.positions)
-                text = f"The task is open, with {n_questions} question{'s' * (n_questions > 1)} about each picture. "
+                text = f"The task is open, with {format_count(n_questions, 'question')} about each picture. "
                 text += "Send raters its link, or label with it yourself. Keep your private link."
                 shown = self._owned(visitor, memory, made.key.text, profile, text)
                 updates = {**self.places.open(self.key), tab.parts["status"]: ""}
@@ -606,7 +598,6 @@ class LabelTab:
         return handle
 
     def on_make(self, visitor: Visitor, memory: Memory, profile: Profile, *values: Any) -> Updates:
-        """Make the task that the form asks for, and show it."""
         with messages.user_errors() as problem:
             order = self.making.order(visitor, values)
             new = create_task(self.services.labels, *order, hub_user=get_user_id(profile))
@@ -615,7 +606,6 @@ class LabelTab:
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def on_memory(self, memory: Memory, profile: Profile = None) -> Updates:
-        """List the tasks of this browser and user."""
         with messages.user_errors():
             return {self.parts["mine"]: gr.update(choices=task_choices(self.services, memory, profile))}
         return {self.parts["mine"]: gr.skip()}
@@ -629,7 +619,6 @@ class LabelTab:
         return {self.parts["key"]: "", self.parts["status"]: READY}  # deleted, or made elsewhere
 
     def on_delete(self, memory: Memory, key: str, title: str, profile: Profile = None) -> Updates:
-        """Delete the task, and forget its key in this browser."""
         parts = self.parts
         with messages.user_errors() as problem:
             owner = parse_owner_key(key, profile)
@@ -732,7 +721,7 @@ class LabelTab:
         report = label_report(progress, labelled, automatic | judge_labels(store, owner), facts_of_raters(store, owner))
         correction, of_run = correct_run(self.services, progress.task)
         report = report if correction is None else correction.add_to_report(report)
-        return progress, runs, replace(report, stored=stored_pictures(store, labelled)), of_run
+        return progress, runs, replace(report, stored=load_rated_pictures(store, labelled)), of_run
 
     def _report_updates(self, progress: TaskProgress, report: StudyReport, of_run: str, owner: OwnerKey) -> Updates:
         parts, label_copy, status = self.parts, self.services.label_copy(), progress.task.status

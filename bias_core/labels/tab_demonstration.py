@@ -62,9 +62,8 @@ class Demonstration:
     @property
     def says(self) -> str:
         """The earlier raters' agreement in words."""
-        return (
-            f"{_raters(self.ratings)} gave the same answer for {_equal(self.ratings)} pictures ({_alpha(self.before)})"
-        )
+        same = f"{_raters(self.ratings)} gave the same answer for {_equal(self.ratings)} pictures"
+        return f"{same} ({_alpha_words(self.before)})"
 
     def compared(self, choices: Sequence[str]) -> "Comparison":
         """Compare with the visitor's answers, one key per picture in order; InvalidInput for other keys."""
@@ -95,7 +94,7 @@ class Comparison:
         way = "the same" if abs(change) < _NO_CHANGE else "more" if change > 0 else "less"
         return (
             f"Before you, {self.before.says}. With your answers all {self.ratings.shape[1]} raters give the same "
-            f"answer for {_equal(self.ratings)} ({_alpha(self.after)}): {way} agreement on these pictures."
+            f"answer for {_equal(self.ratings)} ({_alpha_words(self.after)}): {way} agreement on these pictures."
         )
 
     @property
@@ -124,7 +123,7 @@ def _equal(ratings: pd.DataFrame) -> str:
     return f"{int((ratings.nunique(axis=1) == 1).sum())} of {len(ratings)}"
 
 
-def _alpha(alpha: Estimate) -> str:
+def _alpha_words(alpha: Estimate) -> str:
     if not is_known(alpha.value):
         return "every answer is the same, and α is not defined"
     return f"Krippendorff’s α = {format_estimate(alpha.value, alpha.low, alpha.high, n=alpha.n)}"

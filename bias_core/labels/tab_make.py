@@ -182,7 +182,6 @@ class LabelMaking:
         self.demonstration = DemonstrationPart(services)
 
     def build(self) -> None:
-        """The components."""
         form, parts = self.form, self.parts
         add(parts, _FORM, "origin")
         with gr.Column(elem_id="label-of-run") as parts["run"]:
@@ -239,7 +238,6 @@ class LabelMaking:
         ]
 
     def wire(self, visitor: Any, status: Any) -> None:
-        """Wire the events; ``status`` shows errors."""
         form, parts, self.status = self.form, self.parts, status
         outputs, run = self.source_outputs(), [visitor, form["source"]]
         words, shown = [*run, *(form[name] for name in _SEEN)], [form[name] for name in ("found", "seen", "preview")]
@@ -261,7 +259,6 @@ class LabelMaking:
         self.demonstration.wire()
 
     def on_origin(self, origin: str) -> Updates:
-        """Show the part of the form for these pictures."""
         return {self.parts[name]: gr.update(visible=name == origin) for name in ORIGINS}
 
     def on_sources(self, visitor: Visitor) -> Any:
@@ -301,7 +298,7 @@ class LabelMaking:
         """Show the numbered pictures that suit this kind and these ``_WORDS``, the first as raters will see them."""
         with messages.user_errors() as problem:
             given = {name: text_from_value(word) for name, word in zip(_WORDS, words, strict=False)}
-            task = _task(kind, _SAMPLE | {name: word for name, word in given.items() if word})
+            task = _build_task(kind, _SAMPLE | {name: word for name, word in given.items() if word})
             pair = given.get("a", ""), given.get("b", "")
             pictures = candidates(self.report(visitor, run_id), task.kind, words=pair)
             n_recorded = sum(bool(recorded_answers(picture, task)) for picture in pictures)
@@ -355,7 +352,6 @@ class LabelMaking:
         return {self.parts["says"]: messages.error_html(problem.message)}
 
     def labelling(self, visitor: Visitor, run_id: str) -> Updates:
-        """Show the form with this run chosen."""
         origin = {self.parts["origin"]: "run"} | self.on_origin("run")
         return (
             origin
@@ -364,7 +360,6 @@ class LabelMaking:
         )
 
     def report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
-        """A run of this visitor."""
         if not run_id:
             raise InvalidInput("choose one of your runs; raters will see its pictures")
         return open_run(self.services, visitor.key, run_id).report
@@ -380,7 +375,7 @@ class LabelMaking:
             raise InvalidInput(f"the seed must be 0 or more; got {seed}")
         words = {name: text_from_value(form[name]) for name in _WORDS}
         changes = read_changes([form[name] for name in (*TEXTS, "share")])
-        task = _task(kind, words, changes | {"raters_per_item": numbers["raters"]})
+        task = _build_task(kind, words, changes | {"raters_per_item": numbers["raters"]})
         pictures = candidates(report, task.kind, words=(words["a"], words["b"]))
         gold = gold_from_lines(text_from_value(form["gold"]), task)
         if numbers["n_gold"]:
@@ -402,7 +397,6 @@ def seen_html(task: tasks.Task, pictures: Sequence[Candidate], identity: str = "
 
 
 def change_form(task: tasks.Task) -> dict[str, Any]:
-    """Values of the fields ``CHANGES`` for this task."""
     special = {"share": round(100 * task.gold_share, 4), "about_rater": tasks.about_rater_lines(task.about_rater)}
     return {name: special[name] if name in special else getattr(task, name) for name in CHANGES}
 
@@ -419,12 +413,11 @@ def read_changes(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def usual_texts(kind: str) -> dict[str, str]:
-    """The papers' texts for this kind of task."""
-    task = _task(kind, _SAMPLE)
+    task = _build_task(kind, _SAMPLE)
     return {name: getattr(task, name) for name in TEXTS}
 
 
-def _task(kind: str, words: Mapping[str, str], changes: Mapping[str, Any] = {}) -> tasks.Task:
+def _build_task(kind: str, words: Mapping[str, str], changes: Mapping[str, Any] = {}) -> tasks.Task:
     """A task of one of ``KINDS`` with these ``_WORDS``; ``changes`` are its other fields."""
     if kind == "association":
         return tasks.association_task(words["a"], words["b"], **changes)
@@ -442,7 +435,7 @@ def _check_form(values: Sequence[Any]) -> tuple[tasks.Task, dict[str, str], dict
     """The task, its words, and the listed right answers, from the fields ``_OF_A_CHECK``."""
     kind, *texts = values[: len(_OF_A_CHECK)]
     words = dict(zip(_OF_A_CHECK[1:], map(text_from_value, texts), strict=True))
-    task = _task(kind, _SAMPLE | words)
+    task = _build_task(kind, _SAMPLE | words)
     return task, words, gold_from_lines(words["gold"], task)
 
 

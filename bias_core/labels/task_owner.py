@@ -70,7 +70,6 @@ class OwnerKey:
 
     @property
     def text(self) -> str:
-        """The text of the key in the owner's link."""
         return f"{self.task_id}.{self.secret}"
 
     @classmethod
@@ -91,8 +90,6 @@ class CreatedTask:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskPicture(AskedPicture):
-    """A picture for a new task."""
-
     path: Path
 
 

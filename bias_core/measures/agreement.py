@@ -15,8 +15,9 @@ from scipy.sparse import csr_array
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector, same_length
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import Seed, percent, percentile_estimate
+from bias_core.measures.intervals import Seed, percentile_estimate
 from bias_core.measures.sequential import share_interval
+from bias_core.number_text import format_percent
 from bias_core.people import Scale
 from bias_core.types import Estimate, ReaderErrors
 
@@ -210,7 +211,7 @@ def _estimate_full_agreement(codes: Codes, n: int, confidence: float, null_value
         low=max(-1.0, (agreed - by_chance) / (1 - by_chance)),
         high=1.0,
         n=n,
-        method=f"Clopper-Pearson {percent(confidence)} of the units in agreement",
+        method=f"Clopper-Pearson {format_percent(confidence)} of the units in agreement",
         null_value=null_value,
         p_value=p_value,
         note=f"raters agree on all {n:,} items; the lower end is the value at {agreed:.1%} agreement",
@@ -282,7 +283,7 @@ def _build_statistic(statistic: Callable[[Array, Array], float], n_answers: int)
     """Statistic of each sample, from the counts of answers per pattern, ``(n_patterns, n_answers)``."""
 
     def score_samples(patterns: Codes, samples: Array) -> Array:
-        counts = _counts(patterns, n_answers)
+        counts = _count_answers(patterns, n_answers)
         return np.array([statistic(counts, weights) for weights in samples])
 
     return score_samples
@@ -293,7 +294,7 @@ def _score_all_items(codes: Codes, statistic: Statistic) -> float:
     return float(statistic(codes, np.ones((1, len(codes))))[0])
 
 
-def _counts(codes: Codes, n_answers: int) -> Array:
+def _count_answers(codes: Codes, n_answers: int) -> Array:
     """Count of each answer in each row, ``(n_rows, n_answers)``."""
     return np.column_stack([(codes == answer).sum(axis=1) for answer in range(n_answers)]).astype(np.float64)
 
@@ -326,13 +327,13 @@ def _alpha(counts: Array, weights: Array, positions: Array, level: Level) -> flo
     n = n_answers.sum()
     if np.count_nonzero(n_answers > 0) < 2:
         return math.nan
-    delta = _differences(positions, n_answers, level)
+    delta = _square_differences(positions, n_answers, level)
     observed = (coincidences * delta).sum() / n
     expected = (np.outer(n_answers, n_answers) * delta).sum() / (n * (n - 1))
     return float(1 - observed / expected)
 
 
-def _differences(positions: Array, n_answers: Array, level: Level) -> Array:
+def _square_differences(positions: Array, n_answers: Array, level: Level) -> Array:
     """δ² of every two answers, ``(n_answers, n_answers)``."""
     if level == "nominal":
         return 1 - np.eye(len(positions))
@@ -471,7 +472,7 @@ def disagreements(
         return ()
     several = _has_two_answers(codes)
     counts, (unit, _) = (
-        _counts(codes[several], len(answers)),
+        _count_answers(codes[several], len(answers)),
         pd.factorize(_get_unit_names(groups, len(codes))[several]),
     )
     scaled_counts = counts / (counts.sum(axis=1, keepdims=True) - 1)
@@ -483,7 +484,7 @@ def disagreements(
     of_pairs = [
         Disagreement(
             answers=(answers[k], answers[i]),
-            share=_share(per_unit, place, confidence),
+            share=_estimate_share(per_unit, place, confidence),
             by_chance=float(chances[place] / chances.sum()),
         )
         for place, (k, i) in enumerate(pairs)
@@ -520,7 +521,7 @@ def largest_disagreement(ratings: ArrayLike | pd.DataFrame, *, confidence: float
 _NO_DISAGREEMENT = "raters never disagree"
 
 
-def _share(per_unit: Array, place: int, confidence: float) -> Estimate:
+def _estimate_share(per_unit: Array, place: int, confidence: float) -> Estimate:
     of_units = per_unit.sum(axis=1)
     total = float(of_units.sum())
     if not total:
@@ -557,7 +558,7 @@ def mean_level(shares: ArrayLike) -> Array:
     >>> float(mean_level([1, 2, 1]))
     2.0
     """
-    p = _checked(shares)
+    p = _check_shares(shares)
     return _divide_by_total(p @ np.arange(1.0, p.shape[-1] + 1), p)
 
 
@@ -583,7 +584,7 @@ def end_share(shares: ArrayLike, *, last: int = 3) -> Array:
     >>> round(float(end_share([4, 3, 2, 1])), 3), round(float(end_share([4, 3, 2, 1], last=-1)), 3)
     (0.6, 0.4)
     """
-    p = _checked(shares)
+    p = _check_shares(shares)
     k = p.shape[-1]
     if not 0 < abs(last) < k:
         raise InvalidInput(f"an end of {k} classes has 1 to {k - 1} of them; got {last}.")
@@ -613,7 +614,7 @@ def level_numbers(scale: Scale) -> tuple[tuple[str, str, Callable[[Array], Array
     )
 
 
-def _checked(shares: ArrayLike) -> Array:
+def _check_shares(shares: ArrayLike) -> Array:
     p = np.asarray(shares, dtype=np.float64)
     if not p.ndim or p.shape[-1] < 2 or not p.size:
         raise InvalidInput(f"shares are needed of at least 2 classes; got shape {p.shape}.")

@@ -23,7 +23,8 @@ from bias_core.measures.arrays import (
     unit_vector,
 )
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import check_confidence, mean_interval, percent
+from bias_core.measures.intervals import check_confidence, mean_interval
+from bias_core.number_text import format_percent
 from bias_core.types import Estimate
 
 _ROUNDING = 1e-6  # unit rows closer than this differ by float32 rounding only
@@ -68,7 +69,7 @@ def text_direction(positive: ArrayLike, negative: ArrayLike) -> Array:
     """
     towards, away = unit_vector(positive, "positive"), unit_vector(negative, "negative")
     same_dimension(positive=towards, negative=away)
-    return _difference(towards, away, "The positive and the negative sentence have the same embedding")
+    return _find_direction(towards, away, "The positive and the negative sentence have the same embedding")
 
 
 def image_direction(
@@ -111,7 +112,7 @@ def image_direction(
         raise InvalidInput(f'kernel must be "linear" or "rbf"; got {kernel!r}.')
     rows, present = _labelled(embeddings, labels)
     means = rows[present].mean(axis=0, dtype=np.float64), rows[~present].mean(axis=0, dtype=np.float64)
-    return _difference(*means, "The images with and without the attribute have the same mean embedding")
+    return _find_direction(*means, "The images with and without the attribute have the same mean embedding")
 
 
 def kernel_direction(embeddings: ArrayLike, labels: ArrayLike, *, gamma: float | None = None) -> KernelDirection:
@@ -139,7 +140,7 @@ def kernel_direction(embeddings: ArrayLike, labels: ArrayLike, *, gamma: float |
     return KernelDirection(coefficients=np.asarray(coefficients, dtype=np.float64), support=rows, gamma=width)
 
 
-def _difference(towards: Floats, away: Floats, equal: str) -> Array:
+def _find_direction(towards: Floats, away: Floats, equal: str) -> Array:
     difference = np.asarray(towards, dtype=np.float64) - away
     if np.linalg.norm(difference) <= _ROUNDING:
         raise InvalidInput(f"{equal}: their difference has no direction.")
@@ -309,7 +310,7 @@ def alignment_score(
     """
     delta = unit_vector(direction)
     same_dimension(image_embeddings=decomposition.components, direction=delta)
-    k = _checked(n_components, decomposition)
+    k = _check_n_components(n_components, decomposition)
     sigma, u = decomposition.singular_values[:k], decomposition.components[:k]
     cosines = u @ delta if signed else np.abs(u @ delta)  # (k,)
     return float(sigma @ cosines / sigma.sum())
@@ -519,7 +520,7 @@ def resampled_variance_shares(image_embeddings: ArrayLike, directions: ArrayLike
 def _share_estimate(along: Array, distances: Array, confidence: float) -> Estimate:
     """V with its interval; none if the logit of V is infinite with or without a single image."""
     n, value = len(along), float(along.sum() / distances.sum())
-    method, note = f"jackknife t on the logit scale {percent(confidence)}", ""
+    method, note = f"jackknife t on the logit scale {format_percent(confidence)}", ""
     low = high = math.nan
     if n < 3:
         note = "two images have no interval"
@@ -563,7 +564,7 @@ def _varied(image_embeddings: ArrayLike) -> Floats:
     return unit
 
 
-def _checked(n_components: int | None, decomposition: Decomposition) -> int:
+def _check_n_components(n_components: int | None, decomposition: Decomposition) -> int:
     largest = len(decomposition.singular_values)
     if n_components is None:
         return decomposition.n_components()

@@ -38,6 +38,7 @@ from bias_core.measures.intervals import (
     t_interval,
 )
 from bias_core.measures.paired_prevalence import PairedTest
+from bias_core.number_text import format_list
 from bias_core.types import Estimate
 
 
@@ -135,7 +136,7 @@ def mean_association(
     sets = _unit_sets(targets, attributes_a, attributes_b)
     if attribute_groups is not None:
         return mean_interval(_whole_prompts(sets, groups, attribute_groups), confidence=confidence, null_value=0.0)
-    units = _units(_associations(*sets), groups, "groups")
+    units = _average_units(_associations(*sets), groups, "groups")
     if attributes == "fixed":
         return mean_interval(units, confidence=confidence, null_value=0.0)
     squares, freedoms = _mean_squares(units, sets)
@@ -220,8 +221,8 @@ def association_test(
     sets_y = _unit_sets(targets_y, y_attributes_a, y_attributes_b)
     associations_x, associations_y = _associations(*sets_x), _associations(*sets_y)
     if attribute_groups is None:
-        units_x = _units(associations_x, groups_x, "groups_x")
-        units_y = _units(associations_y, groups_y, "groups_y")
+        units_x = _average_units(associations_x, groups_x, "groups_x")
+        units_y = _average_units(associations_y, groups_y, "groups_y")
     else:
         if len(attribute_groups) != 4:
             raise InvalidInput(f"attribute_groups needs four sequences; got {len(attribute_groups)}.")
@@ -378,7 +379,7 @@ def _check_units(units_x: Floats, units_y: Floats, groups_x: ArrayLike | None, g
         )
 
 
-def _units(values: Array, groups: ArrayLike | None, name: str) -> Array:
+def _average_units(values: Array, groups: ArrayLike | None, name: str) -> Array:
     """One value per sampling unit: the values themselves, or their mean per group, ``(n_groups,)``."""
     if groups is None:
         return values
@@ -418,7 +419,7 @@ def _whole_prompts(
             "the neutral images too (groups, or groups_x and groups_y)."
         )
     targets, *attributes = sets
-    units = _units(_associations(*sets), groups, "groups")
+    units = _average_units(_associations(*sets), groups, "groups")
     prompts, index = np.unique(np.asarray(groups), return_inverse=True)
     centre = (targets / np.bincount(index)[index, None]).sum(axis=0, dtype=np.float64) / len(prompts)  # (d,)
     for sign, images, group in zip((1, -1), attributes, attribute_groups, strict=True):
@@ -432,7 +433,7 @@ def _whole_prompts(
 
 
 def _few(prompts: NDArray[Any]) -> str:
-    return f"{len(prompts)} ({', '.join(map(str, prompts[:3]))}{' ...' if len(prompts) > 3 else ''})"
+    return f"{len(prompts)} ({format_list([*map(str, prompts)])})"
 
 
 _OF_ONE_CONCEPT = takes(
@@ -679,7 +680,7 @@ def association_difference_test(first: Neutral, second: Neutral, *, confidence: 
     2.0
     """
     check_confidence(confidence)
-    sides = [_checked(first), _checked(second)]
+    sides = [_check_neutral(first), _check_neutral(second)]
     for name in _SETS:
         same_length(first=getattr(sides[0], name), second=getattr(sides[1], name))
     before, after = (association(s.targets, s.attributes_a, s.attributes_b) for s in sides)
@@ -807,7 +808,7 @@ def _splits(arms: Sequence[Sequence[Array]], n_resamples: int, rng: np.random.Ge
     return moved, np.mean(kept, axis=0)
 
 
-def _checked(side: Neutral) -> Neutral:
+def _check_neutral(side: Neutral) -> Neutral:
     rows = unit_sets(**{name: getattr(side, name) for name in _SETS})
     return Neutral(**{name: array.astype(np.float64) for name, array in zip(_SETS, rows, strict=True)})
 

@@ -125,9 +125,9 @@ def composite_association(
     check_attributes_differ(text_a, text_b, "text attributes")
     target, text_lean = w.mean(axis=0), text_a.mean(axis=0) - text_b.mean(axis=0)  # (d,)
     units = (
-        _units(x, groups_targets, "groups_targets"),
-        _units(a, groups_a, "groups_a"),
-        _units(b, groups_b, "groups_b"),
+        _unit_membership(x, groups_targets, "groups_targets"),
+        _unit_membership(a, groups_a, "groups_a"),
+        _unit_membership(b, groups_b, "groups_b"),
     )
     if not isinstance(rng, int) or rng < 0:
         raise InvalidInput(f"rng must be a whole number, so that encoders share a resampling; got {rng!r}.")
@@ -136,7 +136,7 @@ def composite_association(
     generator = np.random.default_rng(rng)
     weights = [_resampled_weights(unit, n_resamples, generator) for unit in units]
     equal_weights = [np.full((1, len(images)), 1 / len(images)) for images in (x, a, b)]
-    return _summary(
+    return _summarise_scores(
         _picture_scores((x, a, b), equal_weights, target, text_lean)[0],
         float(target @ text_lean),
         _picture_scores((x, a, b), weights, target, text_lean),
@@ -182,7 +182,7 @@ def mean_over_encoders(scores: Sequence[CompositeAssociation], *, confidence: fl
     def mean(values: list[Array]) -> Array:
         return np.asarray(np.average(values, axis=0, weights=weights), dtype=np.float64)
 
-    return _summary(
+    return _summarise_scores(
         mean([np.array([score.image_image, score.image_prompt, score.image_text]) for score in scores]),
         float(np.average([score.text_text for score in scores], weights=weights)),
         mean([score.resamples for score in scores]),
@@ -218,7 +218,7 @@ def picture_estimate(
     return replace(estimate, n=sum(n_units))
 
 
-def _units(images: Floats, groups: ArrayLike | None, name: str) -> Array:
+def _unit_membership(images: Floats, groups: ArrayLike | None, name: str) -> Array:
     """Membership of images, the columns, in sampling units, the rows: ones and zeros, ``(n_units, n)``."""
     labels = np.arange(len(images)) if groups is None else np.asarray(groups)
     if labels.ndim != 1:
@@ -245,7 +245,7 @@ def _picture_scores(
     return np.column_stack([to_a - to_b, prompt, weights_x @ (x @ text_lean)])
 
 
-def _summary(
+def _summarise_scores(
     scores: Array,
     text_text: float,
     resamples: Array,

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector, probabilities, probability
-from bias_core.measures.intervals import check_confidence, exact_interval, percent
+from bias_core.measures.intervals import check_confidence, exact_interval
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import typeset
+from bias_core.number_text import format_percent, typeset
 from bias_core.types import Estimate, ReaderErrors
 
 EffectSizeSD = Literal["pooled", "union"]
@@ -102,7 +102,7 @@ def corrected_prevalence(
         )
     elif fixed_n:
         low, high = _lang_reiczigel(observed.value, n, se, n_sensitivity, sp, n_specificity, confidence)
-        method = f"Rogan–Gladen, Lang–Reiczigel {percent(confidence)}"
+        method = f"Rogan–Gladen, Lang–Reiczigel {format_percent(confidence)}"
     else:
         reach = _reach_of_errors(raw, se, n_sensitivity, sp, n_specificity, confidence)
         low, high = (_rogan_gladen(end, se, sp) for end in (observed.low, observed.high))

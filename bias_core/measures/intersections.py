@@ -14,7 +14,7 @@ from scipy.special import gammaln, log_softmax
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, same_length
 from bias_core.measures.cards import Card, takes
-from bias_core.measures.intervals import check_confidence, exact_interval, normal_p_value, percent, with_p_through_ends
+from bias_core.measures.intervals import check_confidence, exact_interval, normal_p_value, with_p_through_ends
 from bias_core.measures.two_phase import (
     Errors,
     error_noise,
@@ -23,6 +23,7 @@ from bias_core.measures.two_phase import (
     reading_matrix,
     usable_errors,
 )
+from bias_core.number_text import format_percent
 from bias_core.types import Estimate, ReaderErrors
 
 _FAR = 1e3  # log odds ratios beyond this count as infinite
@@ -259,9 +260,9 @@ def crossed_shares(
     (0.4, 0.24, 0.31)
     """
     check_confidence(confidence)
-    presence = _readings(readings)
+    presence = _check_readings(readings)
     codes, n_cells = _codes(presence), 2 ** presence.shape[1]
-    groups = _groups(strata, len(presence))
+    groups = _number_strata(strata, len(presence))
     used = usable_errors(errors, presence.shape[1])
     z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
     weights = kronecker_product([inverse_matrix(reader_error) for reader_error in used])  # (2^k, 2^k)
@@ -269,12 +270,15 @@ def crossed_shares(
     n, read = len(codes), counts / len(codes)
     raw = weights @ read
     noise = _noise(weights, read, raw) + n * error_noise(used, weights, raw)
-    shares = tuple(_share(*of, n=n, z=z, method=f"score {percent(confidence)}") for of in zip(raw, noise, strict=True))
+    shares = tuple(
+        _score_interval(*of, n=n, z=z, method=f"score {format_percent(confidence)}")
+        for of in zip(raw, noise, strict=True)
+    )
     values = np.array([share.value for share in shares])
     alone = _independence(codes, groups, weights, used)
     shrunk, weight = _shrunk(values, alone.expected, n)
     return CrossedShares(
-        cells=_cells(presence.shape[1]),
+        cells=_list_cells(presence.shape[1]),
         counts=counts,
         shares=shares,
         shrunk=np.array([min(max(p, share.low), share.high) for p, share in zip(shrunk, shares, strict=True)]),
@@ -326,8 +330,8 @@ def interaction(
     (10.4, 0.016)
     """
     check_confidence(confidence)
-    presence = _readings(readings)
-    groups, k = _groups(strata, len(presence)), presence.shape[1]
+    presence = _check_readings(readings)
+    groups, k = _number_strata(strata, len(presence)), presence.shape[1]
     family = parity_family(_codes(presence), 2**k, groups)
     expected = _expected_as_read(_codes(presence), groups, k)
     least_expected = float(len(presence) * expected[expected > 0].min()) if (expected > 0).any() else 0.0
@@ -337,21 +341,21 @@ def interaction(
         return Interaction(estimate=undefined, least_expected=least_expected)
     alpha = (1 - confidence) / 2
     ends = (family.quantile(alpha, at_least=True), family.quantile(alpha, at_least=False))
-    value, low, high, null, note = _corrected(family, (family.estimate, *ends), usable_errors(errors, k))
+    value, low, high, null, note = _correct_thetas(family, (family.estimate, *ends), usable_errors(errors, k))
     estimate = Estimate(
         value=value,
         low=low,
         high=high,
         n=len(presence),
         null_value=0.0,
-        method=f"exact mid-p {percent(confidence)}",
+        method=f"exact mid-p {format_percent(confidence)}",
         note=note,
         p_value=family.p_value(null),
     )
     return Interaction(estimate=estimate, least_expected=least_expected)
 
 
-def _readings(readings: ArrayLike) -> Array:
+def _check_readings(readings: ArrayLike) -> Array:
     try:
         presence = np.asarray(readings, dtype=np.float64)
     except (ValueError, TypeError) as error:
@@ -371,11 +375,11 @@ def _codes(presence: Array) -> np.ndarray:
     return np.asarray(presence @ 2.0 ** np.arange(presence.shape[1] - 1, -1, -1)).astype(int)
 
 
-def _cells(k: int) -> Array:
+def _list_cells(k: int) -> Array:
     return (np.arange(2**k)[:, None] >> np.arange(k - 1, -1, -1) & 1).astype(np.float64)
 
 
-def _groups(strata: Sequence[Hashable] | None, n: int) -> np.ndarray:
+def _number_strata(strata: Sequence[Hashable] | None, n: int) -> np.ndarray:
     if strata is None:
         return np.zeros(n, dtype=int)
     same_length(readings=np.empty(n), strata=np.empty(len(strata)))
@@ -387,7 +391,7 @@ def _noise(weights: Array, read: Array, raw: Array) -> Array:
     return np.asarray(np.maximum(weights**2 @ read - raw**2 - raw * (1 - raw), 0.0))
 
 
-def _share(p: float, noise: float, *, n: int, z: float, method: str) -> Estimate:
+def _score_interval(p: float, noise: float, *, n: int, z: float, method: str) -> Estimate:
     """All shares π with (p − π)² <= z² (π (1 − π) + noise) / n: Wilson's interval where there is no further noise."""
     a, b, c = 1 + z * z / n, 2 * p + z * z / n, p * p - z * z * noise / n
     root = math.sqrt(max(b * b - 4 * a * c, 0.0))
@@ -414,7 +418,7 @@ def _independence(
     codes: np.ndarray, groups: np.ndarray, weights: Array, used: Sequence[ReaderErrors | None]
 ) -> _Independence:
     """λ within strata; x moves the cells as little as possible while the single shares stay."""
-    cells, n = _cells(len(used)), len(codes)
+    cells, n = _list_cells(len(used)), len(codes)
     expected, of_expected, variances = np.zeros(len(cells)), np.zeros(len(cells)), np.zeros((3, len(cells)))
     can_tell = False
     moves = (
@@ -462,7 +466,7 @@ def _excesses(raw: Array, shares: Sequence[Estimate], alone: _Independence, conf
     There the single shares are as read, so that no cell can be rarer than never. Below 0, and in
     small cells, the lower end is therefore as low as the ends of P and of λ allow [zou2008].
     """
-    z, method = float(scipy.stats.norm.ppf((1 + confidence) / 2)), f"score {percent(confidence)}"
+    z, method = float(scipy.stats.norm.ppf((1 + confidence) / 2)), f"score {format_percent(confidence)}"
     for i, share in enumerate(shares):
         constant, slope, bend = z * z * alone.variances[:, i]
         value, expected = float(raw[i] - alone.expected[i]), float(alone.expected[i])
@@ -493,7 +497,7 @@ def _reach_below(share: Estimate, expected: float, of_difference: float, of_expe
     return math.sqrt(max(0.0, below**2 - 2 * alike * below * above + above**2))
 
 
-def _corrected(
+def _correct_thetas(
     family: ParityFamily, thetas: tuple[float, float, float], used: Sequence[ReaderErrors | None]
 ) -> tuple[float, float, float, float, str]:
     """θ and its ends, corrected for the classifier's errors in the expected tables, and the θ as read that gives 0."""
@@ -586,12 +590,12 @@ def crossed_stereotype(
     """
     crossed = crossed_shares(readings, strata=strata, errors=errors, confidence=confidence)
     n, half = round(crossed.counts.sum()), len(crossed.counts) // 2
-    reader = _Reader(
+    reader = _PeopleReadings(
         read=crossed.counts / n, errors=usable_errors(errors, crossed.cells.shape[1]), n=n, confidence=confidence
     )
     counts = crossed.counts.reshape(2, half).sum(axis=0)
-    scores = tuple(_score(reader, np.arange(half) == place, int(counts[place])) for place in range(half))
-    overall = _score(reader, np.ones(half, dtype=bool), n)
+    scores = tuple(_score_cells(reader, np.arange(half) == place, int(counts[place])) for place in range(half))
+    overall = _score_cells(reader, np.ones(half, dtype=bool), n)
     values = np.array([share.value for share in crossed.shares])
     drawn = (1 - crossed.weight) * values + crossed.weight * crossed.expected
     conforms = (overall.value + 100) / 200
@@ -606,7 +610,7 @@ def crossed_stereotype(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Reader:
+class _PeopleReadings:
     """Readings of people, with the classifier's errors."""
 
     read: Array  # (2^k,) shares of the people
@@ -615,7 +619,7 @@ class _Reader:
     confidence: float  # of the interval
 
 
-def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
+def _score_cells(reader: _PeopleReadings, cell: np.ndarray, count: int) -> Estimate:
     """STS of some cells of the further attributes, a mask ``(2^(k-1),)``: all π with (P(+, c) − π P(c))² <= z² V(π).
 
     V is the variance of that difference in a world where π is the truth and P(c), and all other cells, are as found.
@@ -657,7 +661,7 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
         high=high,
         n=count,
         null_value=_EVEN,
-        method=f"score {percent(reader.confidence)}",
+        method=f"score {format_percent(reader.confidence)}",
         p_value=normal_p_value((share - _EVEN) * total, math.sqrt(variance(_EVEN))),
     )
     return estimate.scaled(200, -100)

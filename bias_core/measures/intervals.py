@@ -15,6 +15,7 @@ from scipy import special
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, Floats, finite_vector, probability
+from bias_core.number_text import format_percent
 from bias_core.types import Estimate
 
 Seed = int | np.random.Generator
@@ -87,7 +88,9 @@ def permutation_test(
         blocks = iter([chosen])
     else:
         blocks = _random_splits(pooled.size, first.size, n_permutations, np.random.default_rng(rng))
-    parts = [(_differences(pooled[block], pooled), _shift_effects(block, first.size, pooled.size)) for block in blocks]
+    parts = [
+        (_subtract_rest(pooled[block], pooled), _shift_effects(block, first.size, pooled.size)) for block in blocks
+    ]
     differences, kept = (np.concatenate(column) for column in zip(*parts, strict=True))
     if not exact:
         differences, kept = np.append(differences, observed), np.append(kept, 1.0)
@@ -152,7 +155,7 @@ def inverted_test(
     low, high = (float(np.partition(array, place)[place]) for array in (lows, -highs))
     high = math.inf if alternative == "greater" else -high
     low = -math.inf if alternative == "less" else low
-    method = f"{method} {percent(confidence)}"
+    method = f"{method} {format_percent(confidence)}"
     if not (math.isfinite(low) or math.isfinite(high)):
         note = (
             f"too few units for an interval: p is {1 / len(permuted) * (1 + np.any(kept < _ROUNDING - 1)):.2g} at best"
@@ -286,7 +289,7 @@ def mean_change_test(changes: ArrayLike, *, confidence: float = 0.95, rng: Seed 
         low = max(low, sys.float_info.min)
     else:
         high = min(high, -sys.float_info.min)
-    method = f"signs of the units, Student's t, adjusted, {percent(confidence)}"
+    method = f"signs of the units, Student's t, adjusted, {format_percent(confidence)}"
     return Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method, p_value=p_value)
 
 
@@ -322,7 +325,7 @@ def _shift_effects(places: NDArray[np.int_], n_x: int, n: int) -> Array:
     return np.asarray(n_kept / n_x - (n_x - n_kept) / (n - n_x))
 
 
-def _differences(x: Array, pooled: Array) -> Array:
+def _subtract_rest(x: Array, pooled: Array) -> Array:
     """mean(x) - mean(rest) for each row of x, from the fixed sum of all."""
     n_x, n_y = x.shape[1], pooled.size - x.shape[1]
     sums = x.sum(axis=1)
@@ -361,7 +364,7 @@ def wilson_interval(
     low, high = proportion_confint(n_positive, n, alpha=1 - confidence, method="wilson")
     share = n_positive / n
     low, high = min(float(low), share), max(float(high), share)  # the formula is 1e-17 off at 0 and at 1
-    method, p_value = f"Wilson {percent(confidence)}", math.nan
+    method, p_value = f"Wilson {format_percent(confidence)}", math.nan
     if null_value is not None:  # the score test, which this interval inverts
         p_value = normal_p_value(share - null_value, math.sqrt(null_value * (1 - null_value) / n))
     return Estimate(value=share, low=low, high=high, n=int(n), null_value=null_value, method=method, p_value=p_value)
@@ -388,7 +391,7 @@ def difference_interval(n_up: int, n_down: int, n: int, *, confidence: float = 0
         -_paired_end(n_down, n_up, int(n), 1 - confidence),
         n=int(n),
         p_value=mcnemar_p_value(n_up, n_down),
-        method=f"exact for pairs {percent(confidence)}",
+        method=f"exact for pairs {format_percent(confidence)}",
     )
 
 
@@ -411,14 +414,14 @@ def independent_difference(
     (0.0055, 0.18, 0.94)
     """
     check_confidence(confidence)
-    (k1, n1), (k2, n2) = _counts(n_first, n_of_first), _counts(n_second, n_of_second)
+    (k1, n1), (k2, n2) = _check_counts(n_first, n_of_first), _check_counts(n_second, n_of_second)
     return _melded(
         k2 / n2 - k1 / n1,
         _independent_end(k1, n1, k2, n2, 1 - confidence),
         -_independent_end(k2, n2, k1, n1, 1 - confidence),
         n=min(n1, n2),
         p_value=fisher_p_value(k1, n1, k2, n2),
-        method=f"exact for two samples {percent(confidence)}",
+        method=f"exact for two samples {format_percent(confidence)}",
     )
 
 
@@ -427,7 +430,7 @@ def _melded(value: float, low: float, high: float, *, n: int, p_value: float, me
     return Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method, p_value=p_value)
 
 
-_PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(128)
+_PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(128)  # exact for polynomials up to degree 255
 _PROBABILITIES, _WEIGHTS = (_PLACES + 1) / 2, _WEIGHTS / 2  # of quadrature over a Beta variable's quantiles
 
 
@@ -533,7 +536,7 @@ def with_value_inside(estimate: Estimate, confidence: float) -> Estimate:
     return replace(estimate, low=low, high=high, p_value=p_value)
 
 
-_JUST_ABOVE = 1e-9
+_JUST_ABOVE = 1e-9  # an interval that holds the null value must not have a p that rejects it
 
 
 def normal_p_value(distance: float, error: float) -> float:
@@ -573,7 +576,7 @@ def percentile_estimate(
     """
     check_confidence(confidence)
     values = np.sort(finite_vector(resampled, "resampled")) if np.size(resampled) else np.zeros(1)
-    method = f"bootstrap (expanded percentile) {percent(confidence)}"
+    method = f"bootstrap (expanded percentile) {format_percent(confidence)}"
     few, equal = n < FEWEST_RESAMPLED, not np.ptp(values) > _ROUNDING
     if few or equal:
         note = f"fewer than {FEWEST_RESAMPLED} units: too few for a bootstrap interval" if few else ""
@@ -642,7 +645,7 @@ def normal_estimate(
     if not reach > 0:
         note = "a set with one image has no standard error" if math.isnan(reach) else _NOTHING_VARIES
         return Estimate.without_interval(value, n, note, null_value=null_value)
-    method, low, high = f"normal {percent(confidence)}", value - reach, value + reach
+    method, low, high = f"normal {format_percent(confidence)}", value - reach, value + reach
     estimate = Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method)
     return with_p_through_ends(estimate, confidence)
 
@@ -682,7 +685,7 @@ def mean_interval(
         few = min(map(len, samples)) < 2
         note = "one sampling unit has no interval" if few else "all sampling units are equal, so there is no interval"
         no_interval = Estimate.without_interval(value, n, note, null_value=null_value)
-        return replace(no_interval, method=f"{method} {percent(confidence)}")
+        return replace(no_interval, method=f"{method} {format_percent(confidence)}")
     squares = [float(sample.var(ddof=1)) / len(sample) for sample in samples]
     parts = sum(square**2 / (len(sample) - 1) for square, sample in zip(squares, samples, strict=True))
     error, freedom = math.sqrt(sum(squares)), sum(squares) ** 2 / parts
@@ -707,7 +710,7 @@ def t_interval(
     if not error > 0:
         return Estimate.without_interval(value, n, _NOTHING_VARIES, null_value=null_value)
     reach = float(scipy.stats.t.ppf((1 + confidence) / 2, freedom)) * error
-    method = f"{method} {percent(confidence)}"
+    method = f"{method} {format_percent(confidence)}"
     p_value = math.nan
     if null_value is not None:
         p_value = float(2 * scipy.stats.t.sf(abs(value - null_value) / error, freedom))
@@ -776,11 +779,6 @@ def check_confidence(confidence: float) -> None:
         raise InvalidInput(f"confidence must be between 0 and 1, e.g. 0.95; got {confidence}.")
 
 
-def percent(confidence: float) -> str:
-    """0.95 as "95 %"."""
-    return f"{100 * confidence:g} %"
-
-
 EXACT = "exact binomial"  # how the method of such an interval begins
 _NEAR = 1e-14  # how near a root is found
 
@@ -809,9 +807,9 @@ def exact_interval(n_positive: int, n: int, *, confidence: float = 0.95, null_va
     (0.444, 0.963)
     """
     check_confidence(confidence)
-    k, n = _counts(n_positive, n)
+    k, n = _check_counts(n_positive, n)
     low, high = _lower_end(k, n, 1 - confidence), 1 - _lower_end(n - k, n, 1 - confidence)
-    method = f"{EXACT} {percent(confidence)}"
+    method = f"{EXACT} {format_percent(confidence)}"
     p_value = math.nan if null_value is None else exact_p_value(k, n, null_value)
     return Estimate(value=k / n, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
 
@@ -827,7 +825,7 @@ def exact_p_value(n_positive: int, n: int, null_value: float) -> float:
     >>> round(exact_p_value(8, 10, 0.5), 4)  # 2 (1 + 10 + 45) / 2¹⁰
     0.1094
     """
-    k, n = _counts(n_positive, n)
+    k, n = _check_counts(n_positive, n)
     null = probability(null_value, "null_value")
     if n * null >= k:  # as if the null lay below the share
         k, null = n - k, 1 - null
@@ -842,7 +840,7 @@ def exact_p_value(n_positive: int, n: int, null_value: float) -> float:
 _TIE = 1e-9  # relative: probabilities of both tails that differ by rounding are equal
 
 
-def _counts(n_positive: float, n: float) -> tuple[int, int]:
+def _check_counts(n_positive: float, n: float) -> tuple[int, int]:
     if not (float(n_positive).is_integer() and float(n).is_integer() and n >= 1 and 0 <= n_positive <= n):
         raise InvalidInput(f"A share needs whole 0 <= n_positive <= n and n >= 1; got {n_positive} of {n}.")
     return int(n_positive), int(n)

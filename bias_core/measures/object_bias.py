@@ -401,9 +401,9 @@ def added_objects(
     >>> round(added_objects([["person", "cup"]] * 3, pictures, base).value, 3)
     0.667
     """
-    ours = _beyond(image_objects, prompt_objects, ("image_objects", "prompt_objects"))
-    theirs = _beyond(base_objects, base_prompt_objects or prompt_objects, ("base_objects", "prompt_objects"))
-    return _change(ours, theirs, strata, confidence)
+    ours = _count_beyond(image_objects, prompt_objects, ("image_objects", "prompt_objects"))
+    theirs = _count_beyond(base_objects, base_prompt_objects or prompt_objects, ("base_objects", "prompt_objects"))
+    return _estimate_change(ours, theirs, strata, confidence)
 
 
 def missing_objects(
@@ -436,9 +436,9 @@ def missing_objects(
     >>> missing_objects([["person", "cup"], ["dog"]], [["sign"], ["dog"]], [["man", "cup"], ["dog"]]).value
     1.0
     """
-    ours = _beyond(prompt_objects, image_objects, ("prompt_objects", "image_objects"))
-    theirs = _beyond(base_prompt_objects or prompt_objects, base_objects, ("prompt_objects", "base_objects"))
-    return _change(ours, theirs, strata, confidence)
+    ours = _count_beyond(prompt_objects, image_objects, ("prompt_objects", "image_objects"))
+    theirs = _count_beyond(base_prompt_objects or prompt_objects, base_objects, ("prompt_objects", "base_objects"))
+    return _estimate_change(ours, theirs, strata, confidence)
 
 
 def compared_objects(words: Iterable[str]) -> frozenset[str]:
@@ -452,7 +452,7 @@ def compared_objects(words: Iterable[str]) -> frozenset[str]:
     return frozenset(groundable(to_person(words)))
 
 
-def _beyond(objects: ImageObjects, second_objects: ImageObjects, names: tuple[str, str]) -> Array:
+def _count_beyond(objects: ImageObjects, second_objects: ImageObjects, names: tuple[str, str]) -> Array:
     """Number of objects of each entry that the other's entry lacks, ``(n,)``."""
     first, second = (word_sets(side, name) for side, name in zip((objects, second_objects), names, strict=True))
     if len(first) != len(second):
@@ -461,7 +461,7 @@ def _beyond(objects: ImageObjects, second_objects: ImageObjects, names: tuple[st
     return np.array([len(compared_objects(a) - compared_objects(b)) for a, b in pairs], dtype=float)
 
 
-def _change(ours: Array, theirs: Array, strata: Sequence[Hashable] | None, confidence: float) -> Estimate:
+def _estimate_change(ours: Array, theirs: Array, strata: Sequence[Hashable] | None, confidence: float) -> Estimate:
     if len(ours) != len(theirs):
         raise InvalidInput(f"Each picture needs one of the base; got {len(ours)} pictures and {len(theirs)} of it.")
     return stratified_mean(ours - theirs, strata, confidence=confidence, null_value=0.0)

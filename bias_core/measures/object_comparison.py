@@ -21,10 +21,10 @@ from bias_core.measures.intervals import (
     fisher_p_value,
     jackknife_interval,
     mcnemar_p_value,
-    percent,
     with_value_inside,
 )
 from bias_core.measures.object_distribution import ImageObjects, build_presence_matrix, word_sets
+from bias_core.number_text import format_percent
 from bias_core.types import Estimate
 
 NO_CHANGE = "both pictures of every pair show it, or neither does"
@@ -147,7 +147,7 @@ def _odds_of_pairs(n_gained: int, n_lost: int, n: int, confidence: float) -> Est
         high=-float(logit(betaincinv(n_lost, n_gained + 1, tail))) if n_lost else math.inf,
         n=n,
         null_value=0.0,
-        method=f"exact for pairs {percent(confidence)}",
+        method=f"exact for pairs {format_percent(confidence)}",
         p_value=mcnemar_p_value(n_gained, n_lost),
     )
 
@@ -165,7 +165,7 @@ def _odds_of_counts(n_with: tuple[int, int], sizes: tuple[int, int], confidence:
         high=family.quantile(tail, at_least=False, mid=False),
         n=n,
         null_value=0.0,
-        method=f"exact log-odds of counts {percent(confidence)}",
+        method=f"exact log-odds of counts {format_percent(confidence)}",
         p_value=fisher_p_value(c, sizes[1], a, sizes[0]),
     )
     return with_value_inside(estimate, confidence)
@@ -257,7 +257,7 @@ def _draw_null_divergences(
     """The divergence where pictures and base are exchanged at random, ``(n_draws,)``."""
     total = np.asarray(ours.sum(axis=0) + theirs.sum(axis=0), dtype=float).ravel()
     first = ours.shape[0]
-    pooled = (theirs - ours).tocsr() if paired else _stacked(ours, theirs)
+    pooled = (theirs - ours).tocsr() if paired else _stack_counts(ours, theirs)
     fixed = np.asarray(ours.sum(axis=0), dtype=float).ravel() if paired else np.zeros(len(total))
     transposed, values = pooled.T.tocsr(), []
     block = max(1, _LARGEST_BLOCK // max(pooled.shape))
@@ -272,7 +272,7 @@ def _draw_null_divergences(
     return np.concatenate(values)
 
 
-def _stacked(ours: csr_array, theirs: csr_array) -> csr_array:
+def _stack_counts(ours: csr_array, theirs: csr_array) -> csr_array:
     from scipy.sparse import vstack
 
     return csr_array(vstack([ours, theirs]))
@@ -357,16 +357,16 @@ def hill_number(counts: Array, n_images: int, *, coverage: float | None = None, 
     if order not in ORDERS or not (coverage is None or 0 < coverage <= 1):
         raise InvalidInput(f"order is 0, 1 or 2 and coverage in (0, 1]; got {order} and {coverage}.")
     if coverage is None or coverage >= sample_coverage(counts, n_images, n_images):
-        return _number(counts, n_images, n_images, order)
+        return _expected_diversity(counts, n_images, n_images, order)
     low, high = 1, n_images  # the fewest pictures that reach the coverage
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if sample_coverage(counts, n_images, middle) >= coverage else (middle + 1, high)
-    at = _number(counts, n_images, high, order)
+    at = _expected_diversity(counts, n_images, high, order)
     reached = sample_coverage(counts, n_images, high)
     if high == 1 or reached <= coverage:
         return at
-    before, short = _number(counts, n_images, high - 1, order), sample_coverage(counts, n_images, high - 1)
+    before, short = _expected_diversity(counts, n_images, high - 1, order), sample_coverage(counts, n_images, high - 1)
     return before + (at - before) * (coverage - short) / (reached - short)
 
 
@@ -438,7 +438,7 @@ def variety_change(
     return VarietyChange(log_ratio=change, number=picture_variety, base_number=base, coverage=coverage, order=order)
 
 
-def _number(counts: Array, n_images: int, n_drawn: int, order: int) -> float:
+def _expected_diversity(counts: Array, n_images: int, n_drawn: int, order: int) -> float:
     values, times = np.unique(counts, return_counts=True)
     k = np.arange(1, min(n_drawn, int(values.max())) + 1)
     possible = (k <= values[:, None]) & (n_drawn - k <= n_images - values[:, None])

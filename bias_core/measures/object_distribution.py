@@ -13,7 +13,8 @@ from scipy.special import entr
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import Seed, normal_estimate, percent
+from bias_core.measures.intervals import Seed, normal_estimate
+from bias_core.number_text import format_percent
 from bias_core.types import Estimate
 
 
@@ -450,7 +451,7 @@ def _normal(value: float, error: float, bounds: tuple[float, float], n: int, con
     estimate = normal_estimate(value, error, n=n, confidence=confidence)
     low, high = (float(np.clip(end, *bounds)) for end in (estimate.low, estimate.high))  # nan stays nan
     note = "a draw of images has equal counts: too few images" if math.isnan(error) else estimate.note
-    method = f"normal, SE from resampled images, {percent(confidence)}"
+    method = f"normal, SE from resampled images, {format_percent(confidence)}"
     return replace(estimate, low=low, high=high, method=method, note=note)
 
 

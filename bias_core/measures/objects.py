@@ -119,15 +119,15 @@ def released_words(prompt: str, caption: str) -> ReleasedWords:
     if not isinstance(prompt, str) or not isinstance(caption, str):
         raise InvalidInput(f"prompt and caption must be texts; got {prompt!r:.80} and {caption!r:.80}.")
     words = lexicon()
-    asked = [word for word in _released(prompt, words) if word != "picture"]
+    asked = [word for word in _released_tokens(prompt, words) if word != "picture"]
     by_name = {words.name(word): word for word in reversed(asked)}
-    shown = dict.fromkeys(by_name.get(words.name(word), word) for word in _released(caption, words))
+    shown = dict.fromkeys(by_name.get(words.name(word), word) for word in _released_tokens(caption, words))
     of_prompt = prompt.lower().split()
     people = dict.fromkeys("person" if word in _RELEASED_PEOPLE else word for word in shown)
     return ReleasedWords(asked, list(people), [word for word in shown if word not in of_prompt])
 
 
-def _released(text: str, words: Lexicon) -> list[str]:
+def _released_tokens(text: str, words: Lexicon) -> list[str]:
     tokens = dict.fromkeys(_RELEASED_MARKS.sub("", token) for token in text.lower().split())
     return [token for token in tokens if len(token) > 1 and token not in words.released_stop_words]
 

@@ -82,7 +82,7 @@ def prevalence_difference_test(
     (6, 0.03125)
     """
     check_confidence(confidence)
-    first, second = _shows(margins_first, margins_second)
+    first, second = _show_flags(margins_first, margins_second)
     n, gained, lost = len(first), int((second > first).sum()), int((second < first).sum())
     estimate = difference_interval(gained, lost, n, confidence=confidence)
     return PrevalenceTest(estimate=estimate, test="McNemar, exact", n_gained=gained, n_lost=lost)
@@ -189,7 +189,7 @@ def stereotype_difference_test(
     0.0
     """
     rate = probability(reference, "reference")
-    first, second = _shows(margins_first, margins_second)
+    first, second = _show_flags(margins_first, margins_second)
 
     def difference(shares_first: Any, shares_second: Any) -> Any:
         first_share, second_share = (corrected_share(shares, errors) for shares in (shares_first, shares_second))
@@ -226,7 +226,7 @@ def _stereotype(prevalence: Array | np.floating, reference: float) -> Array | np
     return np.asarray(np.maximum(0.0, prevalence - reference))
 
 
-def _shows(margins_first: ArrayLike, margins_second: ArrayLike) -> tuple[Array, Array]:
+def _show_flags(margins_first: ArrayLike, margins_second: ArrayLike) -> tuple[Array, Array]:
     """1 or 0 per image of both sets, ``(n,)``."""
     first, second = paired_vectors(margins_first=margins_first, margins_second=margins_second)
     return (first > 0).astype(np.float64), (second > 0).astype(np.float64)

@@ -21,6 +21,7 @@ from bias_core.measures.intervals import (
     with_value_inside,
 )
 from bias_core.measures.sequential import confidence_sequence, share_interval
+from bias_core.number_text import format_list
 from bias_core.types import Estimate
 
 _By = str | Sequence[str]
@@ -138,12 +139,15 @@ def stereotype_test_score(
     >>> stereotype_test_score(labels, by="identity")[["identity", "score"]].to_numpy().tolist()
     [['nurse', 100.0], ['CEO', 0.0]]
     """
-    score = partial(_score, fixed_n=fixed_n, confidence=confidence, n_resamples=n_resamples, rng=rng)
+    score = partial(_score_people, fixed_n=fixed_n, confidence=confidence, n_resamples=n_resamples, rng=rng)
     if by is None:
         return score(checked_labels(labels))
     columns = _columns(by)
     return pd.DataFrame(
-        [{**dict(zip(columns, key, strict=True)), **_row(score(people))} for key, people in _groups(labels, columns)]
+        [
+            {**dict(zip(columns, key, strict=True)), **_row(score(people))}
+            for key, people in _group_labels(labels, columns)
+        ]
     )
 
 
@@ -202,21 +206,21 @@ def stereotype_gap(
     >>> round(stereotype_gap(paired, single).gap.value, 2)
     133.33
     """
-    score = partial(_score, fixed_n=fixed_n, confidence=confidence, n_resamples=n_resamples, rng=rng)
+    score = partial(_score_people, fixed_n=fixed_n, confidence=confidence, n_resamples=n_resamples, rng=rng)
     if by is None:
         paired, single = (score(checked_labels(side)) for side in (labels_paired, labels_single))
-        gap = _difference(paired.confidence_interval, single.confidence_interval, confidence)
+        gap = _subtract_scores(paired.confidence_interval, single.confidence_interval, confidence)
         only = set(labels_paired["identity"]) ^ set(labels_single["identity"])  # an overall gap of different people
         caution = f"{len(only)} identities are in one setting only, e.g. {min(only, key=str)}" if only else ""
         return StereotypeGap(gap=replace(gap, note=gap.note or caution), paired=paired, single=single)
     columns = _columns(by)
     sides = [
-        {key: score(people) for key, people in _groups(labels, columns)} for labels in (labels_paired, labels_single)
+        {key: score(people) for key, people in _group_labels(labels, columns)}
+        for labels in (labels_paired, labels_single)
     ]
     if not sides[0].keys() & sides[1].keys():
-        raise InvalidInput(
-            f"No value of {', '.join(columns)} is in both settings; got {_first(sides[0])} and {_first(sides[1])}."
-        )
+        values = [format_list([", ".join(map(str, key)) for key in side], limit=1) for side in sides]
+        raise InvalidInput(f"No value of {', '.join(columns)} is in both settings; got {' against '.join(values)}.")
     return pd.DataFrame(
         [
             {**dict(zip(columns, key, strict=True)), **_gap_row(sides[0].get(key), sides[1].get(key), confidence)}
@@ -231,14 +235,16 @@ def _columns(by: str | Sequence[str]) -> list[str]:
     return columns
 
 
-def _groups(labels: pd.DataFrame, columns: list[str]) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
+def _group_labels(labels: pd.DataFrame, columns: list[str]) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
     """Values of the columns and the checked people of each group, in the order of first appearance."""
     people = checked_labels(labels, by=columns)
     for key, rows in labels[columns].reset_index(drop=True).groupby(columns, sort=False, dropna=False, observed=True):
         yield key, people.loc[rows.index]
 
 
-def _score(people: pd.DataFrame, fixed_n: bool, confidence: float, n_resamples: int, rng: Seed) -> StereotypeTestScore:
+def _score_people(
+    people: pd.DataFrame, fixed_n: bool, confidence: float, n_resamples: int, rng: Seed
+) -> StereotypeTestScore:
     columns = {column: people[column].to_numpy() for column in people}
     everyone, usable, failed = np.ones(len(people), dtype=bool), columns["usable"], columns["failed"]
     n_usable, n_failed = int(usable.sum()), int(failed.sum())
@@ -301,7 +307,7 @@ class _SharesOverImages:
         return replace(share, low=max(share.low, 0.0), high=min(share.high, 1.0))  # nan stays nan
 
 
-def _difference(a: Estimate, b: Estimate, confidence: float) -> Estimate:
+def _subtract_scores(a: Estimate, b: Estimate, confidence: float) -> Estimate:
     gap = a.value - b.value
     below = math.hypot(a.value - a.low, b.high - b.value)
     above = math.hypot(a.high - a.value, b.value - b.low)
@@ -315,10 +321,6 @@ def _difference(a: Estimate, b: Estimate, confidence: float) -> Estimate:
         note="; ".join(f"{name}: {side.note}" for name, side in (("paired", a), ("single", b)) if side.note),
     )
     return with_p_through_ends(joined, confidence)
-
-
-def _first(scores: dict[tuple[Any, ...], StereotypeTestScore]) -> str:
-    return f"{', '.join(map(str, next(iter(scores))))!r} and {len(scores) - 1} more"
 
 
 def _row(result: StereotypeTestScore) -> dict[str, Any]:
@@ -343,7 +345,7 @@ def _gap_row(
 ) -> dict[str, Any]:
     absent = Estimate.undefined(0, "not in this setting")
     a, b = (absent if side is None else side.confidence_interval for side in (paired, single))
-    gap = _difference(a, b, confidence)
+    gap = _subtract_scores(a, b, confidence)
     return {
         "gap": gap.value,
         "low": gap.low,
@@ -421,13 +423,13 @@ def checked_labels(labels: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFr
     _check_words(labels, "stereotyped_gender", GENDERS)
     _check_words(labels, "perceived_gender", ALL_ANSWERS)
     person = _present(labels, dict.fromkeys((*_PERSON, *by)))
-    if len(set(_numbers(labels, person))) < len(labels):
+    if len(set(_number_rows(labels, person))) < len(labels):
         twice = labels.duplicated(person)
         raise InvalidInput(
             f"Each person is labelled once, but {int(twice.sum())} rows repeat {person}; the first is "
             f"{labels.loc[twice, person].iloc[0].to_dict()}. Merge raters with merge_ratings first."
         )
-    image = np.asarray(_numbers(labels, _present(labels, _IMAGE)))
+    image = np.asarray(_number_rows(labels, _present(labels, _IMAGE)))
     perceived = labels["perceived_gender"].to_numpy(object)
     failed = (np.bincount(image, weights=perceived == NOT_TWO_PEOPLE) > 0)[image]
     androgynous = perceived == ANDROGYNOUS
@@ -532,12 +534,11 @@ def _check_columns(frame: pd.DataFrame, columns: Sequence[str]) -> None:
 def _check_words(frame: pd.DataFrame, column: str, words: Sequence[str]) -> None:
     known = set(words)
     if bad := [word for word in frame[column].tolist() if word not in known]:
-        raise InvalidInput(
-            f"{column} must be one of {', '.join(words)}; got {bad[0]!r} and {len(bad) - 1} more of {len(frame)}."
-        )
+        listed = format_list([*map(repr, bad)], limit=1)
+        raise InvalidInput(f"{column} must be one of {', '.join(words)}; got {listed} of {len(frame)}.")
 
 
-def _numbers(frame: pd.DataFrame, columns: Sequence[str]) -> list[int]:
+def _number_rows(frame: pd.DataFrame, columns: Sequence[str]) -> list[int]:
     """A number for each row, equal where all these columns are, in the order of first appearance."""
     codes = [pd.factorize(frame[column].to_numpy(object), use_na_sentinel=False)[0] for column in columns]
     numbers: dict[tuple[int, ...], int] = {}

@@ -231,7 +231,7 @@ def visible_steps(margins: ArrayLike, *, confidence: float = 0.95) -> StepsSeen:
     """
     is_seen = margins_by_step(margins, "margins") > 0
     stays = np.logical_and.accumulate(is_seen[:, ::-1], axis=1)[:, ::-1]
-    return _summary(_find_first_steps(stays), confidence)
+    return _summarise_steps(_find_first_steps(stays), confidence)
 
 
 def first_seen_steps(margins_base: ArrayLike, margins: ArrayLike, *, confidence: float = 0.95) -> StepsSeen:
@@ -272,7 +272,7 @@ def first_seen_steps(margins_base: ArrayLike, margins: ArrayLike, *, confidence:
         raise InvalidInput(
             f"margins_base and margins must have the same shape; got {base.shape} and {prompt_margins.shape}."
         )
-    return _summary(_find_first_steps((prompt_margins > 0) & (base <= 0)), confidence)
+    return _summarise_steps(_find_first_steps((prompt_margins > 0) & (base <= 0)), confidence)
 
 
 def _find_first_steps(is_seen: np.ndarray) -> Array:
@@ -280,7 +280,7 @@ def _find_first_steps(is_seen: np.ndarray) -> Array:
     return np.where(is_seen.any(axis=1), is_seen.argmax(axis=1) + 1.0, np.nan)
 
 
-def _summary(seed_steps: Array, confidence: float) -> StepsSeen:
+def _summarise_steps(seed_steps: Array, confidence: float) -> StepsSeen:
     steps = np.sort(seed_steps[~np.isnan(seed_steps)])
     typical = float(steps[(len(steps) - 1) // 2]) if len(steps) else float("nan")
     by_typical = share_interval(int((seed_steps <= typical).sum()), len(seed_steps), confidence=confidence)

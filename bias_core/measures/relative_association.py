@@ -26,11 +26,10 @@ from bias_core.measures.intervals import (
     effective_freedom,
     fieller_interval,
     mean_interval,
-    percent,
     product_noise,
     with_p_through_ends,
 )
-from bias_core.number_text import typeset
+from bias_core.number_text import format_percent, typeset
 from bias_core.types import Estimate
 
 MINIMUM_POLES = 0.002
@@ -125,7 +124,7 @@ def relative_lean_over_encoders(
     check_confidence(confidence)
     if not readings:
         raise InvalidInput("readings is empty: give the five sets of at least one encoder.")
-    units = _units(readings, groups)
+    units = _build_units(readings, groups)
     numerator, denominator = _contrast(units)
     n = sum(map(len, units))
     if not denominator > 0:
@@ -140,7 +139,7 @@ def relative_lean_over_encoders(
         return Estimate.undefined(n, _NOT_APART, null_value=null_value)
     if min_units < FEWEST_DRAWN:
         return Estimate.without_interval(value, n, too_few, null_value=null_value)
-    method = f"Fieller {percent(confidence)}"
+    method = f"Fieller {format_percent(confidence)}"
     return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
 
 
@@ -163,7 +162,7 @@ def text_relative_lean(readings: Sequence[Sequence[ArrayLike]]) -> float:
     """
     if not readings:
         raise InvalidInput("readings is empty: give the five sets of at least one encoder.")
-    parts = [_contrast(_checked(sets)) for sets in readings]
+    parts = [_contrast(_check_sets(sets)) for sets in readings]
     numerator, denominator = np.mean(parts, axis=0).tolist()
     return numerator / denominator if denominator >= MINIMUM_POLES else math.nan
 
@@ -182,7 +181,7 @@ def lean_score(value: float, name: str) -> float:
     return float(number)
 
 
-def _checked(sets: Sequence[ArrayLike]) -> list[Floats]:
+def _check_sets(sets: Sequence[ArrayLike]) -> list[Floats]:
     if len(sets) != len(_SETS):
         raise InvalidInput(f"A reading has five sets, {', '.join(_SETS)}; got {len(sets)}.")
     rows: list[Floats] = [array.astype(np.float64) for array in unit_sets(**dict(zip(_SETS, sets, strict=True)))]
@@ -191,9 +190,9 @@ def _checked(sets: Sequence[ArrayLike]) -> list[Floats]:
     return rows
 
 
-def _units(readings: Sequence[Sequence[ArrayLike]], groups: Sequence[ArrayLike | None] | None) -> list[Array]:
+def _build_units(readings: Sequence[Sequence[ArrayLike]], groups: Sequence[ArrayLike | None] | None) -> list[Array]:
     """Sampling units of the five sets ``(n_units, d)``, the encoders side by side, scaled so that products average."""
-    encoders = [_checked(sets) for sets in readings]
+    encoders = [_check_sets(sets) for sets in readings]
     sizes = [tuple(map(len, sets)) for sets in encoders]
     if len(set(sizes)) > 1:
         raise InvalidInput(f"Every encoder must read the same pictures; got sets of {', '.join(map(str, sizes))}.")
@@ -393,7 +392,7 @@ def mean_log_amplification(
         note = "the words' associations are too uneven for an interval"
         return Estimate.without_interval(value, n, note, null_value=0.0)
     p_value = _p_of_t(upper - lower, float((along - strength).var(ddof=1)) / n, n - 1)
-    method = f"Fieller {percent(confidence)}"
+    method = f"Fieller {format_percent(confidence)}"
     return Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method, p_value=p_value)
 
 
@@ -481,10 +480,10 @@ def mean_relative_lean_difference(pictures: ArrayLike, texts: ArrayLike, *, conf
     >>> mean_relative_lean_difference([0.5, 0.75], [0.25, 0.0]).value
     0.5
     """
-    return mean_interval(_differences(pictures, texts), confidence=confidence, null_value=0.0)
+    return mean_interval(_subtract_pairs(pictures, texts), confidence=confidence, null_value=0.0)
 
 
-def _differences(pictures: ArrayLike, texts: ArrayLike) -> Array:
+def _subtract_pairs(pictures: ArrayLike, texts: ArrayLike) -> Array:
     first, second = paired_vectors(pictures=pictures, texts=texts)
     return np.asarray(first - second)
 

@@ -19,10 +19,10 @@ from bias_core.measures.intervals import (
     check_confidence,
     exact_interval,
     exact_p_value,
-    percent,
     wilson_interval,
     with_p_through_ends,
 )
+from bias_core.number_text import format_percent
 from bias_core.types import Estimate
 
 SEQUENCE = "confidence sequence"  # how the method of such an interval begins
@@ -83,15 +83,15 @@ def confidence_sequence(
     """
     check_confidence(confidence)
     if np.ndim(n_successes) == 0 and np.ndim(n) == 0:
-        return _look(*_counts(n_successes, n), confidence, null_value)
+        return _estimate_look(*_check_counts(n_successes, n), confidence, null_value)
     successes, sizes = finite_vector(n_successes, "n_successes"), finite_vector(n, "n")
     if successes.shape != sizes.shape:
         raise InvalidInput(f"Every look has a count and an n; got {len(successes)} counts and {len(sizes)} of n.")
-    counts = [_counts(k, m) for k, m in zip(successes, sizes, strict=True)]
+    counts = [_check_counts(k, m) for k, m in zip(successes, sizes, strict=True)]
     for (k, m), (later_k, later_m) in pairwise(counts):
         if not (later_m >= m and -_ROUNDING <= later_k - k <= later_m - m + _ROUNDING):
             raise InvalidInput(f"Looks are of one growing sample; {later_k:g} of {later_m} cannot follow {k:g} of {m}.")
-    return _intersected([_look(k, m, confidence, null_value) for k, m in counts])
+    return _intersected([_estimate_look(k, m, confidence, null_value) for k, m in counts])
 
 
 def share_interval(
@@ -167,7 +167,7 @@ def holds_at_any_time(estimate: Estimate) -> bool:
     return estimate.method.removeprefix("Rogan–Gladen, ").startswith(SEQUENCE)
 
 
-def _counts(n_successes: object, n: object) -> tuple[float, int]:
+def _check_counts(n_successes: object, n: object) -> tuple[float, int]:
     """Return a count and its n as numbers; InvalidInput if they cannot be those of a share."""
     try:
         k, m = float(n_successes), float(n)  # type: ignore[arg-type]
@@ -178,10 +178,10 @@ def _counts(n_successes: object, n: object) -> tuple[float, int]:
     return min(max(k, 0.0), m), int(m)
 
 
-def _look(k: float, n: int, confidence: float, null_value: float | None) -> Estimate:
+def _estimate_look(k: float, n: int, confidence: float, null_value: float | None) -> Estimate:
     low, high = _end(k, n, confidence), 1 - _end(n - k, n, confidence)
     share = k / n
-    method = f"{SEQUENCE} {percent(confidence)}"
+    method = f"{SEQUENCE} {format_percent(confidence)}"
     low, high = min(low, share), max(high, share)
     p_value = math.nan if null_value is None else _sequence_p_value(k, n, null_value)
     return Estimate(value=share, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)

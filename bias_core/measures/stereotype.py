@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, paired_vectors, probabilities, probability
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import percent
 from bias_core.measures.sequential import share_interval
+from bias_core.number_text import format_percent
 from bias_core.types import Estimate
 
 
@@ -310,7 +310,7 @@ def asked_kept_estimate(kept_a: ArrayLike, kept_b: ArrayLike, *, confidence: flo
         low=value - math.hypot(*(share.value - share.low for share in shares)) / 2,
         high=value + math.hypot(*(share.high - share.value for share in shares)) / 2,
         n=sum(share.n for share in shares),
-        method=f"from two exact {percent(confidence)} intervals",
+        method=f"from two exact {format_percent(confidence)} intervals",
     )
 
 

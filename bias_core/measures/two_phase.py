@@ -19,14 +19,14 @@ from bias_core.measures.intervals import (
     check_confidence,
     effective_freedom,
     mean_interval,
-    percent,
     t_interval,
     tail_share,
     with_value_inside,
 )
+from bias_core.number_text import format_percent
 from bias_core.types import Estimate, ReaderErrors
 
-N_DRAWS = 4000
+N_DRAWS = 4000  # 100 of them lie beyond each end of a 95 % interval
 FEWEST_LABELS = 2
 _LARGEST_BLOCK = 2_000_000  # numbers held at once
 Codes = NDArray[np.int_]
@@ -103,7 +103,7 @@ def two_phase_shares(
     array([0.375, 0.625])
     """
     generator = np.random.default_rng(rng)
-    reader, votes, labelled, weight, group = _checked(reader_labels, people_labels, n_classes, weights, groups)
+    reader, votes, labelled, weight, group = _check_sample(reader_labels, people_labels, n_classes, weights, groups)
     n_readers = int(reader.max()) + 1
     if rater_weights is None:
         rater_weights = draw_rater_weights(votes.shape[1], generator)
@@ -167,7 +167,7 @@ def two_phase_estimate(
         high=high,
         n=n,
         null_value=null_value,
-        method=f"two-phase sampling, Jeffreys {percent(confidence)}",
+        method=f"two-phase sampling, Jeffreys {format_percent(confidence)}",
         note=f"{n_labelled} of {n} are labelled by people{blind}",
         p_value=math.nan if null_value is None else min(1.0, 2 * tail_share(draws, null_value, tail)),
     )
@@ -207,7 +207,7 @@ def more_labels_needed(
     return float(math.ceil(m * of_labels / left) - m)
 
 
-def _checked(
+def _check_sample(
     reader_labels: ArrayLike, people_labels: ArrayLike, n_classes: int, weights: Any, groups: Any
 ) -> tuple[Codes, Array, Codes, Array, Codes]:
     """Codes of the classifier's classes, votes ``(n, n_raters)``, labelled places, weights, and codes of groups."""

@@ -127,9 +127,9 @@ def lexicon() -> Lexicon:
     """
     try:
         words = json.loads((_TABLES / "words.json").read_text(encoding="utf-8"))
-        rows = dict(line.split("\t", 1) for line in _lines("lexicon.tsv.gz"))
+        rows = dict(line.split("\t", 1) for line in _read_lines("lexicon.tsv.gz"))
         irregular: dict[tuple[str, PartOfSpeech], tuple[str, ...]] = {}
-        for line in _lines("irregular.tsv.gz"):
+        for line in _read_lines("irregular.tsv.gz"):
             form, letter, lemma = line.split("\t")
             key = form, _LETTERS[letter]
             irregular[key] = (*irregular.get(key, ()), lemma)
@@ -143,7 +143,7 @@ def lexicon() -> Lexicon:
     return Lexicon(rows=rows, irregular=irregular, **given)
 
 
-def _lines(name: str) -> list[str]:
+def _read_lines(name: str) -> list[str]:
     return gzip.decompress((_TABLES / name).read_bytes()).decode("utf-8").splitlines()
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar, get_args
 import yaml
 
 from bias_core.errors import StorageError, UnknownModel, quoted
+from bias_core.number_text import format_count, format_list
 from bias_core.settings import COMMAND
 from bias_core.types import ModelInfo
 
@@ -194,9 +195,9 @@ class Catalogue:
                 "written by save_pretrained of a diffusers pipeline"
             )
         ids = [info.id for info in self.models]
-        remainder = f" and {len(ids) - _MOST_NAMED} more ({COMMAND} models)" if len(ids) > _MOST_NAMED else ""
+        all_models = f" ({COMMAND} models)" if len(ids) > _MOST_NAMED else ""
         return (
-            f"no model {quoted(name)}; there are {', '.join(ids[:_MOST_NAMED])}{remainder}, any hub model as "
+            f"no model {quoted(name)}; there are {format_list(ids, limit=_MOST_NAMED)}{all_models}, any hub model as "
             "org/name or org/name@revision, a folder with model_index.json, or file.safetensors@epsilon; a LoRA on top "
             "as base+org/lora:0.8 or base+/path/to.safetensors"
         )
@@ -291,7 +292,6 @@ def check_condition(info: ModelInfo, condition: str) -> str:
 
 
 def load_catalogue(path: Path) -> Catalogue:
-    """Read ``models.yaml``."""
     data = read_yaml(path)
     return Catalogue(
         models=tuple(
@@ -485,4 +485,4 @@ def request_words(n: int, info: ModelInfo, price_usd: float | None = None) -> st
     """
     price = info.price_usd if price_usd is None else price_usd
     cost = "price unknown" if price is None else f"about {n * price:,.2f} USD at {price:g} USD a picture"
-    return f"{n:,} request{'s' * (n != 1)} to {info.id}, {cost}"
+    return f"{format_count(n, 'request')} to {info.id}, {cost}"

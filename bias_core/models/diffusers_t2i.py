@@ -208,7 +208,7 @@ class FormingPictures:
         small = [image.convert("RGB").resize(size, Image.Resampling.BOX) for image in images]
         colours = np.stack([np.asarray(image, dtype=np.float64) / 255 for image in small])
         pixels = colours.reshape(n, n_tall, side, n_wide, side, 3).transpose(0, 1, 3, 2, 4, 5).reshape(-1, side**2 * 3)
-        places = _places(grid).astype(np.float64)
+        places = _list_neighbourhoods(grid).astype(np.float64)
         with self._learning:
             new_products = places.T @ places, places.T @ pixels
             self._products = [a + b for a, b in zip(self._products, new_products, strict=True)]
@@ -234,7 +234,7 @@ class FormingPictures:
         grid = None if self._map is None else _grid(latents, row.width, row.height)
         if grid is not None and self._map is not None:
             (n, n_tall, n_wide, _), side = grid.shape, math.isqrt(self._map.shape[1] // 3)
-            pixels = (_places(grid) @ self._map).reshape(n, n_tall, n_wide, side, side, 3)
+            pixels = (_list_neighbourhoods(grid) @ self._map).reshape(n, n_tall, n_wide, side, side, 3)
             return pixels.transpose(0, 1, 3, 2, 4, 5).reshape(n, n_tall * side, n_wide * side, 3)
         if (decoder := _small_decoder(pipeline, latents)) is None:
             return None
@@ -281,7 +281,7 @@ def _grid(latents: np.ndarray, width: int, height: int) -> np.ndarray | None:
     return None
 
 
-def _places(grid: np.ndarray) -> np.ndarray:
+def _list_neighbourhoods(grid: np.ndarray) -> np.ndarray:
     """Each position with its eight neighbours, and 1: ``(n_places, 9 channels + 1)``."""
     n_tall, n_wide = grid.shape[1:3]
     padded = np.pad(grid, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
@@ -590,7 +590,7 @@ class DiffusersTextToImage(LazyModel[Any]):
     def _redraw_in_float32(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
         """Draw the pictures again in float32; none if the weights are in it already, or it does not fit."""
         images = list[GeneratedImage]()
-        self._texts.clear()
+        self._texts.clear()  # embeddings have the precision of the weights that made them
         with suppress(torch.OutOfMemoryError), calls.use_float32(self._parts()) as is_other:
             images = self._draw(on_step, rows) if is_other else []
         self._texts.clear()

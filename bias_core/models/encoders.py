@@ -319,7 +319,6 @@ class TorchvisionPersonFinder(HubModel[tuple[Any, str]]):
         self.threshold, self.smallest = threshold, smallest
 
     def fetch(self) -> None:
-        """Download missing weights."""
         if self.weights:
             return
         url, saved, _ = self._published()

@@ -37,8 +37,6 @@ _ENOUGH = 16  # pictures: a rate from fewer does not replace one from more
 
 @dataclass(frozen=True, kw_only=True)
 class EngineProgress:
-    """Progress of drawing some rows."""
-
     # done, total: distinct pictures; unknown to a Drawing
     done: int = 0
     total: int = 0
@@ -101,7 +99,6 @@ class Meter:
         self._sign = self._last = 0.0, 0.0  # (time, pictures done): the newest, and that of the last picture
 
     def see(self, event: EngineProgress) -> None:
-        """Record an event of a run."""
         if event.reused or not (event.step or event.images):
             return
         self.n_drawn += len(event.images)
@@ -180,7 +177,6 @@ class Drawing(ABC):
 
 
 def stopped() -> Cancelled:
-    """The error of a stopped run."""
     return Cancelled("stopped; what was finished is kept")
 
 
@@ -357,7 +353,6 @@ class Cost:
 
     @property
     def n_missing(self) -> int:
-        """Number of pictures to draw."""
         return self.n_pictures - self.n_stored
 
 
@@ -389,7 +384,7 @@ class RateStore:
         entry = self._read().get(_key(row, place))
         try:
             return None if entry is None else Rate(**entry)
-        except TypeError:
+        except TypeError:  # fields of another version
             return None
 
     def keep(self, row: ImageRow, place: str, rate: Rate) -> None:

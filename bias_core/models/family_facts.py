@@ -128,7 +128,7 @@ def _class_in_source(name: str) -> ast.ClassDef | None:
     spec, found = importlib.util.find_spec("diffusers"), list[ast.ClassDef]()
     beginning = f"\nclass {name}(".encode()
     for folder in (spec and spec.submodule_search_locations) or ():
-        with suppress(OSError, SyntaxError):
+        with suppress(OSError, SyntaxError):  # no sources are installed, or those for a later Python
             sources = (path.read_bytes() for path in Path(folder, "pipelines").rglob("pipeline*.py"))
             modules = [ast.parse(source) for source in sources if beginning in source]
             found += [part for module in modules for part in module.body if isinstance(part, ast.ClassDef)]
@@ -137,7 +137,6 @@ def _class_in_source(name: str) -> ast.ClassDef | None:
 
 
 def get_denoiser(pipeline: Any) -> Any:
-    """The network of a denoising step."""
     return next(getattr(pipeline, name) for name in _DENOISERS if hasattr(pipeline, name))
 
 
@@ -453,13 +452,12 @@ def _load_readers(info: ModelInfo, source: str) -> Iterator[Callable[[str], Prom
             if Path(source).is_dir():
                 folder, place = str(Path(source, place["subfolder"])), {}
             tokenizers[name] = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, **place)
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # not downloaded
         return iter(())
     return _readers(info, str(index.get("_class_name")), encoders, tokenizers)
 
 
 def _find_tokenizer(encoder: str, parts: Mapping[str, Any]) -> str:
-    """The tokenizer of an encoder, or a processor with one."""
     name = encoder.replace("text_encoder", "tokenizer")
     return name if name in parts else "processor"
 

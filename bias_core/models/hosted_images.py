@@ -74,8 +74,6 @@ _SEEDED = frozenset({"fal-ai", "hf-inference", "replicate", "together", "wavespe
 
 @dataclass(frozen=True, kw_only=True)
 class PictureAnswer:
-    """The answer to one request."""
-
     image: Image.Image | None  # None if the service refused
     refusal: str = ""  # the service's reason
     revised_prompt: str = ""  # prompt that the service says it drew instead
@@ -225,7 +223,7 @@ class OpenAIImages(HostedTextToImage):
             first = (answer["data"] if "data" in answer else answer["images"])[0]
         except (LookupError, TypeError) as error:
             raise self.endpoint.not_understood(name, error, can_retry=True) from error
-        revised = _text(first.get("revised_prompt")) if isinstance(first, Mapping) else ""
+        revised = _read_text(first.get("revised_prompt")) if isinstance(first, Mapping) else ""
         if refusal := _flagged(first):
             return PictureAnswer(image=None, refusal=refusal, revised_prompt=revised)
         picture = _link_or_code(first)
@@ -313,7 +311,7 @@ class HubInference(HostedTextToImage):
         }
         client = huggingface_hub.InferenceClient(provider=provider, token=self._token, timeout=self._seconds)
         try:
-            with _readable(name):
+            with _refuse_unreadable(name):
                 image = client.text_to_image(
                     row.prompt, model=self.name.path, width=row.width, height=row.height, seed=row.seed, **sent
                 )
@@ -339,7 +337,6 @@ class HubInference(HostedTextToImage):
             ) from error
 
     def _refused(self, name: str, error: Any) -> RequestFailed:
-        """The failure for a status."""
         response = error.response
         status = int(getattr(response, "status_code", 0))
         text, code = error_text(getattr(response, "content", b"") or b"")
@@ -391,12 +388,12 @@ def hosted_model(info: ModelInfo, settings: Settings, token: str) -> HostedTextT
 
 def read_picture(name: str, data: bytes) -> Image.Image:
     """Return the picture in an answer; RequestFailed if it is unreadable, cut off, or far too large."""
-    with _readable(name):
+    with _refuse_unreadable(name):
         return checked_picture(name, Image.open(io.BytesIO(data)))
 
 
 @contextmanager
-def _readable(name: str) -> Iterator[None]:
+def _refuse_unreadable(name: str) -> Iterator[None]:
     """Raise RequestFailed for data that Pillow cannot read, or a huge picture."""
     try:
         with warnings.catch_warnings():
@@ -431,7 +428,7 @@ def _link_or_code(item: Any) -> str:
     """
     if isinstance(item, Mapping):
         item = next((item[key] for key in ("b64_json", "url", "image_url", "image") if item.get(key)), "")
-    return _link_or_code(item) if isinstance(item, Mapping) else _text(item)
+    return _link_or_code(item) if isinstance(item, Mapping) else _read_text(item)
 
 
 def _decoded(name: str, coded: str) -> bytes:
@@ -445,7 +442,7 @@ def _decoded(name: str, coded: str) -> bytes:
         raise RequestFailed(f"{name} answered with a cut-off picture", can_retry=True) from error
 
 
-def _text(value: object) -> str:
+def _read_text(value: object) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
@@ -485,7 +482,6 @@ class RequestsEngine:
         self._at_once = at_once
 
     def n_workers(self) -> int:
-        """Number of parallel requests."""
         return self._at_once
 
     def place(self) -> str:

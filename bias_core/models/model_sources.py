@@ -60,7 +60,6 @@ class ModelSources:
         return str(local) if local.exists() else path
 
     def is_local(self, info: ModelInfo) -> bool:
-        """True if the weights are on this machine."""
         path = str(info.options.get("path", ""))
         return info.embedded or Path(self.find(path)).is_dir() or is_cached(path, info.revision)
 
@@ -233,6 +232,7 @@ def download_pipeline(repo: str, **options: Any) -> Path:
     try:
         return Path(diffusers.DiffusionPipeline.download(repo, **options))
     except OSError as error:
+        # Diffusers' words for a repository whose weights are all of a variant, such as fp16.
         if "necessary `safetensors`" not in str(error) or options.get("variant"):
             raise
     return Path(diffusers.DiffusionPipeline.download(repo, **options | {"variant": "fp16"}))
@@ -241,7 +241,7 @@ def download_pipeline(repo: str, **options: Any) -> Path:
 _CGROUP = Path("/sys/fs/cgroup")
 _LIMITS = ("memory.max", "memory/memory.limit_in_bytes")  # of containers, version 2 and 1
 _USED = ("memory.current", "memory/memory.usage_in_bytes")
-_PATIENCE_SECONDS = 5
+_PATIENCE_SECONDS = 5  # for the driver's tool, which can hang
 _M_ARENA_MAX = -8  # of malloc.h
 ZERO_GPU_BYTES = 70 * 10**9  # of the slice that a Space on ZeroGPU is lent
 
@@ -289,7 +289,7 @@ def share_freed_memory() -> None:
 def _cgroup(names: tuple[str, ...]) -> int:
     """A limit of this container; 0 for none ("max")."""
     for name in names:
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):  # outside of a container, or "max"
             return int((_CGROUP / name).read_text(encoding="ascii"))
     return 0
 
@@ -299,7 +299,7 @@ def _gpus() -> list[tuple[int, str]]:
     command = ["nvidia-smi", "--query-gpu=memory.total,name", "--format=csv,noheader,nounits"]
     try:
         output = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError):  # no driver of NVIDIA
         return []
     lines = [line.partition(",") for line in output.splitlines() if line.strip()]
     return [(int(mib) << 20, name.strip()) for mib, _, name in lines if mib.strip().isdigit()]
@@ -320,8 +320,6 @@ _GATED = (
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFit:
-    """The fit of a model to this machine."""
-
     is_local: bool  # true if its weights are on this machine
     works: bool  # false if it certainly cannot be used
     short: str  # a few words for a menu; "" for shipped models
@@ -459,7 +457,6 @@ def cached_commit(repo: str) -> str:
 
 
 def free_disk() -> int:
-    """Free bytes on the disk for downloads."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     return free_bytes(Path(HF_HUB_CACHE).absolute())
@@ -512,7 +509,7 @@ def open_checkpoint(file: Path, prediction: str, folder: Path, *, offline: bool 
             raise ModelUnavailable(
                 f"{file} is not a checkpoint of a whole model (its weights are {format_keys(keys) or 'none'})"
             )
-        settings = _settings(file, offline=offline)
+        settings = _find_settings_file(file, offline=offline)
         name = str(read_model_json(settings / "model_index.json").get("_class_name"))
         kind: Any = getattr(diffusers, name, None)
         if not hasattr(kind, "from_single_file"):
@@ -540,7 +537,7 @@ def _header(file: Path) -> tuple[set[str], dict[str, str]]:
         return set(opened.keys()), opened.metadata() or {}
 
 
-def _settings(file: Path, *, offline: bool) -> Path:
+def _find_settings_file(file: Path, *, offline: bool) -> Path:
     beside = file.with_suffix("")
     if (beside / "model_index.json").is_file():
         return beside

@@ -313,7 +313,6 @@ class TextCache:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes in use."""
         return sum(size for _, _, size in self._rows.values())
 
     def clear(self) -> None:
@@ -344,12 +343,12 @@ class TextCache:
     def _answer(self, name: str, forward: Callable[..., Any], ids: Any, kwargs: dict[str, Any]) -> Any:
         from torch.utils._pytree import tree_leaves, tree_map
 
-        keys = [(name, *key) for key in _keys(ids, kwargs)]
+        keys = [(name, *key) for key in _list_row_keys(ids, kwargs)]
         if all(key in self._rows for key in keys):
             for key in keys:
                 self._rows.move_to_end(key)
             kinds, rows, _ = zip(*(self._rows[key] for key in keys), strict=True)
-            return kinds[0](**_stacked(rows, ids.device))
+            return kinds[0](**_stack_tensors(rows, ids.device))
         output = forward(ids, **kwargs)
         if not hasattr(output, "items"):  # an output in an unknown format
             return output
@@ -367,7 +366,7 @@ class TextCache:
         return output
 
 
-def _stacked(rows: Sequence[Any], device: Any) -> Any:
+def _stack_tensors(rows: Sequence[Any], device: Any) -> Any:
     """Stack trees of tensors on the device, with one copy for each type: the GPU stands still during each copy."""
     from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -381,7 +380,7 @@ def _stacked(rows: Sequence[Any], device: Any) -> Any:
     return tree_unflatten([stacked[i] for i in range(len(parts))], trees[0])
 
 
-def _keys(ids: Any, kwargs: dict[str, Any]) -> list[tuple[Any, ...]]:
+def _list_row_keys(ids: Any, kwargs: dict[str, Any]) -> list[tuple[Any, ...]]:
     """The key of each row of the output: its tokens, their mask, and the batch shape.
 
     A mask without a row per text counts as a whole.
@@ -418,7 +417,7 @@ def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
     """The velocities that a pipeline gives its scheduler; InvalidInput if they are not comparable across prompts."""
     name = str(facts.scheduler.get("_class_name"))
     scheduler = getattr(diffusers, name, None)
-    if reason := _refusal(facts):
+    if reason := _find_refusal(facts):
         raise InvalidInput(f"{model}: this family ({facts.name}) has no velocity to trace: {reason}")
     parameters = inspect.signature(scheduler.__init__).parameters if scheduler is not None else {}
     prediction = "flow_prediction" if name.startswith("FlowMatch") else "unknown"
@@ -434,7 +433,7 @@ def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
     return _SPACES[prediction]
 
 
-def _refusal(facts: PipelineFacts) -> str:
+def _find_refusal(facts: PipelineFacts) -> str:
     if "prompt" not in facts.call:
         return "it does not draw from a text"
     samplers = [name for name in facts.parts if name.endswith("scheduler")]
@@ -552,7 +551,6 @@ class Tracer:
 
 
 def get_next_latents(answer: Any) -> Any:
-    """The next latent in a scheduler's answer."""
     return answer[0] if isinstance(answer, tuple) else answer.prev_sample
 
 

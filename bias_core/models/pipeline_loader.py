@@ -131,7 +131,6 @@ def tiled_bytes(pipeline: Any) -> int:
 
 
 def component_sizes(pipeline: Any) -> dict[str, int]:
-    """Bytes of weights by component."""
     modules = {name: part for name, part in pipeline.components.items() if hasattr(part, "parameters")}
     return {
         name: sum(tensor.nbytes for tensor in (*part.parameters(), *part.buffers())) for name, part in modules.items()
@@ -241,7 +240,6 @@ def _pipeline_class(info: ModelInfo, index: Mapping[str, Any]) -> tuple[str, Any
 
 
 def _load_other(info: ModelInfo, option: str, default: str, options: dict[str, Any]) -> Any:
-    """Load the second pipeline, named by an option."""
     source = str(info.options.get(option, default))
     folder = Path(source).expanduser()
     if folder.is_dir():

@@ -27,6 +27,7 @@ import safetensors
 from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable, NotEnoughMemory
 from bias_core.models import diffusers, hub_errors, peft, torch, transformers
 from bias_core.models.catalogue import is_hub_id, read_model_json
+from bias_core.number_text import format_list
 from bias_core.settings import ASSETS
 from bias_core.waiting import WEIGHTS_SECONDS, BuiltOnce, FairLock
 
@@ -44,7 +45,6 @@ _last_used: "WeakKeyDictionary[LazyModel[Any], int]" = WeakKeyDictionary()
 _clock = count()
 _log = logging.getLogger(__name__)
 _OF_READERS = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
-_SHOWN = 3  # keys in a message
 _INDEX = ".safetensors.index"
 _TOKENIZER = "tokenizer.json"
 _JSON = (
@@ -327,7 +327,6 @@ class LazyModel(ABC, Generic[T]):
 
     @property
     def loaded(self) -> bool:
-        """True if the weights are in memory."""
         return self._value is not None
 
     @property
@@ -541,8 +540,7 @@ def _choose_variant(folder: Path, stem: str, preferred: str | None) -> str | Non
 
 def format_keys(keys: Iterable[object]) -> str:
     """The first few keys, in order."""
-    names = sorted(map(str, keys))
-    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    return format_list(sorted(map(str, keys)))
 
 
 # Messages of peft and torch for missing layers or other sizes.
@@ -607,7 +605,7 @@ def put_on(
             if file == _PEFT and (folder / _PEFT_CONFIG).is_file():
                 keys = _load_peft(loader, folder, name)
             else:
-                keys = _load(loader, folder, file, name)
+                keys = _load_lora(loader, folder, file, name)
         except (RuntimeError, ValueError) as error:
             if any(words in str(error) for words in _MISFITS):
                 raise ModelUnavailable(misfit) from error
@@ -658,7 +656,7 @@ def _check_kind(path: Path, label: str) -> None:
         )
 
 
-def _load(loader: Any, folder: Path, file: str, name: str) -> set[str]:
+def _load_lora(loader: Any, folder: Path, file: str, name: str) -> set[str]:
     """Load it; return the expected keys."""
     options = {"weight_name": file, "use_safetensors": True, "local_files_only": True}
     state = loader.lora_state_dict(str(folder), **options)

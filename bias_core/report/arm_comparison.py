@@ -23,7 +23,6 @@ from bias_core.measures.association import swap_test
 from bias_core.measures.intervals import (
     FEWEST_RESAMPLED,
     independent_difference,
-    percent,
     permutation_test,
     sign_flip_test,
     t_interval,
@@ -36,7 +35,7 @@ from bias_core.measures.paired_prevalence import (
     prevalence_difference_test,
 )
 from bias_core.measures.sequential import SEQUENCE, confidence_sequence, difference_sequence
-from bias_core.number_text import format_number
+from bias_core.number_text import format_list, format_number, format_percent
 from bias_core.report.claims import NO_CLAIM, SAME_TEST, WHY_NOT, decide_claims, decide_findings, family_note, p_words
 from bias_core.report.stop_rules import stop_rule
 from bias_core.study.attributes import find_attribute_name
@@ -53,7 +52,6 @@ from bias_core.study.types import (
     columns,
     drawable,
     figure,
-    format_list,
     mark,
     or_nan,
     table,
@@ -65,7 +63,7 @@ Places = NDArray[np.int_]
 
 N_RESAMPLES = 999
 ROUNDING = 1e-12
-N_SUBSAMPLES = 200
+N_SUBSAMPLES = 200  # of a number that depends on n, to compare arms at equal n
 _FEWEST_RESAMPLES = N_RESAMPLES // 2
 _LARGEST_BLOCK = 2_000_000  # numbers held at once by a resampling loop
 _OTHER_RATES = "no test: the arms are compared with different rates"
@@ -290,7 +288,7 @@ def _compare_at_any_time(
         gap = difference_sequence(x, y, confidence=confidence)
     else:  # both intervals hold together with this confidence
         sequences = [confidence_sequence(float(v.sum()), len(v), confidence=(1 + confidence) / 2) for v in (x, y)]
-        method = f"{SEQUENCE} {percent(confidence)}, each arm separately"
+        method = f"{SEQUENCE} {format_percent(confidence)}, each arm separately"
         low, high = sequences[1].low - sequences[0].high, sequences[1].high - sequences[0].low
         gap = Estimate(
             value=sequences[1].value - sequences[0].value, low=low, high=high, n=n, null_value=0.0, method=method
@@ -308,7 +306,7 @@ def paired_values(first: Values, second: Values, confidence: float, rng: np.rand
         return _subtract_scores(first, second)
     if _are_shares(first, second):
         share_test = prevalence_difference_test(first.per_unit - 0.5, second.per_unit - 0.5, confidence=confidence)
-        return _corrected(share_test, first, confidence)
+        return _correct_test(share_test, first, confidence)
     estimate = sign_flip_test(second.per_unit - first.per_unit, confidence=confidence, rng=rng)
     return PairedTest(estimate=estimate, test="images of each seed swapped at random")
 
@@ -328,7 +326,7 @@ def share_test(
         (a.per_unit[first_places] > 0) - 0.5, (b.per_unit[second_places] > 0) - 0.5, confidence=confidence
     )
     if a.errors == b.errors:
-        return _corrected(test, a, confidence)
+        return _correct_test(test, a, confidence)
     return replace(test, estimate=replace(test.estimate, note=_UNCORRECTED))
 
 
@@ -338,7 +336,7 @@ def apart_values(first: Values, second: Values, confidence: float, rng: np.rando
         return _subtract_scores(first, second)
     x, y = first.per_unit, second.per_unit
     if _are_shares(first, second):
-        return _corrected(two_shares(x, y, confidence), first, confidence)
+        return _correct_test(two_shares(x, y, confidence), first, confidence)
     n = min(len(x), len(y))
     try:
         test = permutation_test(y, x, n_permutations=N_RESAMPLES, confidence=confidence, rng=rng)
@@ -358,7 +356,7 @@ def two_shares(x: ArrayLike, y: ArrayLike, confidence: float) -> PairedTest:
     return PairedTest(estimate=independent_difference(*counts, confidence=confidence), test="Fisher, exact")
 
 
-def _corrected(test: PairedTest, values: Values, confidence: float) -> PairedTest:
+def _correct_test(test: PairedTest, values: Values, confidence: float) -> PairedTest:
     if values.errors is None:
         return test
     return replace(test, estimate=corrected_difference(test.estimate, values.errors, confidence=confidence))
@@ -393,7 +391,7 @@ def compute_number(sample: Sample, places: Places, n: int, rng: np.random.Genera
         return math.nan
     if n >= len(places):
         return float(sample.statistic(places))
-    return float(_numbers(sample, rng.permuted(np.tile(places, (N_SUBSAMPLES, 1)), axis=1)[:, :n]).mean())
+    return float(_calculate(sample, rng.permuted(np.tile(places, (N_SUBSAMPLES, 1)), axis=1)[:, :n]).mean())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -472,11 +470,11 @@ def _resampled(samples: Sequence[Sample], places: Sequence[Places], n: int, rng:
         units = tuple(sample.units[i] for i in at)
         if units not in drawn:
             drawn[units] = rng.integers(0, len(at), size=(N_RESAMPLES, n or len(at)))
-        columns.append(_numbers(sample, at[drawn[units]]))
+        columns.append(_calculate(sample, at[drawn[units]]))
     return np.stack(columns, axis=1)
 
 
-def _numbers(sample: Sample, places: Places) -> Floats:
+def _calculate(sample: Sample, places: Places) -> Floats:
     """Return the number of each row of ``places (k, m)``; nan if undefined."""
     if not sample.vectorised:
         return np.array([float(sample.statistic(row)) for row in places])
@@ -585,7 +583,7 @@ def compare_arms(study: Study, settings: StudySettings, arms: Sequence[ArmReport
     keys = [key for key, first in by_key[0].items() if all(key in of and of[key].title == first.title for of in by_key)]
     lines = {key: [findings[key] for findings in by_key] for key in keys}
     sampled = {key: line for key, line in lines.items() if len(_samples(line)) == len(line)}
-    compared = _differences(sampled, arms, settings)
+    compared = _decide_differences(sampled, arms, settings)
     ranked = _ranked(sampled, arms, settings, compared)
     own_results = study.compare(settings, arms)
     ranks_table = table(
@@ -631,7 +629,7 @@ class ArmDifference:
     claim: Claim = NO_CLAIM
 
 
-def _differences(lines: Lines, arms: Sequence[ArmReport], settings: StudySettings) -> list[ArmDifference]:
+def _decide_differences(lines: Lines, arms: Sequence[ArmReport], settings: StudySettings) -> list[ArmDifference]:
     """Return the difference of every number in every pair of arms, decided."""
     places = list(combinations(range(len(arms)), 2))
     places = places if len(arms) <= MOST_IN_PAIRS else [(i, j) for i, j in places if i == 0]
@@ -714,7 +712,6 @@ def _compare(pair: tuple[Finding, Finding], names: tuple[str, str], settings: St
 
 
 def difference_finding(difference: ArmDifference) -> Finding:
-    """Return a decided difference as a finding."""
     row, estimate, claim = difference.row, difference.test.estimate, difference.claim
     first, second = row["first"], row["second"]
     ends = estimate.low, estimate.high
@@ -742,7 +739,6 @@ def difference_finding(difference: ArmDifference) -> Finding:
 
 
 def arms_table(lines: Lines, arms: Sequence[ArmReport], seed: int) -> StudyTable:
-    """Return the table of every number in every arm."""
     rows = []
     for line in lines.values():
         row: dict[str, Any] = {"finding": line[0].title}

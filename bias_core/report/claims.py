@@ -87,7 +87,7 @@ def _has_ends(estimate: Estimate) -> bool:
     return math.isfinite(estimate.low) or math.isfinite(estimate.high)
 
 
-_ROUNDING = 1e-12
+_ROUNDING = 1e-12  # a p that equals its level rejects
 
 
 def claim_columns(estimate: Estimate, claim: Claim) -> dict[str, Any]:
@@ -186,7 +186,6 @@ def without_fixed_n(estimate: Estimate) -> Estimate:
 
 
 def count_clear(claims: Sequence[Claim]) -> int:
-    """Return the number of clear claims."""
     return sum(claim.is_clear for claim in claims)
 
 

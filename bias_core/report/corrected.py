@@ -128,7 +128,6 @@ class Correction:
         return progress if self.numbers else self.notes[0]
 
     def values(self) -> dict[str, Any]:
-        """Return the correction as plain values."""
         shared: dict[str, Any] = {
             name: getattr(self, name) for name in ("run_id", "n_labelled", "n_asked", "n_raters", "notes")
         }
@@ -141,7 +140,6 @@ class Correction:
         return replace(report, results=replace(report.results, tables=tables))
 
     def table(self) -> StudyTable:
-        """Return the numbers as a table."""
         rows = [
             {
                 "number": number.title, "measure": METRICS[number.metric].name,
@@ -360,13 +358,13 @@ def corrected_numbers(report: StudyReport, answers: PeopleAnswers) -> tuple[list
     n_raters = count_raters(answers.raters)
     notes = [HOW, *([_ONE_RATER if n_raters else _NO_RATER] if len(answers.raters) == 1 else [])]
     for reading, reading_votes, shares in samples:
-        numbers += (_scores if reading.attribute is None else shares_of_attribute)(
+        numbers += (_correct_scores if reading.attribute is None else shares_of_attribute)(
             corrector, reading, reading_votes, shares
         )
-        notes += _unclear(reading, shares)
+        notes += _describe_cannot_tell(reading, shares)
     for name in answers.scales:
-        numbers += _levels(corrector, report, answers, name)
-    numbers += _differences(corrector, [(reading, shares) for reading, _, shares in samples])
+        numbers += _correct_levels(corrector, report, answers, name)
+    numbers += _correct_differences(corrector, [(reading, shares) for reading, _, shares in samples])
     numbers = [replace(number, n_raters=min(n_raters, number.n_raters)) for number in numbers]
     defined = [number for number in numbers if not math.isnan(number.corrected.value)]
     if undefined := [number.title for number in numbers if math.isnan(number.corrected.value)]:
@@ -395,7 +393,7 @@ def shares_of_attribute(
     """Yield P, and with a P* also P − P* and Ψ."""
     reference = None if reading.attribute is None else reading.attribute.reference
     as_read = replace(_estimate_as_read(reading, corrector.settings.confidence), null_value=reference)
-    names = _names(reading, "P", "attribute_prevalence")
+    names = _name_number(reading, "P", "attribute_prevalence")
     is_claimed = reading.attribute is not None and reading.attribute.has_source
     family = f"P {reading.arm}" * is_claimed
     null_value = reference if is_claimed else None
@@ -407,7 +405,7 @@ def shares_of_attribute(
         (f"P − {rate_words(reading.attribute)}", "signed_difference", signed_difference_estimate),
         ("Ψ", "stereotype_score", stereotype_estimate),
     ):
-        key, title, _ = _names(reading, quantity, metric)
+        key, title, _ = _name_number(reading, quantity, metric)
         of_rate = of(number.corrected, reference)
         null_value = of_rate.null_value if is_claimed else None
         estimate = replace(of_rate, p_value=number.corrected.p_value, null_value=null_value)  # the same test
@@ -416,7 +414,9 @@ def shares_of_attribute(
         yield replace(restated, family="", claim_of=number.title * is_claimed)
 
 
-def _levels(corrector: Corrector, report: StudyReport, answers: PeopleAnswers, name: str) -> Iterator[CorrectedNumber]:
+def _correct_levels(
+    corrector: Corrector, report: StudyReport, answers: PeopleAnswers, name: str
+) -> Iterator[CorrectedNumber]:
     """Yield the mean and the ends of a scale for every arm, from people alone: no classifier reads scales."""
     for place, pictures in enumerate(scale_pictures(report, name)):
         votes, scale, k = answers.level_votes(pictures), pictures.scale, len(pictures.scale.levels)
@@ -444,7 +444,7 @@ def share_of_clear(shares: Any) -> Any:
     return shares[..., 1] / (shares[..., 0] + shares[..., 1])
 
 
-def _score(shares: Any) -> Any:
+def _test_score(shares: Any) -> Any:
     """Return the stereotype test score; androgynous looks count for neither side."""
     neither = shares[..., _NEITHER] if shares.shape[-1] > _NEITHER else 0.0
     return 100 * (shares[..., 1] - shares[..., 0]) / (shares[..., 0] + shares[..., 1] + neither)
@@ -455,8 +455,7 @@ def _less(of: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda first, second: of(second) - of(first)
 
 
-def _names(reading: Reading, quantity: str, metric: str) -> tuple[str, str, str]:
-    """Key, title and metric of a number."""
+def _name_number(reading: Reading, quantity: str, metric: str) -> tuple[str, str, str]:
     name = f"Stereotype test score, {_SETTINGS.get(reading.group, reading.group)}"
     if reading.attribute is not None:
         name = f"{reading.group}, {reading.attribute.name}".removeprefix(", ")
@@ -472,7 +471,7 @@ def _estimate_as_read(reading: Reading, confidence: float) -> Estimate:
     return share_interval(int(calls.sum()), calls.size, confidence=confidence)
 
 
-def _scores(
+def _correct_scores(
     corrector: Corrector, reading: Reading, votes: np.ndarray, shares: TwoPhaseShares
 ) -> Iterator[CorrectedNumber]:
     """Yield the stereotype test score of all people in a setting, and of those of each stereotype."""
@@ -485,19 +484,23 @@ def _scores(
     for name, part_reading, part_shares in parts:
         if part_shares is not None:
             as_read = stereotype_test_score(part_reading.labels, **intervals(corrector.settings)).confidence_interval
-            names = _names(part_reading, name, "stereotype_test_score")
-            yield corrector.number(names, as_read, _score, part_shares, family=f"scores {reading.arm}", scale=100.0)
+            names = _name_number(part_reading, name, "stereotype_test_score")
+            yield corrector.number(
+                names, as_read, _test_score, part_shares, family=f"scores {reading.arm}", scale=100.0
+            )
 
 
-def _differences(corrector: Corrector, samples: Sequence[tuple[Reading, TwoPhaseShares]]) -> Iterator[CorrectedNumber]:
+def _correct_differences(
+    corrector: Corrector, samples: Sequence[tuple[Reading, TwoPhaseShares]]
+) -> Iterator[CorrectedNumber]:
     """Yield differences between arms, second minus first; for the paired test also pairs minus people alone."""
     for (first, a), (second, b) in combinations(samples, 2):
         if (first.group, first.attribute) == (second.group, second.attribute):
             comparison = f"{second.arm} less {first.arm}"
             if first.attribute is None:
-                yield _gap(corrector, (first, a), (replace(second, arm=""), b), comparison)
+                yield _correct_gap(corrector, (first, a), (replace(second, arm=""), b), comparison)
                 continue
-            names = _names(replace(second, arm=""), f"P, {comparison}", "prevalence_difference")
+            names = _name_number(replace(second, arm=""), f"P, {comparison}", "prevalence_difference")
             as_read = Estimate.undefined(0, "the classifier cannot tell for any picture of an arm")
             if first.clear_calls.size and second.clear_calls.size:
                 confidence = corrector.settings.confidence
@@ -506,26 +509,26 @@ def _differences(corrector: Corrector, samples: Sequence[tuple[Reading, TwoPhase
     people = [(reading, shares) for reading, shares in samples if reading.attribute is None]
     for (alone, a), (group_reading, b) in product(people, repeat=2):
         if alone.arm == group_reading.arm and SINGLE == alone.group != group_reading.group:
-            yield _gap(corrector, (alone, a), (group_reading, b), "less that of people alone")
+            yield _correct_gap(corrector, (alone, a), (group_reading, b), "less that of people alone")
 
 
-def _gap(
+def _correct_gap(
     corrector: Corrector, first: tuple[Reading, TwoPhaseShares], second: tuple[Reading, TwoPhaseShares], comparison: str
 ) -> CorrectedNumber:
     as_read = stereotype_gap(second[0].labels, first[0].labels, **intervals(corrector.settings)).gap
-    names = _names(second[0], comparison, "stereotype_gap")
+    names = _name_number(second[0], comparison, "stereotype_gap")
     return corrector.number(
-        names, as_read, _less(_score), first[1], second[1], family="differences of scores", scale=100.0
+        names, as_read, _less(_test_score), first[1], second[1], family="differences of scores", scale=100.0
     )
 
 
-def _unclear(reading: Reading, shares: TwoPhaseShares) -> list[str]:
+def _describe_cannot_tell(reading: Reading, shares: TwoPhaseShares) -> list[str]:
     """Return a sentence on the share of "cannot tell"; [] if there are none."""
     if not shares.value[_UNTOLD].any():
         return []
     share = two_phase_estimate(lambda of: of[..., _UNTOLD].sum(axis=-1), shares)
     reach = format_share(share.value, share.low, share.high, n=share.n)
-    return [f"{_names(reading, '', '')[1]}: people cannot tell for {reach} of the pictures; these are left out."]
+    return [f"{_name_number(reading, '', '')[1]}: people cannot tell for {reach} of the pictures; these are left out."]
 
 
 def kappa_finding(

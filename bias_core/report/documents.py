@@ -16,7 +16,7 @@ from markupsafe import Markup
 from PIL import Image, ImageOps
 
 from bias_core.measures.cards import METRICS, Card, load_references, work
-from bias_core.number_text import NO_INTERVAL
+from bias_core.number_text import NO_INTERVAL, format_list
 from bias_core.report.figures import figure_svg, page_width
 from bias_core.report.headlines import headline
 from bias_core.report.palette import css_variables
@@ -57,7 +57,7 @@ _MISSING = Image.new("RGB", (8, 8), "#808080")
 
 def data_uri(path: Path, size: int) -> str:
     """Return a copy of at most ``size`` pixels as a data URI; grey if the file is gone."""
-    return _uri(_open(path, size))
+    return _uri(_open_scaled(path, size))
 
 
 def small_uri(image: Image.Image) -> str:
@@ -67,18 +67,20 @@ def small_uri(image: Image.Image) -> str:
 
 def light_uri(path: Path, size: int) -> str:
     """Return a copy of at most ``size`` pixels for a file to share: PNG if that is small, else JPEG."""
-    image = _open(path, size)
+    image = _open_scaled(path, size)
     return _uri(image) if max(image.size) <= _SMALL else _uri(image, "jpeg", quality=85)
 
 
 def average_uri(paths: Sequence[Path]) -> str:
     """Return the pixel mean of the pictures (at most the first 200) as a data URI."""
-    stack = [np.asarray(_open(path, _AVERAGE_SIZE, exactly=True), dtype=np.float32) for path in paths[:_MOST_AVERAGED]]
+    stack = [
+        np.asarray(_open_scaled(path, _AVERAGE_SIZE, exactly=True), dtype=np.float32) for path in paths[:_MOST_AVERAGED]
+    ]
     mean = np.mean(stack, axis=0) if stack else np.asarray(_MISSING)
     return _uri(Image.fromarray(np.rint(mean).astype(np.uint8)))
 
 
-def _open(path: Path, size: int, *, exactly: bool = False) -> Image.Image:
+def _open_scaled(path: Path, size: int, *, exactly: bool = False) -> Image.Image:
     try:
         with Image.open(path) as file:
             image = file.convert("RGB")
@@ -136,7 +138,7 @@ def _render(template: str, report: StudyReport, **values: Any) -> str:
             headline=headline(report),
             limits=LIMITS,
             notes=list_notes(report),
-            measures=_measures(report),
+            measures=_list_cards(report),
             **values,
         )
     )
@@ -175,8 +177,6 @@ _DATA_ARE = "its numbers are a CSV file in the zip of this report"
 
 @dataclass(frozen=True, kw_only=True)
 class ShownPicture:
-    """One picture of the HTML report."""
-
     number: int  # as on the page of the program
     image: StoredImage
     prompt: str
@@ -207,7 +207,7 @@ def to_html(report: StudyReport, export: DatasetFacts) -> str:
         claims=claims(report),
         most_claims=_MOST_CLAIMS_ON_PAGE,
         groups=picture_groups(report),
-        findings=_numbers(report),
+        findings=_build_number_frame(report),
         overview=arms_overview(report),
         tables=[table for table in further if table.key != CHECKLIST],
         checklist=[table for table in further if table.key == CHECKLIST],
@@ -219,7 +219,7 @@ def to_html(report: StudyReport, export: DatasetFacts) -> str:
     )
 
 
-def _numbers(report: StudyReport) -> pd.DataFrame:
+def _build_number_frame(report: StudyReport) -> pd.DataFrame:
     """Return the findings as text, each value with its interval in one cell, the sentences last."""
     frame = finding_frame(report)
     if not len(frame):
@@ -246,7 +246,7 @@ def picture_groups(report: StudyReport) -> list[PictureGroup]:
     parts = [(str(name), part) for name, part in frame.groupby(by, sort=False)]
     if not 1 < len(parts) <= _MOST_GROUPS:
         parts = [("", frame)]
-    return [_group(report, name, part, n) for (name, part), n in zip(parts, _quotas(parts), strict=True) if n]
+    return [_build_group(report, name, part, n) for (name, part), n in zip(parts, _quotas(parts), strict=True) if n]
 
 
 def _quotas(parts: list[tuple[str, pd.DataFrame]]) -> list[int]:
@@ -258,11 +258,11 @@ def _quotas(parts: list[tuple[str, pd.DataFrame]]) -> list[int]:
     return quotas
 
 
-def _group(report: StudyReport, name: str, frame: pd.DataFrame, n: int) -> PictureGroup:
+def _build_group(report: StudyReport, name: str, frame: pd.DataFrame, n: int) -> PictureGroup:
     rows = list(enumerate(frame.to_dict("records"), start=1))[:n]
     drawn = {image_id: report.stored[image_id].row.prompt for image_id in frame["image_id"]}  # as the arm has it
     pictures = tuple(
-        ShownPicture(number=_number(row, i), image=report.stored[row["image_id"]], prompt=drawn[row["image_id"]])
+        ShownPicture(number=_get_number(row, i), image=report.stored[row["image_id"]], prompt=drawn[row["image_id"]])
         for i, row in rows
     )
     prompts = tuple(dict.fromkeys(picture.prompt for picture in pictures))
@@ -270,7 +270,7 @@ def _group(report: StudyReport, name: str, frame: pd.DataFrame, n: int) -> Pictu
     return PictureGroup(title=name, n=n_of_prompt, prompts=prompts, pictures=pictures)
 
 
-def _number(row: dict[Any, Any], place: int) -> int:
+def _get_number(row: dict[Any, Any], place: int) -> int:
     number = row.get("number", math.nan)
     return place if math.isnan(number) else int(number)
 
@@ -305,23 +305,21 @@ def _arm(report: StudyReport, part: ArmReport) -> str:
 
 
 def _listed(texts: Iterable[str]) -> str:
-    different = list(dict.fromkeys(filter(None, texts)))
-    n_remaining = len(different) - _MOST_LISTED
-    return ", ".join(different[:_MOST_LISTED]) + (f" and {n_remaining:,} more" if n_remaining > 0 else "")
+    return format_list(list(dict.fromkeys(filter(None, texts))), limit=_MOST_LISTED)
 
 
 def _parts(report: StudyReport) -> tuple[Measured, ...]:
     return (report, *report.arms)
 
 
-def _measures(report: StudyReport) -> list[Card]:
+def _list_cards(report: StudyReport) -> list[Card]:
     keys = dict.fromkeys(finding.metric for part in _parts(report) for finding in part.results.findings)
     return [METRICS[key] for key in keys]
 
 
 def get_bibtex_entries(report: StudyReport) -> list[str]:
     """Return the BibTeX of the study's paper and of its measures."""
-    keys = dict.fromkeys([report.design.reference, *(card.reference for card in _measures(report))])
+    keys = dict.fromkeys([report.design.reference, *(card.reference for card in _list_cards(report))])
     references = load_references()
     return [references[key].bibtex.strip() for key in keys if key in references]
 
@@ -336,7 +334,7 @@ def to_dict(report: StudyReport) -> Row:
         "title": get_title(report),
         "headline": headline(report),
         "reference": report.design.reference,
-        **_measured(report),
+        **_record_part(report),
         "claims": claims(report),
         "unknown_words": list(report.unknown_words),
         "limits": LIMITS,
@@ -346,11 +344,11 @@ def to_dict(report: StudyReport) -> Row:
         **(study.facts(report).values if study else {}),
     }
     if report.arms:
-        values["arms"] = [{"name": arm.name, **_measured(arm)} for arm in report.arms]
+        values["arms"] = [{"name": arm.name, **_record_part(arm)} for arm in report.arms]
     return dict(plain(values))
 
 
-def _measured(of: Measured) -> Row:
+def _record_part(of: Measured) -> Row:
     results = of.results
     return {
         "warning": of.warning,

@@ -78,7 +78,7 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
         f"{folder}tables/{table.key}": table.frame for folder, part in parts.items() for table in part.results.tables
     }
     return Export(
-        images=_pictures(report) if pictures else [],
+        images=_list_exported_images(report) if pictures else [],
         tables=tables,
         report=to_dict(report),
         markdown=to_markdown(report),
@@ -123,7 +123,7 @@ def build_dataset_facts(report: StudyReport, *, pictures: bool = False) -> Datas
         limits=LIMITS,
         command=to_command(design, settings),
         versions=report.versions,
-        **_origin(settings.model, settings.condition, report.versions.get("model_revision", "")),
+        **_describe_model(settings.model, settings.condition, report.versions.get("model_revision", "")),
     )
 
 
@@ -142,7 +142,7 @@ def _annotation(report: StudyReport) -> str:
     )
 
 
-def _origin(model: str, condition: str, revision: str) -> dict[str, str]:
+def _describe_model(model: str, condition: str, revision: str) -> dict[str, str]:
     """Return model and licence as fields of the facts."""
     if model.startswith(IMPORTED):
         return {"model": "", "licence_note": "The pictures were imported; their licence is unknown."}
@@ -171,7 +171,7 @@ def _own_design(design: Design) -> dict[str, bytes]:
     return {f"{design.name}.yaml": yaml.safe_dump(asdict(design), sort_keys=False, allow_unicode=True).encode()}
 
 
-def _pictures(report: StudyReport) -> list[ExportedImage]:
+def _list_exported_images(report: StudyReport) -> list[ExportedImage]:
     if report.pictures is None or report.pictures.empty:
         return []
     pictures = report.pictures.drop_duplicates("image_id")
@@ -211,8 +211,6 @@ _CORRECTED_AS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """One form of a report."""
-
     title: str  # on its button
     purpose: str  # its use, in a sentence
     ending: str  # of the file's name
@@ -319,7 +317,7 @@ def to_every_eval_ever(report: StudyReport, facts: DatasetFacts) -> bytes:
     target, collection = io.BytesIO(), f"{COLLECTION}_{_FORBIDDEN.sub('_', report.design.name)}"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for number, (arm, part) in enumerate(named_parts(report)):
-            if results := [_result(*number, part, collection, facts, arm, by_people) for number in _numbers(part)]:
+            if results := [_result(*number, part, collection, facts, arm, by_people) for number in _list_numbers(part)]:
                 record = _record(report, part, facts, arm) | {"evaluation_results": results}
                 key = hashlib.sha256(f"{report.run_id}/{report.created}/{number}".encode()).digest()
                 name = f"data/{collection}/{record['model_info']['id']}/{uuid.UUID(bytes=key[:16], version=4)}.json"
@@ -330,10 +328,10 @@ def to_every_eval_ever(report: StudyReport, facts: DatasetFacts) -> bytes:
 
 def has_numbers(report: StudyReport) -> bool:
     """Return True if the report or one of its arms has a known number."""
-    return any(_numbers(part) for _, part in named_parts(report))
+    return any(_list_numbers(part) for _, part in named_parts(report))
 
 
-def _numbers(part: Measured) -> list[tuple[Finding, Row]]:
+def _list_numbers(part: Measured) -> list[tuple[Finding, Row]]:
     rows = zip(part.results.findings, finding_rows(part), strict=True)
     return [(finding, row) for finding, row in rows if is_known(row["value"])]
 
@@ -352,7 +350,7 @@ def _record(report: StudyReport, part: Measured, facts: DatasetFacts, arm: str) 
             "source_type": "evaluation_run",
             "source_organization_name": "the person who ran the explorer",
             "evaluator_relationship": "other",
-            "additional_details": _texts(
+            "additional_details": _keep_known(
                 study=get_title(report), summary=format_summary(report.design, report.settings),
                 reference=facts.reference, run=report.run_id, arm=arm,
                 limits=LIMITS, warning=part.warning or report.warning, stop_rule=report.stop_rule,
@@ -361,7 +359,7 @@ def _record(report: StudyReport, part: Measured, facts: DatasetFacts, arm: str) 
             ),
         },
         "eval_library": {
-            "name": "t2i-bias-explorer", "version": ours, "additional_details": _texts(**report.versions),
+            "name": "t2i-bias-explorer", "version": ours, "additional_details": _keep_known(**report.versions),
         },
         "model_info": model,
     }  # fmt: skip
@@ -390,7 +388,7 @@ def model_record(settings: StudySettings, revision: str = "") -> Row:
         "id": f"{_safe(developer)}/{_safe(title)}",
         "developer": _safe(developer),
         **platform,
-        "additional_details": {"deployment_type": where[0], "model_availability": where[1]} | _texts(**details),
+        "additional_details": {"deployment_type": where[0], "model_availability": where[1]} | _keep_known(**details),
     }
 
 
@@ -420,14 +418,14 @@ def _result(
         "source_data": {
             "dataset_name": collection,
             "source_type": "other",
-            "additional_details": _texts(
+            "additional_details": _keep_known(
                 pictures_planned=part.n_planned, pictures_scored=part.n_images, pictures_refused=part.n_blocked
             ),
         },
         "metric_config": _metric(METRICS[finding.metric], row, part),
         "score_details": {
             "score": row["value"],
-            "details": _texts(
+            "details": _keep_known(
                 says=row["says"],
                 interval=format_interval(row["low"], row["high"], value=row["value"], n=row["n"]),
                 interval_method=row["method"],
@@ -447,7 +445,7 @@ def _result(
         },
         "generation_config": {
             **command,
-            "additional_details": _texts(**{name: getattr(settings, name) for name in _DRAWN_WITH}),
+            "additional_details": _keep_known(**{name: getattr(settings, name) for name in _DRAWN_WITH}),
         },
     }
 
@@ -466,7 +464,7 @@ def _metric(card: Card, row: Row, of: Measured) -> Row:
         "score_type": "continuous",
         "min_score": low if math.isfinite(low) else "-Infinity",
         "max_score": high if math.isfinite(high) else "Infinity",
-        "additional_details": _texts(
+        "additional_details": _keep_known(
             how_to_read="" if null is None else null_sentence(f"{null:g}", of),
             higher_means=card.higher_means,
             limits=card.limits,
@@ -486,7 +484,6 @@ def _uncertainty(row: Row, confidence: float) -> Row:
 
 
 def _reader_errors(finding: Finding, part: Measured, *, by_people: bool) -> str:
-    """Return a sentence on the errors of the classifier."""
     if by_people:
         return "People's answers are used; the interval does not include their disagreement."
     estimate, siblings = finding.estimate, {found.key for found in part.results.findings}
@@ -497,7 +494,7 @@ def _reader_errors(finding: Finding, part: Measured, *, by_people: bool) -> str:
     return "The classifier's error rates here are unknown; a share can be wrong by more than its interval."
 
 
-def _texts(**values: Any) -> dict[str, str]:
+def _keep_known(**values: Any) -> dict[str, str]:
     """Return the known values as texts, the only type that details of a record allow."""
     return {
         name: f"{value:g}" if isinstance(value, float) else str(value)

@@ -107,7 +107,7 @@ def name_points(axes: Axes, points: Floats, names: Sequence[str], *, dots: Float
     taken = np.column_stack([marks - _DOT * pixels, marks + _DOT * pixels])
     frame = np.asarray(axes.bbox.extents)[np.newaxis]
     for i in _crowded_first(at):
-        reaches, boxes = _places(at[i], extents[i], pixels)
+        reaches, boxes = _measure_places(at[i], extents[i], pixels)
         beyond = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) - _overlap(boxes, frame)
         centres = (boxes[:, :2] + boxes[:, 2:]) / 2
         leaders = _dots_between(at[i], centres, _DOT * pixels)  # (n_places, n_steps, 4)
@@ -136,7 +136,7 @@ def _crowded_first(at: Floats) -> list[int]:
     return [int(i) for i in np.lexsort((at[:, 1], at[:, 0], -neighbours))]
 
 
-def _places(at: Floats, extent: tuple[float, float], pixels: float) -> tuple[Floats, Floats]:
+def _measure_places(at: Floats, extent: tuple[float, float], pixels: float) -> tuple[Floats, Floats]:
     """Return reach in points ``(n_places,)`` and box in pixels ``(n_places, 4)`` of every place for a name."""
     reach, angle = (grid.ravel() for grid in np.meshgrid(_REACHES, _ANGLES, indexing="ij"))
     half = np.array(extent) / 2
@@ -203,11 +203,13 @@ def draw(figure: StudyFigure, *, widest: float = WIDEST) -> Figure:
     from matplotlib.figure import Figure  # takes half a second
 
     drawn = Figure(layout="constrained", figsize=(widest, 1.8))
-    _DRAW[figure.kind](drawn, figure.data.map(_plain), {name: _plain(value) for name, value in figure.labels.items()})
+    _DRAW[figure.kind](
+        drawn, figure.data.map(_escape_dollars), {name: _escape_dollars(value) for name, value in figure.labels.items()}
+    )
     return drawn
 
 
-def _plain(value: Any) -> Any:
+def _escape_dollars(value: Any) -> Any:
     """Escape dollar signs, which would begin mathematics."""
     return value.replace("$", r"\$") if isinstance(value, str) else value
 
@@ -221,16 +223,16 @@ def to_bytes(figure: StudyFigure, kind: str = "svg", *, drawn: Figure | None = N
     return buffer.getvalue()
 
 
-def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+def _draw_intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     axes = _axes(figure, WIDTH, 0.9 + rows_height(figure, data["name"]))
-    for i, (group, rows) in enumerate(_groups(data)):
+    for i, (group, rows) in enumerate(_split_groups(data)):
         _error_bars(axes, rows, rows.index.to_numpy(), i, group)
     _mark_known(axes, data, labels, range(len(data)), {"published": 5, "reference": 5, "assumed": 5, "expected": 9})
     _finish(axes, labels, data["name"])
 
 
-def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
-    names, groups = list(dict.fromkeys(data["name"])), _groups(data)
+def _draw_pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    names, groups = list(dict.fromkeys(data["name"])), _split_groups(data)
     dots = _DOTS_APART * (len(groups) + 1) * min(len(names), MOST_ROWS)
     axes = _axes(figure, WIDTH, 1.3 + max(dots, rows_height(figure, names)))
     places = {  # of each dot, a little apart so that no interval hides another
@@ -246,8 +248,8 @@ def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     _finish(axes, labels, names)
 
 
-def _bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
-    names, groups = list(dict.fromkeys(data["name"])), _groups(data)
+def _draw_bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    names, groups = list(dict.fromkeys(data["name"])), _split_groups(data)
     axes = _axes(figure, WIDTH, 0.9 + rows_height(figure, data["name"]))
     thick = 0.8 / len(groups)
     groups = _rest_of_stack(axes, groups, names) if labels.get("stacked") else groups
@@ -296,8 +298,8 @@ def _mark_known(
             axes.plot(data[column].astype(float), rows, markers.get(column, "D"), label=text, **look)
 
 
-def _distributions(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
-    groups = _groups(data)
+def _draw_distributions(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    groups = _split_groups(data)
     axes = _axes(figure, WIDTH, 0.9 + 0.5 * len(groups))
     sides = list(dict.fromkeys(data["side"])) if "side" in data else []
     rng = np.random.default_rng(0)  # only spreads the points
@@ -312,7 +314,7 @@ def _distributions(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -
     _finish(axes, labels, [group for group, _ in groups])
 
 
-def _arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+def _draw_arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     axes = _axes(figure, WIDTH, 0.9 + rows_height(figure, data["name"]))
     look = {"arrowstyle": "-|>", "color": COLOURS[0], "lw": 1.6, "shrinkA": 3, "shrinkB": 3}
     for place, (start, end) in enumerate(zip(data["start"], data["end"], strict=True)):
@@ -324,7 +326,7 @@ def _arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     _finish(axes, labels, data["name"])
 
 
-def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+def _draw_scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     axes = _axes(figure, *((6.8, 5.8) if "name" in data and (data["name"] != "").sum() > _MANY_NAMES else (5.6, 4.6)))
     axes.margins(x=0.1)  # room for names
     if labels.get("apart"):  # shift each group a little to the right, so that no interval hides another
@@ -333,7 +335,7 @@ def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     dots = ["name", *(["marker"] if "marker" in data else [])]  # rows of one name in each group are one dot
     markers = list(dict.fromkeys(data["marker"])) if "marker" in data else []  # meanings of the shapes of dots
     shapes = dict(zip(labels.get("markers") or markers, cycle(_MARKERS)))
-    for i, (group, rows) in enumerate(_groups(data)):
+    for i, (group, rows) in enumerate(_split_groups(data)):
         look = COLOURS[i % len(COLOURS)], _MARKERS[i % len(_MARKERS)]  # shapes work without colours too
         _cloud(axes, rows, look, group, labels, shapes)
     for marker in markers:
@@ -433,13 +435,13 @@ _STYLES: tuple[Any, ...] = ("-", (0, (4, 4)), (0, (1, 3)), (0, (6, 2, 1, 2)))
 """Styles of curves: the gaps of a later curve show the earlier one below."""
 
 
-def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+def _draw_curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     if labels.get("apart") and data["group"].nunique() > 1:
         _curves_apart(figure, data, labels)
         return
     axes = _axes(figure, WIDTH, min(3.8, 0.7 * figure.get_figwidth()))
     drawn: dict[bytes, str] = {}  # the first group of each curve
-    for i, (group, rows) in enumerate(_groups(data)):
+    for i, (group, rows) in enumerate(_split_groups(data)):
         first = drawn.setdefault(rows[["x", "value"]].to_numpy(float).round(9).tobytes(), group)
         name = group if first == group else f"{group} (the same curve as {first})"
         _curve(axes, rows, i, name, str(labels.get("x", "")))
@@ -450,7 +452,7 @@ def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
 
 def _curves_apart(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     """Draw a panel for each group on common axes, because overlapping bands look alike."""
-    groups = _groups(data)
+    groups = _split_groups(data)
     n_rows = -(-len(groups) // 2)
     figure.set_size_inches(min(WIDTH, figure.get_figwidth()), 0.6 + 1.9 * n_rows)
     panels = figure.subplots(n_rows, 2, sharex=True, sharey=True, squeeze=False)
@@ -481,7 +483,7 @@ def _curve(axes: Axes, rows: pd.DataFrame, i: int, name: str, x_name: str) -> No
         axes.fill_between(rows["x"], low, high, color=colour, alpha=0.18, lw=0)
 
 
-def _space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+def _draw_space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     figure.set_size_inches(5.6, 5.2)
@@ -502,7 +504,7 @@ def _space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     _legend_above(axes)
 
 
-def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+def _draw_heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
     rows, columns = (list(dict.fromkeys(data[name])) for name in ("row", "column"))
@@ -533,7 +535,7 @@ def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
             axes.text(j, i, number, ha="center", va="center", fontsize=LETTERS, color=colour)
 
 
-def _mosaic(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:  # noqa: ARG001
+def _draw_mosaic(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:  # noqa: ARG001
     """Draw columns as wide as their share, divided into the shares of the rows; the first row is at the bottom."""
     axes, left = _axes(figure, 5.2, 4.4), 0.0
     rows = list(dict.fromkeys(data["row"]))
@@ -565,7 +567,7 @@ def _mosaic(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     _legend_above(axes)
 
 
-def _pictures(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:  # noqa: ARG001
+def _draw_pictures(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:  # noqa: ARG001
     rows, columns = (list(dict.fromkeys(data[name])) for name in ("row", "column"))
     figure.set_size_inches(1.2 * len(columns) + 0.8, 1.35 * len(rows) + 0.3)
     grid = figure.subplots(len(rows), len(columns), squeeze=False)
@@ -622,7 +624,7 @@ def _note(row: Mapping[Any, Any], value: str, ends: str) -> str:
     return f"{name}: {number}" + ("" if pd.isna(n) else f", n = {n:,.0f}")
 
 
-def _groups(data: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+def _split_groups(data: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Return the rows of each group, in order of appearance; one group "" if there is no such column."""
     data = data.reset_index(drop=True)
     if "group" not in data:
@@ -696,17 +698,17 @@ def _legend_above(axes: Axes) -> None:
 
 
 _DRAW: dict[str, Callable[[Figure, pd.DataFrame, dict[str, Any]], None]] = {
-    "intervals": _intervals,
-    "pairs": _pairs,
-    "bars": _bars,
-    "distributions": _distributions,
-    "arrows": _arrows,
-    "scatter": _scatter,
-    "curves": _curves,
-    "space": _space,
-    "heatmap": _heatmap,
-    "mosaic": _mosaic,
-    "pictures": _pictures,
+    "intervals": _draw_intervals,
+    "pairs": _draw_pairs,
+    "bars": _draw_bars,
+    "distributions": _draw_distributions,
+    "arrows": _draw_arrows,
+    "scatter": _draw_scatter,
+    "curves": _draw_curves,
+    "space": _draw_space,
+    "heatmap": _draw_heatmap,
+    "mosaic": _draw_mosaic,
+    "pictures": _draw_pictures,
 }
 
 

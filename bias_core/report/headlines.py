@@ -170,7 +170,6 @@ def format_seeds(report: StudyReport, planted: str) -> str:
 
 
 def count_grades(lines: Sequence[VerdictLine]) -> dict[str, int]:
-    """Return the number of lines of each grade."""
     return {grade: sum(line.grade == grade for line in lines) for grade in GRADES}
 
 

@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from bias_core.measures.cards import work
+from bias_core.number_text import format_list
 from bias_core.prompts import WORD_SLOT
 from bias_core.study.attributes import ALL, finding_key
-from bias_core.study.design import CHECKLIST, DIFFERS, find_design, read_table
-from bias_core.study.types import StudyFigure, StudyReport, StudySettings, format_list, mark, named_parts
+from bias_core.study.design import CHECKLIST, DIFFERS, find_design, read_study_table
+from bias_core.study.types import StudyFigure, StudyReport, StudySettings, mark, named_parts
 from bias_core.types import Estimate
 from bias_core.values import option_values
 
 IN_PAPER = "in the paper"
 _OTHER_STUDY = "from another study, not by the paper’s protocol"
 _AS_SHARES = "(printed in %, here as shares)"
-_MOST_NAMED = 4  # items of a protocol that differ, by name
 
 
 class PrintedNumber(NamedTuple):
@@ -67,7 +67,7 @@ class OwnNumber(NamedTuple):
 @cache
 def published_measures() -> Mapping[str, PublishedMeasure]:
     """Return every measure that a paper prints for real models, by key."""
-    made = (*_tbyb(), *_association(), *_nationalities(), *_pairs(), *_internal())
+    made = (*_tbyb(), *_published_association(), *_nationalities(), *_published_pairs(), *_published_internal_bias())
     return {measure.key: measure for measure in made}
 
 
@@ -82,7 +82,7 @@ def _tbyb() -> Iterator[PublishedMeasure]:
     for kind, study, title in (
         ("general", "tbyb-general", "general prompts"), ("task_oriented", "tbyb-task", "prompts with a trigger word"),
     ):  # fmt: skip
-        rows, source = read_table(evaluations[kind]["file"]), evaluations[kind]["source"]
+        rows, source = read_study_table(evaluations[kind]["file"]), evaluations[kind]["source"]
         for column, name, end in columns:
             yield PublishedMeasure(
                 key=f"tbyb-{kind}-{end.split('_')[-1]}",
@@ -100,7 +100,7 @@ def _tbyb() -> Iterator[PublishedMeasure]:
             )  # fmt: skip
 
 
-def _association() -> Iterator[PublishedMeasure]:
+def _published_association() -> Iterator[PublishedMeasure]:
     data = find_design("t2iat-tests").data
     settings, titles = data["settings"], data["titles"]
     yield PublishedMeasure(
@@ -124,7 +124,7 @@ def _association() -> Iterator[PublishedMeasure]:
 
 def _nationalities() -> Iterator[PublishedMeasure]:
     data = find_design("oasis-nationalities").data
-    rows, n = read_table(data["table1"]["file"]), f"{data['templates']['images_per_nationality']:,} pictures"
+    rows, n = read_study_table(data["table1"]["file"]), f"{data['templates']['images_per_nationality']:,} pictures"
     for column, title, end, scale, finding in (
         ("prevalence", "share with an attribute, P", "P", "P", "p"),
         ("stereotype_score", "stereotype score Ψ", "stereotype", "Ψ", "psi"),
@@ -168,7 +168,7 @@ def _nationalities() -> Iterator[PublishedMeasure]:
     )
 
 
-def _pairs() -> Iterator[PublishedMeasure]:
+def _published_pairs() -> Iterator[PublishedMeasure]:
     data, model = find_design("pst-occupations").data, "DALL-E 3"
     for kind, study in (("occupation", "pst-occupations"), ("power", "pst-power")):
         yield PublishedMeasure(
@@ -201,7 +201,7 @@ def _pairs() -> Iterator[PublishedMeasure]:
     )
 
 
-def _internal() -> Iterator[PublishedMeasure]:
+def _published_internal_bias() -> Iterator[PublishedMeasure]:
     data = find_design("internal-bias").data
     n = f"{data['settings']['images_per_target']} pictures"
     yield PublishedMeasure(
@@ -213,7 +213,7 @@ def _internal() -> Iterator[PublishedMeasure]:
         null_value=0.0,
         numbers=tuple(
             PrintedNumber(row["keyword"], row["model"], float(row["mcas"]), f"mcas {row['keyword']}", n)
-            for row in read_table(data["scores"]["file"])
+            for row in read_study_table(data["scores"]["file"])
         ),
     )
     for name, title, null in (("delta", "diffusion bias δ", 0.0), ("alpha", "bias amplification α", 1.0)):
@@ -299,8 +299,7 @@ def protocol_in_words(report: StudyReport, arm: str = "") -> str:
     names = [str(item) for item in frame[frame["status"] == DIFFERS]["item"]]
     if not names:
         return "paper’s protocol met"
-    remainder = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
-    return f"differs in {format_list([*names[:_MOST_NAMED], *remainder])}"
+    return f"differs in {format_list(names)}"
 
 
 def ordered_lines(measure: PublishedMeasure, run_numbers: Sequence[OwnNumber]) -> list[str]:

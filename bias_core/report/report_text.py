@@ -20,9 +20,11 @@ from bias_core.number_text import (
     format_interval,
     format_number,
     format_p,
+    format_percent,
     format_rank,
     format_rate,
     format_share,
+    shorten,
     state_p,
     typeset,
 )
@@ -70,7 +72,9 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
                 text = [format_estimate(v, low, high, n=k) for v, low, high, k in zip(*cells, n, strict=True)]
         else:
             has_values = (column.notna() & (column.astype(str) != "")).any()
-            text = [_cell(value, k, as_p=bool(_P_VALUE.search(name))) for value, k in zip(column, n, strict=True)]
+            text = [
+                _format_cell(value, k, as_p=bool(_P_VALUE.search(name))) for value, k in zip(column, n, strict=True)
+            ]
         if has_values or not len(frame):
             texts[i] = text
     return pd.DataFrame(texts, index=frame.index).set_axis([names[i] for i in texts], axis=1)
@@ -133,7 +137,7 @@ def _find_counts(name: str, frame: pd.DataFrame) -> list[float | None]:
     return [float(n) if isinstance(n, is_number) and math.isfinite(n) else None for n in counts]
 
 
-def _cell(value: Any, n: float | None, *, as_p: bool) -> str:
+def _format_cell(value: Any, n: float | None, *, as_p: bool) -> str:
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
     if value is None or value is pd.NA or value is pd.NaT:
@@ -202,7 +206,6 @@ def finding_rows(of: Measured) -> list[Row]:
 
 
 def or_none(value: float) -> float | None:
-    """Return a number, None for nan."""
     return None if math.isnan(value) else value
 
 
@@ -225,7 +228,7 @@ def size_in_words(design: Design, settings: StudySettings) -> str:
     >>> size_in_words(find_design("tbyb-general"), StudySettings(scale=0.5))
     '50 % of the full size (in the paper: 3,690 pictures of 369 prompts)'
     """
-    share = f"{100 * settings.scale:g} % of the full size"
+    share = f"{format_percent(settings.scale)} of the full size"
     return f"{share} (in the paper: {design.published_size})" if design.published_size else share
 
 
@@ -318,7 +321,6 @@ def describe_generator(report: StudyReport) -> str:
 
 
 def arm_folder(report: StudyReport, arm: ArmReport) -> str:
-    """Return the folder of an arm in an export."""
     words = re.sub(r"[^\w-]+", "-", arm.name.lower()).strip("-")[:_LONGEST_FOLDER]
     return f"arms/{report.arms.index(arm) + 1}-{without_splits(words) or 'arm'}"
 
@@ -429,12 +431,16 @@ def claim(report: StudyReport) -> str:
 
 def _write_claims(report: StudyReport, part: Measured) -> Iterator[str]:
     of, is_study = circumstances(report, part), known_study(report.design) is not None
-    between = _differences(report) if part is report else {}
+    between = _index_differences(report) if part is report else {}
     for finding, row in zip(part.results.findings, finding_rows(part), strict=True):
         if is_known(row["value"]) and (_row_has_interval(row) or is_known(row["p_adjusted"])):
             name = find_attribute_name(finding) if is_study else ""
-            sentence = _share(name, row, of) if name and _row_has_interval(row) else _number(row, of, part, between)
-            yield " ".join(filter(None, (sentence, _corrected(report, part, row), part.warning)))
+            sentence = (
+                _describe_share(name, row, of)
+                if name and _row_has_interval(row)
+                else _describe_number(row, of, part, between)
+            )
+            yield " ".join(filter(None, (sentence, _describe_correction(report, part, row), part.warning)))
 
 
 def corrected_headline(report: StudyReport) -> str:
@@ -490,7 +496,7 @@ def format_rater_count(n: int) -> str:
     return f"by {n:,} {'person' if n == 1 else 'people'}" if n else NO_RATER
 
 
-def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
+def _describe_correction(report: StudyReport, part: Measured, finding: Row) -> str:
     """Return a sentence on a finding as corrected by people's labels; "" if they do not correct it."""
     arm = f", {part.name}" if isinstance(part, ArmReport) else ""
     subject, *details = finding["finding"].split(":")
@@ -522,9 +528,9 @@ def circumstances(report: StudyReport, part: Measured) -> Circumstances:
     # Numbers that people correct are the classifier's own; the corrected ones have a sentence of their own.
     settings = replace(part.settings, labels="" if is_corrected_by_people(report) else report.settings.labels)
     return Circumstances(
-        prompts=_prompts(frame),
-        read_prompts=_prompts(frame[frame["group"].isin(list(groups))]),
-        origin=_origin(report, part, rows),
+        prompts=_describe_prompt(frame),
+        read_prompts=_describe_prompt(frame[frame["group"].isin(list(groups))]),
+        origin=_describe_origin(report, part, rows),
         reader=describe_reader(settings) if settings.labels or not names else " and ".join(dict.fromkeys(names)),
         interval=f"{part.settings.confidence:.0%} interval{get_interval_suffix(report)}",
     )
@@ -540,17 +546,17 @@ def _select_pictures(report: StudyReport, part: Measured) -> tuple[pd.DataFrame,
     return frame, [report.stored[i].row for i in frame["image_id"] if i in report.stored]
 
 
-def _prompts(frame: pd.DataFrame) -> str:
+def _describe_prompt(frame: pd.DataFrame) -> str:
     prompts = list(dict.fromkeys(frame["prompt"]))
     if len(prompts) != 1:
         return f" of {len(prompts):,} prompts" if prompts else ""
     (prompt,) = prompts
     if prompt == NO_PROMPT:
         return f" {NO_PROMPT}"
-    return f" of “{prompt if len(prompt) <= _LONGEST else prompt[:_LONGEST] + '…'}”"
+    return f" of “{shorten(prompt, _LONGEST)}”"
 
 
-def _origin(report: StudyReport, part: Measured, rows: list[ImageRow]) -> str:
+def _describe_origin(report: StudyReport, part: Measured, rows: list[ImageRow]) -> str:
     """Return the model that drew the pictures, with revision and day, or their import."""
     day = f" on {format_day(report)}" if report.created else ""
     sources = list(dict.fromkeys(row.model for row in rows)) or [part.settings.model]
@@ -575,7 +581,7 @@ def _row_has_interval(row: Row) -> bool:
     return not (math.isnan(row["low"]) or math.isnan(row["high"]))
 
 
-def _share(name: str, row: Row, of: Circumstances) -> str:
+def _describe_share(name: str, row: Row, of: Circumstances) -> str:
     share = format_share(row["value"], row["low"], row["high"], n=row["n"])
     return (
         f"In {row['n']:,} pictures{of.read_prompts}{of.origin}, {share} ({of.interval}) were classified as “{name}” by "
@@ -583,7 +589,7 @@ def _share(name: str, row: Row, of: Circumstances) -> str:
     )
 
 
-def _differences(report: StudyReport) -> dict[str, Row]:
+def _index_differences(report: StudyReport) -> dict[str, Row]:
     """Return the lines of the table of differences by the title of their finding."""
     rows = report.results.frame("differences").to_dict("records")
     return {f"{row['finding']}, {row['second']} − {row['first']}": cast("Row", row) for row in rows}
@@ -601,7 +607,7 @@ def _describe_difference(line: Row, number: str) -> str:
     return f"{line['finding']} is {' and '.join(values)}, a difference of {number}"
 
 
-def _number(row: Row, of: Circumstances, part: Measured, between: Mapping[str, Row]) -> str:
+def _describe_number(row: Row, of: Circumstances, part: Measured, between: Mapping[str, Row]) -> str:
     n, null = row["n"], row["null_value"]
     bounded = _row_has_interval(row)
     number = (

@@ -262,7 +262,6 @@ def with_note_on(report: StudyReport, gone: Sequence[str]) -> StudyReport:
 
 
 def report_store(services: StudyServices) -> ReportStore:
-    """Return the store of reports."""
     return ReportStore(services.settings.data_dir / "reports")
 
 
@@ -402,7 +401,6 @@ class Example:
 
 
 def list_examples(tab: str = "", folder: Path = FOLDER) -> tuple[Example, ...]:
-    """Return the examples of one tab, or all."""
     path = folder / INDEX
     if not path.is_file():
         return ()
@@ -429,7 +427,6 @@ def open_example(example: Example, folder: Path = FOLDER) -> SavedReport:
 
 
 def is_example(report: StudyReport | None) -> bool:
-    """Return true for the report of an example."""
     return report is not None and report.run_id.startswith(EXAMPLE)
 
 

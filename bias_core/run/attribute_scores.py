@@ -26,7 +26,7 @@ from bias_core.measures.stereotype import (
 from bias_core.report.stop_rules import ShareValues
 from bias_core.run.limits import Countdown, report_unread_on_stop
 from bias_core.run.study_run import Run, Steps
-from bias_core.store.readings import Question, open_picture
+from bias_core.store.readings import Question, open_original
 from bias_core.study.types import JudgeAnswer
 from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, Estimate, KnownPicture, ReaderErrors
@@ -114,7 +114,7 @@ def judge_attributes(
     questions = [question_about(attribute.positive) for attribute in attributes]
     stored = data.stored(frame)
     pictures: dict[Question, Picture] = {
-        (image.path.stem, question): partial(open_picture, image) for image in stored for question in questions
+        (image.path.stem, question): partial(open_original, image) for image in stored for question in questions
     }
     ask = partial(ask_judge, data.services, data.settings.judge, check=data.check)
     answers = yield from ask("asking the judge", pictures, record=data.judge_answers.extend)
@@ -177,7 +177,9 @@ def ask_judge(
             part = missing[start : start + _AT_ONCE]
             images = [pictures[key]() for key in part]
             with turn:
-                answers = _checked(judge.judge(images, [question for _, question in part]), len(part), judge.name)
+                answers = _check_probabilities(
+                    judge.judge(images, [question for _, question in part]), len(part), judge.name
+                )
                 said = getattr(judge, "said", ()) or [""] * len(part)
             fresh = {
                 key: "\n".join(filter(None, (" ".join(map(repr, row)), text)))
@@ -197,7 +199,7 @@ def ask_judge(
     return numbers
 
 
-def _checked(answers: np.ndarray, n: int, name: str) -> np.ndarray:
+def _check_probabilities(answers: np.ndarray, n: int, name: str) -> np.ndarray:
     """Return answers that are probabilities ``(n, 3)``; ModelUnavailable for any others."""
     answers = np.asarray(answers, dtype=float)
     if answers.shape != (n, len(CALLS)):
@@ -316,7 +318,7 @@ def score_attributes(
         yes, no = sides[i]
         is_seen = bool(judged) or i in of_texts
         intervals: dict[str, Any] = {"fixed_n": data.fixed_n, "confidence": settings.confidence}
-        numbers = _numbers(attribute, yes, no, errors[i], **intervals) if is_seen else unseen
+        numbers = _measure_attribute(attribute, yes, no, errors[i], **intervals) if is_seen else unseen
         scores.append(
             AttributeScore(
                 attribute=attribute,
@@ -413,7 +415,7 @@ def _build_judge_fields(judged: JudgedAttribute, *, fixed_n: bool, confidence: f
     return {"question": judged.question, "cannot_tell": share}
 
 
-def _numbers(
+def _measure_attribute(
     attribute: Attribute,
     positive: np.ndarray,
     negative: np.ndarray,
@@ -441,12 +443,12 @@ def _numbers(
         "prevalence": share,
         "stereotype": stereotype,
         "signed_difference": signed,
-        "corrected": _corrected(n_yes, n, errors, fixed_n=fixed_n, confidence=confidence, reference=reference),
+        "corrected": _correct_share(n_yes, n, errors, fixed_n=fixed_n, confidence=confidence, reference=reference),
         "n_ties": 0 if n_unclear == n else count_ties(positive[is_clear], negative[is_clear]),
     }
 
 
-def _corrected(
+def _correct_share(
     n_yes: int, n: int, errors: ReaderErrors | None, *, fixed_n: bool, confidence: float, reference: float | None = None
 ) -> Estimate | None:
     """Return the Rogan–Gladen share of pictures called present, with P* as null value.

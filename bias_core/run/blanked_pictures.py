@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from bias_core.measures.sequential import share_interval
+from bias_core.number_text import shorten
 from bias_core.report.arm_comparison import mean_sample
 from bias_core.report.picture_facts import REFUSED, drawn_prompt, get_refusal_reason
 from bias_core.run.limits import REFUSED as REFUSED_PICTURES
 from bias_core.run.study_run import DrawnPicture
-from bias_core.study.classifiers import shortened
 from bias_core.study.types import Finding, Results, StudyTable, columns, table
 from bias_core.types import StoredImage
 
@@ -70,7 +70,7 @@ def rewritten_prompts(pictures: Sequence[DrawnPicture]) -> tuple[StudyTable, ...
         return ()
     added, removed = Counter[str](), Counter[str]()
     for picture in changed:
-        before, after = _words(picture.prompt), _words(drawn_prompt(picture.image))
+        before, after = _split_words(picture.prompt), _split_words(drawn_prompt(picture.image))
         added.update(after - before)
         removed.update(before - after)
     words = dict.fromkeys([*_most(added), *_most(removed)])
@@ -82,13 +82,13 @@ def rewritten_prompts(pictures: Sequence[DrawnPicture]) -> tuple[StudyTable, ...
     first = changed[0]
     note = (
         f"{len(changed):,} of {len(distinct):,} pictures were drawn from a rewritten prompt, such as "
-        f"“{shortened(drawn_prompt(first.image))}” instead of “{shortened(first.prompt)}”. The table counts pictures "
+        f"“{shorten(drawn_prompt(first.image))}” instead of “{shorten(first.prompt)}”. The table counts pictures "
         "in whose prompt the word was added or taken away."
     )
     return (table("rewritten_prompts", "What rewriting did to the prompts", rows, note),)
 
 
-def _words(text: str) -> set[str]:
+def _split_words(text: str) -> set[str]:
     return set(_WORD.findall(text.lower()))
 
 
@@ -122,12 +122,12 @@ def while_drawing(images: Collection[StoredImage]) -> list[str]:
     warnings = Counter(text for record in drawn for text in record.get("warnings", ()))
     rewritten = [record["revised_prompt"] for record in drawn if record.get("revised_prompt")]
     notes = [
-        f"The model's pipeline warned for {n} of {len(drawn)} pictures: {shortened(text)}"
+        f"The model's pipeline warned for {n} of {len(drawn)} pictures: {shorten(text)}"
         for text, n in warnings.most_common(_MOST_WARNINGS)
     ]
     if rewritten:
         notes.append(
             f"{len(rewritten)} of {len(drawn)} pictures were drawn from a prompt that the model rewrote, such as "
-            f"“{shortened(rewritten[0])}”."
+            f"“{shorten(rewritten[0])}”."
         )
     return notes + other_sizes(images)

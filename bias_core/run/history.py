@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bias_core.errors import BiasCoreError, InvalidInput, StorageError, quoted
+from bias_core.number_text import format_percent, shorten
 from bias_core.report.saved import (
     EXAMPLE,
     NO_LONGER,
@@ -95,9 +96,9 @@ class Deleted:
 def list_runs(services: StudyServices, session: str) -> list[ListedRun]:
     """Return the visitor's runs, newest first."""
     reports, usual = report_store(services), cache(partial(_get_model_defaults, services))
-    runs = services.manifests.list(_checked(session))
+    runs = services.manifests.list(_check_session(session))
     answered = services.answered_tasks([task for run in runs for task in run.label_tasks])
-    return [_line(run, services.images, reports, usual, answered) for run in runs]
+    return [_build_listed_run(run, services.images, reports, usual, answered) for run in runs]
 
 
 def _get_model_defaults(services: StudyServices, name: str) -> Mapping[str, Any]:
@@ -171,7 +172,9 @@ def _gallery_line(folder: Path, path: Path) -> ListedRun | None:
             run = ManifestStore(path.parent).head(path.stem)
             if run is None or run.id != path.stem:
                 return None
-            line = _line(replace(run, complete=0.0), ImageStore(folder / "images"), ReportStore(folder / "reports"))
+            line = _build_listed_run(
+                replace(run, complete=0.0), ImageStore(folder / "images"), ReportStore(folder / "reports")
+            )
             if not all(isinstance(text, str) for text in (line.title, line.study, line.status, line.headline)):
                 return None
             time.gmtime(line.updated)  # raises if it is no time
@@ -275,7 +278,7 @@ def delete_run(services: StudyServices, session: str, run_id: str) -> Deleted:
 
 def restore_run(services: StudyServices, session: str, deleted: Deleted) -> None:
     """Undo :func:`delete_run`."""
-    if deleted.manifest.session != _checked(session):
+    if deleted.manifest.session != _check_session(session):
         raise InvalidInput("this run belongs to another visitor")
     services.manifests.restore(deleted.manifest)
     if deleted.report is not None:
@@ -323,19 +326,19 @@ def _read_design_settings(manifest: Manifest) -> tuple[Design, StudySettings]:
 
 def _mine(services: StudyServices, session: str, run_id: str) -> Manifest:
     manifest = services.manifests.find(run_id)
-    if manifest is None or manifest.session != _checked(session):
+    if manifest is None or manifest.session != _check_session(session):
         raise InvalidInput(f"there is no run {run_id!r} of yours")
     return manifest
 
 
-def _checked(session: str) -> str:
+def _check_session(session: str) -> str:
     # The command line has the session "": its runs must not be listed over the web.
     if not session:
         raise InvalidInput("a visitor without a key has no runs")
     return session
 
 
-def _choices(manifest: RunHead, of_model: Mapping[str, Any]) -> str:
+def _describe_choices(manifest: RunHead, of_model: Mapping[str, Any]) -> str:
     """Return the visitor's choices that differ from the defaults of study and model, and are not in the title."""
     settings, design = manifest.settings, manifest.design
     study = study_classes().get(design.get("kind", ""))
@@ -343,11 +346,13 @@ def _choices(manifest: RunHead, of_model: Mapping[str, Any]) -> str:
     usual = {name: option.default for name, option in declared.items()} | design.get("options", {})
     parts = []
     if settings.get("scale", 1.0) != 1.0 and design.get("reference"):
-        parts.append(f"{100 * settings['scale']:g} % of the full size")
+        parts.append(f"{format_percent(settings['scale'])} of the full size")
     run_options = settings.get("options", {})
     options = [(declared.get(name), usual.get(name), name, value) for name, value in run_options.items()]
-    every = {name: design.get("settings", {}).get(name, setting.default) for name, setting in _declared().items()}
-    options += [(_declared()[name], every[name], name, settings[name]) for name in every if name in settings]
+    every = {
+        name: design.get("settings", {}).get(name, setting.default) for name, setting in _unlisted_settings().items()
+    }
+    options += [(_unlisted_settings()[name], every[name], name, settings[name]) for name in every if name in settings]
     for setting, default, name, value in options:
         is_usual = (
             _to_list(value) == _to_list(default) or value == of_model.get(name) or (setting is None and not value)
@@ -361,7 +366,7 @@ def _choices(manifest: RunHead, of_model: Mapping[str, Any]) -> str:
         text = ", ".join(str(item).partition("|")[0] for item in items) or "none"
         text = {"True": "yes", "False": "no"}.get(text, text)
         label = name.replace("_", " ") if setting is None else setting.label
-        parts.append(f"{label}: {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}")
+        parts.append(f"{label}: {shorten(text, _LONGEST)}")
     if arms := settings.get("arms"):
         parts.append(f"{len(arms)} arms")
     if settings.get("images"):
@@ -370,7 +375,7 @@ def _choices(manifest: RunHead, of_model: Mapping[str, Any]) -> str:
 
 
 @cache
-def _declared() -> dict[str, Setting]:
+def _unlisted_settings() -> dict[str, Setting]:
     """Return the settings of every study that the list has no column for."""
     return {name: setting for name, setting in declared_settings(StudySettings).items() if name not in _SAID_ELSEWHERE}
 
@@ -388,12 +393,12 @@ def _to_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _spread(ids: Sequence[str], n: int) -> list[str]:
+def _spread_ids(ids: Sequence[str], n: int) -> list[str]:
     """Return at most ``n`` ids from all parts of a run."""
     return list(dict.fromkeys(ids[i * len(ids) // n] for i in range(n if ids else 0)))
 
 
-def _line(
+def _build_listed_run(
     run: RunHead,
     images: ImageStore,
     reports: ReportStore,
@@ -403,16 +408,16 @@ def _line(
     settings, ids = run.settings, run.image_ids
     has_rule = settings.get("stop_within") is not None or bool(settings.get("stop_when_clear"))
     n_stored, n_bytes = len(ids), run.n_bytes
-    shown = _spread(ids, _N_SHOWN)
+    shown = _spread_ids(ids, _N_SHOWN)
     if run.complete <= images.last_removal:
         sizes = images.sizes(ids)
         n_stored, n_bytes = len(sizes), sum(sizes)
-        stored_ids = (image_id for image_id in _spread(ids, _N_TRIED) if images.path(image_id).is_file())
+        stored_ids = (image_id for image_id in _spread_ids(ids, _N_TRIED) if images.path(image_id).is_file())
         shown = list(islice(stored_ids, _N_SHOWN))
     folder = images.folder.as_posix()  # no path per picture: that takes a third of the time of the list
     return ListedRun(
         run_id=run.id,
-        choices=_choices(run, usual(str(settings.get("model", "")))),
+        choices=_describe_choices(run, usual(str(settings.get("model", "")))),
         labelled_by=_describe_labels(run, answered),
         pictures=tuple(f"{folder}/{image_id[:2]}/{image_id}.png" for image_id in shown),
         model=" and ".join(filter(None, run.models)) or str(run.settings.get("model", "")),

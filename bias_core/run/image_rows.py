@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,14 +18,14 @@ import numpy as np
 from bias_core.errors import HubNotReached, InvalidInput, ModelUnavailable, UnknownModel, quoted
 from bias_core.models.catalogue import check_condition, hosted_name
 from bias_core.models.engines import EngineProgress, run_rows
-from bias_core.number_text import typeset
+from bias_core.number_text import format_counts, format_list, typeset
 from bias_core.prompts import SLOT, WORD_SLOT, fill_template, replace_word
 from bias_core.protocols import ChangesSampler, ChecksSettings, Hosted, ReadsPrompts, RewritesPrompts, TextToImage
 from bias_core.store.drawing_facts import PictureMetadata
 from bias_core.store.found_pictures import ONE_FOR_ALL, key
 from bias_core.store.imports import ImportedImages
 from bias_core.study.classifiers import cut_texts
-from bias_core.study.types import FAIR, OFF, OWN, Shot, StudySettings, format_list
+from bias_core.study.types import FAIR, OFF, OWN, Shot, StudySettings
 from bias_core.study_services import StudyServices
 from bias_core.types import ImageRow, ModelInfo, PromptLimit, Sampler
 from bias_core.values import check_texts
@@ -368,7 +368,7 @@ class ImportedRows:
         if self.source.is_assumed:
             return [f"No picture has a prompt: all {len(rows):,} are taken as “{rows[0].prompt}”."] if rows else []
         sources = Counter(self.source.get_picture(row.id).prompt_source for row in rows)
-        named = count_in_words({source: n for source, n in sources.most_common() if source})
+        named = format_counts({source: n for source, n in sources.items() if source}, len(rows))
         without = f"{sources['']:,} pictures have no prompt." if sources[""] else ""
         return list(filter(None, (f"Prompts come from {named}." if named else "", without)))
 
@@ -378,7 +378,7 @@ class ImportedRows:
         named = [way for way in ways if way]
         if len(ways) < 2 or not named:
             return []
-        parts = count_in_words({way or "not known": n for way, n in ways.most_common()})
+        parts = format_counts({way or "not known": n for way, n in ways.items()})
         arms = f" To compare them, make an arm of each, with “drawn with” {' or '.join(named)}."
         return [f"Pictures drawn in {len(ways)} ways are pooled: {parts}.{arms if len(named) > 1 else ''}"]
 
@@ -392,17 +392,6 @@ class ImportedRows:
             explanation = f"It asks for: {format_list(prompts, '; ')}. The pictures have: {format_list(given, '; ')}"
             advice = f"To take all pictures as one prompt, set “prompts from” to “{ONE_FOR_ALL}{prompts[0]}”"
             raise InvalidInput(f"no picture of {self.source.name} has a prompt of this study. {explanation}. {advice}")
-
-
-def count_in_words(counts: Mapping[str, int]) -> str:
-    """Return names with their numbers, which a single one needs not.
-
-    >>> count_in_words({"a table": 3}), count_in_words({"sd15": 6, "sdxl": 2})
-    ('a table', 'sd15 (6), sdxl (2)')
-    """
-    if len(counts) == 1:
-        return next(iter(counts))
-    return format_list([f"{name} ({n:,})" for name, n in counts.items()], ", ")
 
 
 _FOREIGN = re.compile(
@@ -482,9 +471,7 @@ def _counted(values: Iterable[object], n: int) -> str:
     counts = Counter(
         typeset(value) if isinstance(value, float) else str(value) for value in values if value not in (None, "")
     )
-    if set(counts.values()) == {n}:
-        return next(iter(counts))
-    return format_list([f"{text} ({times:,})" for text, times in counts.most_common()], ", ")
+    return format_counts(counts, n)
 
 
 Rows = RowMaker | ImportedRows  # source of the pictures of a study

@@ -11,13 +11,14 @@ from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import images_needed, share_half_width
 from bias_core.measures.intervals import EXACT
+from bias_core.number_text import format_list
 from bias_core.report.commands import changed_from_usual, drop_automatic_choices, is_shipped, to_command
 from bias_core.run.limits import most_pictures
 from bias_core.run.plan import count_requested_pictures, largest_scale, lay_out, read_files, settle, study_cost, warm_up
 from bias_core.run.run import run
 from bias_core.run.study_run import Run
 from bias_core.settings import COMMAND, Settings
-from bias_core.study.classifier_answers import asked_readings, list_readings, stored_pictures
+from bias_core.study.classifier_answers import asked_readings, list_readings, list_stored_pictures
 from bias_core.study.design import get_protocol, known_study, papers_readers
 from bias_core.study.label_tasks import N_LABELS
 from bias_core.study.study import Study
@@ -30,7 +31,6 @@ from bias_core.study.types import (
     StudyReport,
     StudySettings,
     arm_text,
-    format_list,
     get_options,
 )
 from bias_core.study_services import StudyServices
@@ -174,7 +174,7 @@ def next_steps(report: StudyReport, services: StudyServices, cells: Collection[s
     if not settings.images and not any(arm.images for arm in settings.arms):
         steps += _more_pictures(report, settings, study, services.settings, cells)
         steps += _base(report, settings, study, services.settings)
-    return (*steps, *_people(report, services))
+    return (*steps, *_suggest_people(report, services))
 
 
 def _more_pictures(
@@ -189,7 +189,7 @@ def _more_pictures(
     if report.stopped:
         every = [report.n_planned / max(1, report.n_images)]
     else:
-        every = [*_times(widest, settings.confidence)]
+        every = [*_list_factors(widest, settings.confidence)]
         if not cells:
             max_times = limits.max_images / count_requested_pictures(Run(study, settings))
             every = [times for times in every if times <= max_times] or [max_times]
@@ -202,8 +202,8 @@ def _more_pictures(
         if n > limits.max_images or times < _FEWEST_MORE or n <= report.n_images:
             continue
         before, after = _half_width(widest), _half_after(widest, times, settings.confidence)
-        width, narrows = _reach(widest, after), "differences" if report.arms else "shares"
-        title = f"More pictures{of_cells}: “{widest.title}” known to about {width}, now {_reach(widest, before)}"
+        width, narrows = _width_words(widest, after), "differences" if report.arms else "shares"
+        title = f"More pictures{of_cells}: “{widest.title}” known to about {width}, now {_width_words(widest, before)}"
         counts = f"{n - report.n_images:,} more pictures{of_cells}, {n:,} in all"
         says = f"{counts}{_parts_in_words(request)}; the others are kept. “{widest.title}” is the least certain number."
         step = _run(report, "pictures", title, says, design, larger)
@@ -244,12 +244,12 @@ def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Se
         )
 
 
-def _people(report: StudyReport, services: StudyServices) -> Iterator[NextStep]:
+def _suggest_people(report: StudyReport, services: StudyServices) -> Iterator[NextStep]:
     """Suggest asking people, if the classifier's errors on such pictures are unknown and no task asks people yet."""
     manifest = services.manifests.find(report.run_id) if report.run_id.isalnum() else None
     if manifest is None or manifest.label_tasks or _errors_are_known(report):
         return
-    if not (n := min(N_LABELS, len(stored_pictures(report, asked_readings(list_readings(report)))))):
+    if not (n := min(N_LABELS, len(list_stored_pictures(report, asked_readings(list_readings(report)))))):
         return
     yield NextStep(
         key="people",
@@ -306,7 +306,7 @@ def _half_width(finding: Finding) -> float:
     return (finding.estimate.high - finding.estimate.low) / 2
 
 
-def _times(finding: Finding, confidence: float) -> Iterator[float]:
+def _list_factors(finding: Finding, confidence: float) -> Iterator[float]:
     """Yield how many times the pictures bring a share or a difference to each of the :data:`WIDTHS`.
 
     Halve the interval of another number.
@@ -333,7 +333,7 @@ def _is_plain_share(finding: Finding) -> bool:
     return finding.metric == "attribute_prevalence" and finding.estimate.method.startswith((EXACT, "Wilson"))
 
 
-def _reach(finding: Finding, half: float) -> str:
+def _width_words(finding: Finding, half: float) -> str:
     """Return the half width of an interval in words, for shares in points."""
     return f"±{_PERCENT * half:.0f} points" if _is_in_points(finding) else f"±{half:.2g}"
 

@@ -18,6 +18,7 @@ import pandas as pd
 from bias_core.errors import Cancelled, InvalidInput, TooLarge
 from bias_core.models.catalogue import check_condition, hosted_name
 from bias_core.models.engines import Cost, estimate_cost
+from bias_core.number_text import format_percent
 from bias_core.report.saved import encode
 from bias_core.report.stop_rules import stop_rule
 from bias_core.run.image_rows import ImportedRows, RowMaker, Rows, treated, treatment
@@ -60,7 +61,7 @@ def check_size(request: Run, limits: Settings, rows: RowMaker | None = None) -> 
     scale that is allowed.
     """
     design, settings = request.design, request.settings
-    n, subject = count_requested_pictures(request), f"{design.name} at {100 * settings.scale:g} % of its size"
+    n, subject = count_requested_pictures(request), f"{design.name} at {format_percent(settings.scale)} of its size"
     less, advice = "less in its options, its prompts or their number of pictures", "ask for a smaller scale"
     if settings.arms[1:]:
         subject, less = f"{design.name} with {len(settings.arms)} arms{subject.removeprefix(design.name)}", "fewer arms"
@@ -70,7 +71,7 @@ def check_size(request: Run, limits: Settings, rows: RowMaker | None = None) -> 
     scale = 0.0
     if n > (max_pictures := most_pictures(limits, n_steps, pixels)):
         scale = largest_scale(request, max_pictures)
-        share = f"a scale of {scale:g} ({100 * scale:g} % of the full size)" if design.reference else less
+        share = f"a scale of {scale:g} ({format_percent(scale)} of the full size)" if design.reference else less
         advice = f"ask for {share if scale else less}"
     with _allowing(scale):
         check_budget(n, limits, subject=subject, advice=advice, n_steps=n_steps, pixels=pixels)

@@ -49,7 +49,7 @@ def report_answer(report: StudyReport, services: StudyServices | None, detail: s
     steps = [dict(plain(step.values())) for step in (next_steps(report, services) if services else ())]
     full = to_dict(report) | {"next_steps": steps}
     if detail != SUMMARY:
-        return _chosen(full, detail)
+        return _select_part(full, detail)
     summary = {
         "run_id": report.run_id,
         "study": report.design.name,
@@ -82,7 +82,7 @@ def correction_answer(correction: Correction, detail: str = SUMMARY) -> Row:
     """Return the corrected numbers of a run, with the number of further labels that each needs."""
     full = dict(plain(correction.values()))
     if detail != SUMMARY:
-        return _chosen(full, detail)
+        return _select_part(full, detail)
     rows = [
         {
             "finding": number.title, "value": number.corrected.value,
@@ -146,7 +146,7 @@ def _n_pictures(design: Design) -> int:
 
 def models_answer(models: Iterable[ModelInfo], detail: str = SUMMARY) -> Row:
     """Return models with their conditions; in full, also their defaults, licence and a note."""
-    entries = {info.id: _values(info, _OF_A_MODEL) for info in models}
+    entries = {info.id: _pick_fields(info, _OF_A_MODEL) for info in models}
     return listed_answer("list_models", "models", entries, ("id", "name", "conditions"), detail)
 
 
@@ -167,7 +167,7 @@ def attributes_answer(sets: Iterable[AttributeSet], detail: str = SUMMARY) -> Ro
 def measures_answer(detail: str = SUMMARY) -> Row:
     """Return the measures with the value that means no bias; in full, also their limits and inputs."""
     entries = {
-        metric.key: _values(metric, _OF_A_MEASURE) | {"inputs": plain([asdict(item) for item in metric.inputs])}
+        metric.key: _pick_fields(metric, _OF_A_MEASURE) | {"inputs": plain([asdict(item) for item in metric.inputs])}
         for metric in METRICS.values()
     }
     return listed_answer("list_measures", "measures", entries, ("key", "name", "bounds", "null_value"), detail)
@@ -188,7 +188,7 @@ def look_answer(look: PictureLook, detail: str = SUMMARY) -> Row:
         "notes": [{"says": sentence, "n": len(lines), "files": list(lines)} for sentence, lines in look.notes],
     }
     if detail != SUMMARY:
-        return _chosen(full, detail)
+        return _select_part(full, detail)
     short = [{name: summary[name] for name in facts} for summary in full["prompts"]]
     notes = [{"says": sentence, "n": len(lines)} for sentence, lines in look.notes]
     next_call = {"tool": "look_at_pictures", "arguments": {"detail": FULL}, "n": len(short)}
@@ -217,7 +217,7 @@ def format_json(answer: Row) -> str:
     return json.dumps(answer, indent=2, ensure_ascii=False)
 
 
-def _values(of: Any, names: tuple[str, ...]) -> Row:
+def _pick_fields(of: Any, names: tuple[str, ...]) -> Row:
     return {name: plain(getattr(of, name)) for name in names}
 
 
@@ -226,13 +226,13 @@ def listed_answer(tool: str, title: str, entries: Mapping[str, Row], short: Sequ
     if detail == FULL:
         return {title: list(entries.values())}
     if detail != SUMMARY:
-        return {title: [_chosen(entries, detail)[detail]]}
+        return {title: [_select_part(entries, detail)[detail]]}
     rows = [{name: entry[name] for name in short} for entry in entries.values()]
     next_call = {"tool": tool, "arguments": {"detail": FULL}, "n": len(rows)}
     return _fitted({title: plain(rows), "more": next_call}, title)
 
 
-def _chosen(full: Mapping[str, Any], detail: str) -> Row:
+def _select_part(full: Mapping[str, Any], detail: str) -> Row:
     """Return everything, or one part of it; InvalidInput lists the parts."""
     if detail == FULL:
         return dict(full)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.intervals import percent
 from bias_core.models.catalogue import hosted_name, request_words
+from bias_core.number_text import format_percent
 from bias_core.report.commands import DRAWING_SETTINGS
 from bias_core.run.image_rows import ImportedRows, RowMaker, treatment
 from bias_core.run.plan import check_size, count_requested_pictures, study_cost
@@ -68,10 +68,10 @@ def _rows(design: Design, settings: StudySettings) -> Iterator[dict[str, str]]:
 
 
 def _row(setting: Setting, value: Any, usual: Any) -> dict[str, str]:
-    return {"setting": setting.label, "value": _words(setting, value), "default": _words(setting, usual)}
+    return {"setting": setting.label, "value": _format_value(setting, value), "default": _format_value(setting, usual)}
 
 
-def _words(setting: Setting, value: Any) -> str:
+def _format_value(setting: Setting, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None or value in ("", ()):
@@ -80,7 +80,7 @@ def _words(setting: Setting, value: Any) -> str:
         return ", ".join(str(part).partition("|")[0] for part in value)  # an attribute's name
     if setting.local:
         return Path(str(value)).name
-    return percent(value) if setting.percent else setting.write(value)
+    return format_percent(value) if setting.percent else setting.write(value)
 
 
 NOTE = "The paper's protocol, item by item, next to this run. The last lines say how we fill in what it leaves open."
@@ -188,7 +188,7 @@ def _value_words(setting: Setting, value: Any, *, is_met: bool) -> str:
         return "as in the paper"
     if value is None or value in ("", ()):
         return "default" if value is None else "none"
-    return f"“{value}”" if setting.choices and not isinstance(value, bool) else _words(setting, value)
+    return f"“{value}”" if setting.choices and not isinstance(value, bool) else _format_value(setting, value)
 
 
 def _numbers_of_shots(run: Run) -> set[int]:

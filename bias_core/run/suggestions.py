@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.wordnet import Lexicon, lexicon
+from bias_core.number_text import format_count
 from bias_core.prompts import article, fill_template, fix_articles
 from bias_core.study.attributes import LONGEST_SENTENCE, plain_line, propose_candidates
 from bias_core.study.types import Claim
@@ -320,8 +321,8 @@ def suggest_from_captions(
     ours, theirs = ([parse_phrases(caption) for caption in side] for side in (captions, base_captions))
     if not any(ours) and not any(theirs):
         return []
-    forms = _forms(chain(ours, theirs))
-    comparison = object_odds(_keys(ours), _keys(theirs), confidence=confidence)
+    forms = _find_frequent_forms(chain(ours, theirs))
+    comparison = object_odds(_list_phrase_words(ours), _list_phrase_words(theirs), confidence=confidence)
     n, repeated = len(captions), _get_concept_words(concept)
     claims = _claims_on(comparison, confidence)
     frequent_odds = [
@@ -389,8 +390,8 @@ def merge_suggestions(
     its surroundings, the clearest first. Then those that would be clear by themselves at 90 %, those that pictures and
     words both name, and the rest.
     """
-    by_name = {_plain(new.attribute): new for new in words}
-    picture_suggestions = [_with_words(new, by_name.pop(_plain(new.attribute), None)) for new in pictures]
+    by_name = {_strip_articles(new.attribute): new for new in words}
+    picture_suggestions = [_with_words(new, by_name.pop(_strip_articles(new.attribute), None)) for new in pictures]
     clear = [new for new in picture_suggestions if new.is_clear]
     likely = [new for new in picture_suggestions if not new.is_clear and new.is_likely]
     unclear = [new for new in picture_suggestions if new not in clear and new not in likely]
@@ -414,18 +415,18 @@ def _with_words(suggestion: Suggestion, in_words: Suggestion | None) -> Suggesti
     )
 
 
-def _plain(attribute: Attribute) -> str:
+def _strip_articles(attribute: Attribute) -> str:
     """Return a name without links and articles: "wearing a turban" and "turban" are one attribute."""
     words, name = lexicon(), attribute.name.lower().split()
     left = [w for w in name if w not in words.determiners and w not in words.prepositions and w not in _OF_SUBJECT]
     return " ".join(left) or attribute.name.lower()
 
 
-def _keys(phrases: Iterable[Iterable[Phrase]]) -> list[list[str]]:
+def _list_phrase_words(phrases: Iterable[Iterable[Phrase]]) -> list[list[str]]:
     return [[" ".join(phrase.words) for phrase in of_one] for of_one in phrases]
 
 
-def _forms(phrases: Iterable[Iterable[Phrase]]) -> dict[str, Phrase]:
+def _find_frequent_forms(phrases: Iterable[Iterable[Phrase]]) -> dict[str, Phrase]:
     """Return the most frequent form of each phrase, by its words."""
     by_words: dict[str, list[Phrase]] = {}
     for of_one in phrases:
@@ -470,7 +471,7 @@ def _suggest_from_odds(odds: "ObjectOdds", form: Phrase, n: int, claim: Claim, s
 
     where = (
         f"captions: in {odds.n_images} of {n} pictures, {odds.n_base} of {n} in the baseline; {p_words(claim)} for "
-        f"{claim.n_tests} phrase{'s' * (claim.n_tests > 1)}"
+        f"{format_count(claim.n_tests, 'phrase')}"
     )
     attribute = form.attribute(subject)
     return Suggestion(attribute=attribute, sources=(PICTURES,), where_from=where, odds=odds, claim=claim, phrase=form)
@@ -492,13 +493,16 @@ def _suggest_from_groups(
     for group in sorted(set(groups)):
         inside = [k for k, of in enumerate(groups) if of == group]
         outside = [k for k, of in enumerate(groups) if of != group]
-        inside_keys = _keys(ours[k] for k in inside)
+        inside_keys = _list_phrase_words(ours[k] for k in inside)
         if len(inside) < _FEWEST_IN_GROUP or not outside or not (any(inside_keys) or any(theirs)):
             continue
-        against = object_odds(inside_keys, _keys(theirs), paired=False, confidence=confidence)
+        against = object_odds(inside_keys, _list_phrase_words(theirs), paired=False, confidence=confidence)
         claims = _claims_on(against, confidence)
         for odds in (odds for odds in against.objects if claims[odds.word].verdict == "above"):
-            form, elsewhere = forms[odds.word], sum(odds.word in key for key in _keys(ours[k] for k in outside))
+            form, elsewhere = (
+                forms[odds.word],
+                sum(odds.word in key for key in _list_phrase_words(ours[k] for k in outside)),
+            )
             if 2 * elsewhere >= len(outside) or repeated.issuperset(form.words):
                 continue
             where = (

@@ -357,7 +357,7 @@ class _Graph:
             return populated
         if chosen := self._chosen(node):
             return self._made_text(chosen)
-        names = [name for name in sorted(inputs, key=_order) if _PART.fullmatch(name)]
+        names = [name for name in sorted(inputs, key=_sort_key) if _PART.fullmatch(name)]
         parts = {name: self._text(inputs[name]) for name in names[: whole(inputs.get("inputcount"), 99)]}
         joined = self._join_parts(node, parts) if len(parts) != 1 or _JOINS.search(kind) else None
         replaced = self._replaced(node, parts)
@@ -452,7 +452,7 @@ class _Graph:
                 yield "a start picture" if node in start else "a picture that guided it"
 
 
-def _order(name: str) -> tuple[int, str, int]:
+def _sort_key(name: str) -> tuple[int, str, int]:
     """Prefixes first, suffixes last; part 10 after part 9."""
     lower = name.lower()
     place = lower.startswith(("suffix", "append", "after")) - lower.startswith(("prefix", "prepend", "before"))

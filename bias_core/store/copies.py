@@ -101,7 +101,7 @@ def describe_possible_copies(pictures: Sequence[PossibleCopy]) -> list[str]:
         ([picture.pixels for picture in comparable], "has the same pixels as"),
         ([*map(_get_settings, comparable)], "repeats the seed and settings of"),
     ):
-        for group in _groups(comparable, keys):
+        for group in _group_alike(comparable, keys):
             for picture in group[1:]:
                 remark(group[0], picture, relation)
     for pair in sorted(_pairs_alike(pictures), key=lambda pair: pair.mean):
@@ -126,7 +126,7 @@ def _get_settings(picture: PossibleCopy) -> Hashable:
             facts.sampler, picture.way, facts.workflow)  # fmt: skip
 
 
-def _groups(pictures: Sequence[PossibleCopy], keys: Sequence[Hashable]) -> list[list[PossibleCopy]]:
+def _group_alike(pictures: Sequence[PossibleCopy], keys: Sequence[Hashable]) -> list[list[PossibleCopy]]:
     groups: dict[Hashable, list[PossibleCopy]] = defaultdict(list)
     for picture, key in zip(pictures, keys, strict=True):
         if key is not None:
@@ -146,13 +146,15 @@ def _find_drafts_and_sheets(pictures: Sequence[PossibleCopy]) -> CopiesWithReaso
 def _find_same_files(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     """Find identical files; blank pictures without a seed may each have been drawn."""
     files = [None if picture.is_blank and picture.drawing.seed is None else picture.content for picture in pictures]
-    for group in _groups(pictures, files) + _groups(pictures, [picture.own_id or None for picture in pictures]):
+    for group in _group_alike(pictures, files) + _group_alike(
+        pictures, [picture.own_id or None for picture in pictures]
+    ):
         yield from ((picture, f"the same picture as {group[0].name}") for picture in group[1:])
 
 
 def _find_same_pixels(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     comparable = _comparable(pictures)
-    for group in _groups(comparable, [picture.pixels for picture in comparable]):
+    for group in _group_alike(comparable, [picture.pixels for picture in comparable]):
         for place, picture in enumerate(group):
             if same := next((first for first in group[:place] if not picture.contradicts(first)), None):
                 yield picture, f"the same pixels as {same.name}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from bias_core.errors import InvalidInput
+from bias_core.number_text import shorten
 from bias_core.values import read_json
 
 T = TypeVar("T")
@@ -56,7 +57,6 @@ class PictureMetadata:
         return " + ".join(filter(None, [self.model, *self.loras, *start]))
 
     def fill_unknown_facts(self, source: "PictureMetadata") -> "PictureMetadata":
-        """Fill unknown facts from ``source``."""
         values = ((f.name, getattr(self, f.name), getattr(source, f.name)) for f in fields(self))
         return replace(
             self, **{name: theirs if fact is False or fact in (None, "", ()) else fact for name, fact, theirs in values}
@@ -98,7 +98,7 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
     >>> facts.prompt, facts.guidance_scale, facts.further
     ('a doctor', 7.0, ('Refiner prompt “a man”',))
     """
-    short = {_plain(name): value[0] if isinstance(value, list) and len(value) == 1 else value
+    short = {_normalise_name(name): value[0] if isinstance(value, list) and len(value) == 1 else value
              for name, value in table.items()}  # fmt: skip
 
     def first(fact: str, read: Callable[[Any], T | None]) -> T | None:
@@ -140,7 +140,7 @@ def is_fact_name(name: str) -> bool:
     >>> is_fact_name("CFG scale"), is_fact_name("rating")
     (True, False)
     """
-    plain = _plain(name)
+    plain = _normalise_name(name)
     is_known = any(plain in names for names in (*_COLUMNS.values(), _WEIGHTS))
     return bool(is_known or _LORA.fullmatch(plain) or _BLANKED.search(plain))
 
@@ -161,7 +161,7 @@ def find_further_texts(table: Mapping[str, Any], *, but: Iterable[str] = ()) -> 
     """All prompts and captions of a table ``but`` these, and all pictures that it names."""
     notes, known = [], {clean_line(text) for text in but}
     for name, value in _leaves(table):
-        plain, text = _plain(name), clean_line(value) if isinstance(value, str) else ""
+        plain, text = _normalise_name(name), clean_line(value) if isinstance(value, str) else ""
         is_text = _FURTHER.search(name) and not _NEVER_DRAWN.search(name) and number(text) is None
         if is_text and text and text not in known:
             notes.append(f"{name} {quote_excerpt(text)}")
@@ -175,7 +175,7 @@ def find_further_texts(table: Mapping[str, Any], *, but: Iterable[str] = ()) -> 
 def _leaves(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
     """Flatten a nested table to names and values; a list of texts is one text."""
     if isinstance(value, Mapping) and value and depth < 8:  # no program nests deeper
-        if name and _PICTURE.search(_plain(name)):
+        if name and _PICTURE.search(_normalise_name(name)):
             yield name, "given"
         for key, inner in value.items():
             side = "negative " if "negative" in name and "negative" not in str(key).lower() else ""
@@ -187,13 +187,13 @@ def _leaves(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str
         yield name, ", ".join(value) if isinstance(value, list) else value
 
 
-def _plain(name: object) -> str:
+def _normalise_name(name: object) -> str:
     return re.sub(r"[\s_-]", "", str(name).lower())
 
 
 def quote_excerpt(text: str) -> str:
     """A text in quotation marks, shortened at its end."""
-    return f"“{text[:200]}…”" if len(text) > 200 else f"“{text}”"
+    return f"“{shorten(text, 200)}”"
 
 
 def without_networks(text: str) -> str:
@@ -211,7 +211,7 @@ def find_loras(table: Mapping[str, Any], prompts: Iterable[str] = ()) -> tuple[s
     ('b:1',)
     """
     found = [tuple(name.split(":", 2)[1:]) for text in prompts for name in _EXTRA_NETWORK.findall(text)]
-    short = {re.sub(r"^lora(\d\d?)(\D+)$", r"lora\2\1", _plain(name)): value for name, value in table.items()}
+    short = {re.sub(r"^lora(\d\d?)(\D+)$", r"lora\2\1", _normalise_name(name)): value for name, value in table.items()}
     n_loras = 99 if (n := whole(short.get("loracount", short.get("numloras")), 99)) is None else n  # others are hidden
     weights = _WEIGHTS[::-1] if "advanced" in (short.get("mode"), short.get("inputmode")) else _WEIGHTS
     for name, value in short.items() if str(short.get("toggle")).lower() not in _OFF else ():
@@ -346,7 +346,6 @@ def whole(value: object, limit: int) -> int | None:
 
 
 def guidance(value: object) -> float | None:
-    """A guidance scale."""
     scale = number(value)
     return scale if scale is not None and 0 <= scale <= 1000 else None
 

@@ -38,7 +38,7 @@ Entry = tuple[str, "bytes | ExportedImage"]
 
 
 @cache
-def _book() -> dict[str, Any]:
+def _load_texts() -> dict[str, Any]:
     """Texts of the card, descriptions of the common columns, and fixed parts of Croissant."""
     return dict(yaml.safe_load(Path(__file__).with_name("export.yaml").read_text(encoding="utf-8")))
 
@@ -68,8 +68,7 @@ class DatasetFacts:
 
     @property
     def collection(self) -> str:
-        """The origin of the pictures."""
-        texts = _book()["texts"]
+        texts = _load_texts()["texts"]
         return f"{texts['collected']} The model is {self.model}." if self.model else str(texts["imported"])
 
 
@@ -90,7 +89,6 @@ def text_from(name: str, *, autoescape: bool = False, **values: Any) -> str:
 
 
 def json_lines(rows: Iterable[Mapping[Any, Any]]) -> str:
-    """Rows as JSONL."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
@@ -111,7 +109,7 @@ def dataset_card(facts: DatasetFacts, columns: Mapping[str, str]) -> str:
         facts=facts,
         columns=columns,
         versions=", ".join(f"{name} {version}" for name, version in facts.versions.items() if version),
-        texts=_book()["texts"],
+        texts=_load_texts()["texts"],
     )
 
 
@@ -128,13 +126,14 @@ def column_kinds(lines: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def described(names: Iterable[str]) -> dict[str, str]:
-    """Columns with their descriptions."""
-    return {name: _book()["columns"].get(name, "known or measured by the study for the picture") for name in names}
+    return {
+        name: _load_texts()["columns"].get(name, "known or measured by the study for the picture") for name in names
+    }
 
 
 def croissant(facts: DatasetFacts, metadata: bytes, kinds: Mapping[str, str]) -> dict[str, Any]:
     """The Croissant description; ``metadata``: content of ``train/metadata.jsonl``, ``kinds``: its column types."""
-    book = _book()
+    book = _load_texts()
     metadata_file = book["metadata"] | {
         "contentSize": f"{len(metadata)} B",
         "sha256": hashlib.sha256(metadata).hexdigest(),
@@ -179,7 +178,7 @@ def _field(records: str, name: str, kind: str, source: str, part: str, text: str
 
 
 def _responsible(facts: DatasetFacts) -> dict[str, Any]:
-    book, texts = _book(), _book()["texts"]
+    book, texts = _load_texts(), _load_texts()["texts"]
     missing = [note for note in facts.notes if re.search("missing|blank|could not", note)]
     return {
         "rai:dataCollection": facts.collection,
@@ -214,8 +213,6 @@ class ExportedImage:
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """Contents of an exported folder or zip."""
-
     # originals, into `train/` with `train/metadata.jsonl` (Hugging Face imagefolder); without pictures there is no
     # such folder
     images: Sequence[ExportedImage]
@@ -340,7 +337,6 @@ def format_code(text: object) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A block of code."""
     fence = _fence(text, 3)
     return f"{fence}{language}\n{text}\n{fence}"
 

@@ -63,7 +63,6 @@ def evict_oldest(files: Iterable[Path], limit: int, *, protected: Callable[[Path
 
 
 def total_bytes(files: Iterable[Path]) -> int:
-    """Bytes of the existing files."""
     return sum(size for _, size, _ in _sizes(files))
 
 
@@ -141,7 +140,7 @@ class FileHashes:
             if sha256 := self._find(path, state):
                 return sha256
             digest = hashlib.sha256()
-            with _readable(path), path.open("rb") as file:
+            with _describe_refusal(path), path.open("rb") as file:
                 while chunk := file.read(_CHUNK):
                     digest.update(chunk)
                     yield len(chunk)
@@ -167,7 +166,7 @@ class FileHashes:
         self._hashes[real] = written, sha256
         if state.size >= _LARGE:
             row, command = (real, written, sha256), "INSERT OR REPLACE INTO hashes VALUES (?, ?, ?)"
-            with suppress(StorageError):
+            with suppress(StorageError):  # it is hashed again after a restart
                 self._file.run(lambda connection: connection.execute(command, row))
 
 
@@ -188,13 +187,12 @@ class _State(NamedTuple):
 
 
 def _state(path: Path) -> _State:
-    with _readable(path):
+    with _describe_refusal(path):
         stat = path.stat()
     return _State(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
 
 
 def _list_files(source: Path) -> dict[str, Path]:
-    """The files that count, by path inside the folder."""
     if not source.is_dir():
         return {source.suffix: source}
     return {path.relative_to(source).as_posix(): path for path in _walk(source, set()) if path.is_file()}
@@ -203,7 +201,7 @@ def _list_files(source: Path) -> dict[str, Path]:
 def _walk(folder: Path, above: set[str]) -> Iterator[Path]:
     """All files below but hidden ones and those for people alone; follows links to folders, without loops."""
     visited = above | {os.path.realpath(folder)}
-    with _readable(folder):
+    with _describe_refusal(folder):
         entries = sorted(folder.iterdir())
     for path in entries:
         if path.name.startswith(".") or path.suffix.lower() in _READ_BY_PEOPLE:
@@ -223,7 +221,7 @@ def _last(steps: Generator[int, None, str]) -> str:
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def _describe_refusal(path: Path) -> Iterator[None]:
     """Describe the operating system's refusal to read."""
     try:
         yield

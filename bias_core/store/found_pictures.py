@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar
 
 from bias_core.errors import InvalidInput, StorageError, quoted
+from bias_core.number_text import format_count, format_counts, limit_list
 from bias_core.store.copies import PossibleCopy, describe_possible_copies, find_copies, get_thumbnail
 from bias_core.store.drawing_facts import (
     LARGEST_SEED,
@@ -111,8 +112,6 @@ _HEADS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")  
 
 @dataclass(frozen=True, kw_only=True)
 class PromptSummary:
-    """Facts about the pictures of one prompt."""
-
     prompt: str  # NO_PROMPT for pictures without one
     n: int  # pictures that count
     sources: Mapping[str, int]  # of the prompt, with numbers of pictures
@@ -150,12 +149,10 @@ class PictureLook:
 
     @property
     def n(self) -> int:
-        """Number of pictures that count."""
         return sum(prompt.n for prompt in self.prompts)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return the number of pictures of each prompt."""
         return {summary.prompt: summary.n for summary in self.prompts}
 
     @property
@@ -163,11 +160,10 @@ class PictureLook:
         """Return the number of prompts in words, such as “of 2 prompts”."""
         n = sum(prompt.prompt != NO_PROMPT for prompt in self.prompts)
         without = "without a prompt" if n < len(self.prompts) else ""
-        return " and ".join(filter(None, (f"of {n:,} prompt{'s' * (n != 1)}" if n or not without else "", without)))
+        return " and ".join(filter(None, (f"of {format_count(n, 'prompt')}" if n or not without else "", without)))
 
     @property
     def left_out_lines(self) -> list[str]:
-        """Return the pictures that are left out, each with its reason."""
         return [f"{name}: {reason}" for name, reason in self.left_out.items()]
 
     @property
@@ -252,7 +248,9 @@ class _Line:
     place: str = field(default="", compare=False)  # such as "metadata.csv, line 2"
 
 
-def _lines(name: str, files: Files, remarks: list[str], unused: dict[str, None]) -> Iterator[tuple[str, str, _Line]]:
+def _iterate_lines(
+    name: str, files: Files, remarks: list[str], unused: dict[str, None]
+) -> Iterator[tuple[str, str, _Line]]:
     """Yield each line of a metadata file: its place, the picture's name in its folder ("" in a table without), facts.
 
     A table of one line needs no name. Numbers that are not as they were written are told in ``remarks``.
@@ -423,11 +421,12 @@ class FoundPictures:
             different(found_prompt.text for found_prompt in found),
             [found_prompt.doubt or found_prompt.missing for found_prompt in found],
         )
+        all_doubts = different([*doubts, self._describe_folders(names), *_describe_settings(drawings)])
         return PromptSummary(
             prompt=prompt,
             n=len(pictures),
             sources=Counter(picture.prompt_source for picture in pictures if picture.prompt_source),
-            doubts=_limit_texts(different([*doubts, self._describe_folders(names), *_describe_settings(drawings)])),
+            doubts=tuple(limit_list(all_doubts, _MOST_SHOWN)),
             spellings=tuple(spellings) if len(spellings) > 1 else (),
             drawn_with=Counter(picture.way for picture in pictures),
             samplers=Counter(drawing.sampler for drawing in drawings if drawing.sampler),
@@ -455,7 +454,7 @@ class FoundPictures:
         unread = [line for line in self.unread_metadata if line.partition(": ")[0] not in self.left_out]
         for columns, tables in self._tables_with.items():
             n = len(tables) - 1
-            extra = f" and {n:,} other table{'s' * (n > 1)}" if n else ""
+            extra = f" and {format_count(n, 'other table')}" if n else ""
             unread += [f"{tables[0]}{extra}: {columns}"] * bool(columns)
         parts = (
             ("picture is left out", "pictures are left out", left_out),
@@ -655,7 +654,7 @@ class FoundPictures:
 
     def _read_lines(self, path: PurePosixPath, matches: "_Matches") -> None:
         problems, unused = list[str](), dict[str, None]()
-        for place, file_name, line in _lines(path.as_posix(), self._files, self.unread_metadata, unused):
+        for place, file_name, line in _iterate_lines(path.as_posix(), self._files, self.unread_metadata, unused):
             if not file_name:
                 self._folder_lines[path.parent] = line
                 continue
@@ -672,7 +671,6 @@ class FoundPictures:
         refuse(path.as_posix(), problems)
 
     def _find(self) -> dict[str, FoundPrompt]:
-        """Find the pictures and their prompts."""
         names = [name for name in self._files.names if self._looks_like_a_picture(name)]
         folders = self._read_metadata(names)
         self._read_tables(names)
@@ -754,7 +752,8 @@ class FoundPictures:
         folders = Counter("/".join(parts) or "outside of these" for parts in found)
         if len(folders) < 2 or not self._found[names[0]].text:
             return ""
-        return f"the same prompt in {len(folders):,} folders, which count together: {_count_in_words(folders)}"
+        listed = format_counts(folders, limit=_MOST_SHOWN)
+        return f"the same prompt in {len(folders):,} folders, which count together: {listed}"
 
     def _note_others(self, name: str, prompt: str, other_texts: Mapping[str, str]) -> None:
         """Note sources with another prompt than the one that counts."""
@@ -763,13 +762,12 @@ class FoundPictures:
                 self.unread_metadata.append(f"{name}: {source} says “{text[:SHOWN]}”, which does not count")
 
     def _read_beside(self, name: str) -> PictureMetadata:
-        """Read the text file next to a picture."""
         try:
             if not (text := self._sidecars.get(name)):
                 return PictureMetadata()
             with limit_file(text, self._broken):
                 data = self._files.read(text)
-                if len(mended := _json_list(b"[" + data + b"]")) == 1:
+                if len(mended := _read_json_list(b"[" + data + b"]")) == 1:
                     self.unread_metadata += [f"{text}: {remark}" for remark in _mend_numbers(mended[0])]
                     data = json.dumps(mended[0]).encode()
                 return facts_of_sidecar(data)
@@ -789,7 +787,6 @@ class FoundPictures:
             yield f"entry {n}", row
 
     def _read_inside(self, name: str) -> PictureMetadata:
-        """Read the metadata in a picture."""
         try:
             with limit_file(name, self._broken), self._files.open(name) as file:
                 return read_metadata(file, name)
@@ -828,7 +825,7 @@ class FoundPictures:
             try:
                 with limit_file(path.as_posix(), self._broken, times=_TABLE_TIMES):
                     data = self._files.read(path.as_posix())
-                    rows = self._mend(path, parquet_rows(data) if is_parquet else _json_list(data))
+                    rows = self._mend(path, parquet_rows(data) if is_parquet else _read_json_list(data))
                     table = (row for _, row in note_unused_columns(rows, TEXTS, _is_used_column, unused))
                     if not is_parquet and (listed := [*table]):
                         data = json.dumps(listed).encode()
@@ -848,7 +845,7 @@ class FoundPictures:
                 self.problems.append(f"{path}: {len(absent):,} of its pictures are not here, such as {example}")
 
 
-def _json_list(data: bytes) -> list[dict[str, Any]]:
+def _read_json_list(data: bytes) -> list[dict[str, Any]]:
     """Return the objects of a JSON list; [] for another file."""
     with suppress(*UNREADABLE):
         rows = read_json(data)
@@ -866,20 +863,9 @@ def _describe_settings(drawings: Sequence[PictureMetadata]) -> Iterator[str]:
         "guidance": [f"{drawing.guidance_scale:g}" for drawing in drawings if drawing.guidance_scale is not None],
         "samplers": [drawing.sampler for drawing in drawings if drawing.sampler],
     }
-    for setting, counts in ((setting, Counter(setting_values)) for setting, setting_values in values.items()):
-        if len(counts) > 1:
-            yield f"{setting}: {_count_in_words(counts)}"
-
-
-def _count_in_words(counts: Mapping[str, int]) -> str:
-    """Return the most common values with their numbers of pictures, such as “male (3), none (1)”."""
-    shown = [f"{value or 'none'} ({n:,})" for value, n in sorted(counts.items(), key=lambda pair: -pair[1])]
-    return ", ".join(_limit_texts(shown))
-
-
-def _limit_texts(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the first texts, and the number of others."""
-    return (*texts[:_MOST_SHOWN], *[f"and {len(texts) - _MOST_SHOWN:,} more"] * (len(texts) > _MOST_SHOWN))
+    for setting, setting_values in values.items():
+        if len(counts := Counter(value or "none" for value in setting_values)) > 1:
+            yield f"{setting}: {format_counts(counts, limit=_MOST_SHOWN)}"
 
 
 def _has_picture_ending(name: str) -> bool:
@@ -909,7 +895,7 @@ class _Matches:
 
 
 @lru_cache(maxsize=8)
-def _open(source: Source) -> FoundPictures:
+def _find_pictures(source: Source) -> FoundPictures:
     """Find the pictures of an import, once for all questions about it."""
     return FoundPictures(source)
 
@@ -921,29 +907,28 @@ def _open_again(source: Source) -> Files:
 
 def describe(source: Source) -> tuple[str, dict[str, int], bool, list[str]]:
     """Return the name of a folder or zip, its numbers of files by prompt, if it is assumed, and names of all files."""
-    found = _open(source)
+    found = _find_pictures(source)
     return found.name, found.counts, found.is_assumed, found.names
 
 
 def examine(source: Source, prompt_keys: Sequence[str]) -> dict[str, list[ImportedPicture]]:
     """Return the pictures of some prompts that count, by key."""
-    found = _open(source)
+    found = _find_pictures(source)
     return {prompt_key: found.get_pictures(prompt_key) for prompt_key in prompt_keys}
 
 
 def get_remarks(source: Source, prompt_keys: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, list[str]]]]:
     """Return the pictures of some prompts that are left out, with reasons, and the remarks on all of them."""
     examine(source, prompt_keys)
-    found = _open(source)
+    found = _find_pictures(source)
     return found.left_out, found.remarks()
 
 
 def look(source: Source) -> PictureLook:
-    """Return what is understood of all pictures."""
-    return _open(source).look()
+    return _find_pictures(source).look()
 
 
-def decode(source: Source, name: str, longest: int) -> tuple[tuple[int, int], bytes]:
+def decode_small(source: Source, name: str, longest: int) -> tuple[tuple[int, int], bytes]:
     """Return the size and the RGB pixels of a picture, with its longer side at most ``longest``."""
     files = _open_again(source)
     with limit_file(name), open_picture(io.BytesIO(files.read(name))) as opened:

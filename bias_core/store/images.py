@@ -244,7 +244,7 @@ class ImageStore:
         """Time of the last removal, in seconds since 1970; 0 without any."""
         try:
             return (self.folder / _REMOVED).stat().st_mtime
-        except OSError:
+        except OSError:  # nothing was removed, or all with the folder
             return 0.0 if self.folder.is_dir() else math.inf
 
     @property
@@ -303,7 +303,6 @@ class ImageStore:
 
 
 def png_bytes(image: Image.Image, **options: int) -> bytes:
-    """Encode the picture as PNG."""
     buffer = io.BytesIO()
     image.save(buffer, format="PNG", **options)
     return buffer.getvalue()

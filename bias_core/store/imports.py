@@ -120,7 +120,6 @@ class ImportedImages:
 
     @property
     def path(self) -> Path:
-        """Path of the folder or zip."""
         return self._source.path
 
     def rows(self, prompt: str, n: int) -> list[ImageRow]:
@@ -141,11 +140,10 @@ class ImportedImages:
     def decode(self, name: str, longest: int = LONGEST_SIDE) -> Image.Image:
         """Return a picture by the name of its file, with its longer side at most ``longest``."""
         source, session = replace(self._source, broken=()), Session(self._session.reader)
-        size, pixels = read_apart(found_pictures.decode, source, name, longest, session=session)
+        size, pixels = read_apart(found_pictures.decode_small, source, name, longest, session=session)
         return Image.frombytes("RGB", size, pixels)
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
-        """Yield the pictures of these rows of :meth:`rows`."""
         for done, row in enumerate(rows, start=1):
             picture = self.get_picture(row.id)
             image, drawing = self.decode(picture.name), picture.drawing

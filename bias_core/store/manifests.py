@@ -74,8 +74,6 @@ class RunHead:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest(RunHead):
-    """A stored run with its rows."""
-
     rows: tuple[ImageRow, ...]  # one per picture
 
     def described(self) -> "Manifest":
@@ -193,7 +191,6 @@ class ManifestStore(_RunFiles):
         return {image_id for run in self.list() if run.is_kept or run.is_at_work for image_id in run.image_ids}
 
     def restore(self, manifest: Manifest) -> Manifest:
-        """Restore a deleted run."""
         manifest = manifest.described()
         rows = json.dumps([_shallow_dict(row, ImageRow) for row in manifest.rows], ensure_ascii=False)
         self._write_parts(manifest, f', "rows": {rows}}}'.encode())

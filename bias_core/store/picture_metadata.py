@@ -196,15 +196,15 @@ def _read_usual_names(texts: Mapping[str, str]) -> PictureMetadata:
 def _read_texts(file: BinaryIO) -> tuple[dict[str, str], tuple[int, int]]:
     """Texts and size of a picture, of a PNG also those after its pixels."""
     with open_picture(file) as opened:
-        texts, size = _texts(opened), opened.size
+        texts, size = _collect_texts(opened), opened.size
         if opened.format == "PNG" and not texts.keys() - {XMP_KEY}:
-            texts |= _texts(read_late_texts(file) or opened)
+            texts |= _collect_texts(read_late_texts(file) or opened)
         if "parameters" in opened.info:  # and not in a comment, which may be a person's words
             texts[_PROMPT_ALONE] = texts["parameters"]
     return texts, size
 
 
-def _texts(opened: Image.Image) -> dict[str, str]:
+def _collect_texts(opened: Image.Image) -> dict[str, str]:
     """Texts of a picture by key; comments as A1111's ``parameters``, and ComfyUI's two texts under its keys."""
     texts = {_OTHER_KEYS.get(str(key), str(key)): _mend_encoding(value) for key, value in opened.info.items()
              if isinstance(value, str)}  # fmt: skip
@@ -261,7 +261,7 @@ def _decode(data: bytes) -> str:
     for encoding in ("utf-8-sig", "cp1252"):
         with suppress(UnicodeError):
             return data.decode(encoding).strip("\0")
-    return data.decode("latin-1").strip("\0")
+    return data.decode("latin-1").strip("\0")  # Windows-1252 leaves five bytes undefined
 
 
 def _read_own_record(text: str) -> PictureMetadata:
@@ -276,13 +276,13 @@ def _read_a1111(text: str) -> PictureMetadata:
     """Read A1111's format, also of Forge, SD.Next and many sites: prompt, negative prompt, a line of settings."""
     lines = re.sub("\r\n?", "\n", text).split("\n")
     places = (place for place in reversed(range(len(lines))) if "Steps:" in lines[place])
-    tables = ((place, _settings("\n".join(lines[place : place + 3]))) for place in places)
+    tables = ((place, _parse_a1111("\n".join(lines[place : place + 3]))) for place in places)
     place = next((place for place, names in tables if len(_A1111 & set(names)) >= _FEWEST_SETTINGS), len(lines))
     before, *after = "\n".join(lines[place:]).partition("Steps:")
     if before.strip() and not before.rstrip().endswith(","):  # all in one line
         lines[place:] = [*re.split("(?=Negative prompt:)", before), "".join(after)]
         place = len(lines) - 1
-    table = _settings("\n".join(lines[place:]))
+    table = _parse_a1111("\n".join(lines[place:]))
     prompt, *negative = re.split(r"(?:^|\n)[ \t]{0,9}[Nn]egative prompt:", "\n".join(lines[:place]))
     is_bare = negative and "Steps:" not in text and not prompt.lower().startswith("prompt:")
     if len(negative) > 1 or not (table or is_bare):
@@ -306,10 +306,10 @@ _A1111 = frozenset({"Sampler", "CFG scale", "Seed", "Steps", "ENSD", "Schedule t
 _FEWEST_SETTINGS = 3  # of a line of A1111's
 
 
-def _settings(text: str) -> dict[str, Any]:
+def _parse_a1111(text: str) -> dict[str, Any]:
     r"""Names and values of A1111's settings; a value with a comma is quoted, or is JSON.
 
-    >>> _settings('Steps: 20, ADetailer prompt: "a \\"male\\" face, detailed", Seed: 1')
+    >>> _parse_a1111('Steps: 20, ADetailer prompt: "a \\"male\\" face, detailed", Seed: 1')
     {'Steps': '20', 'ADetailer prompt': 'a "male" face, detailed', 'Seed': '1'}
     """
     table: dict[str, Any] = {}
@@ -536,7 +536,7 @@ def facts_of_part(data: bytes) -> dict[str, PictureMetadata]:
             rows = [(next((row[name] for name in _NAMES if row.get(name)), ""), row) for row in table]
         else:
             rows = [(name, {_PART[key]: line[key] for key in _PART if key in line}) for name, line in table.items()]
-        return {str(name): facts for name, row in rows if name and (facts := _facts(row)).prompt}
+        return {str(name): facts for name, row in rows if name and (facts := _read_facts(row)).prompt}
     return {}
 
 
@@ -552,11 +552,11 @@ def facts_of_parquet(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, P
                 "needs the columns file_name and one of prompt, text, caption; pictures inside a table are not read: "
                 "save them as files"
             )
-        if row[column] and (facts := _facts(row)).prompt:
+        if row[column] and (facts := _read_facts(row)).prompt:
             yield str(row[column]), facts
 
 
-def _facts(line: Mapping[str, Any]) -> PictureMetadata:
+def _read_facts(line: Mapping[str, Any]) -> PictureMetadata:
     text = next((candidate for name in ("prompt", "text", "caption") if (candidate := clean_line(line.get(name)))), "")
     sampler = line.get("sampler")
     line = {**line, "sampler": _SAMPLERS.get(sampler, "") if isinstance(sampler, int) else sampler}

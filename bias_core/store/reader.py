@@ -39,8 +39,6 @@ Check = Callable[[int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of a reader."""
-
     memory: int  # bytes of its address space
     file_seconds: float  # of processor time, for one file
     seconds: float  # of processor time, for everything that a call reads
@@ -84,8 +82,6 @@ class ReaderEnded(TooMuch):
 
 
 class _Readers:
-    """The readers of this process."""
-
     def __init__(self) -> None:
         self.limits = OWN
         atexit.register(self.end)
@@ -169,7 +165,7 @@ class _Reader:
         try:
             self._send((function, arguments, before))
             while True:
-                kind, seconds, *told = _load(self._receive(partial(check, n_read)))
+                kind, seconds, *told = _load_plain(self._receive(partial(check, n_read)))
                 session.seconds = before + seconds
                 if kind != "at":
                     return kind, told[0]
@@ -198,10 +194,9 @@ class _Reader:
             check()
             if time.monotonic() > silent_until:
                 raise EOFError
-        return _read(self._answers, self._limits.answer + 1000)
+        return _read_message(self._answers, self._limits.answer + 1000)
 
     def end(self) -> None:
-        """End the process."""
         self._process.kill()
         for pipe in (self._requests, self._answers):
             with suppress(OSError):
@@ -257,7 +252,7 @@ def _write(pipe: IO[bytes], data: bytes) -> None:
         whole = whole[pipe.write(whole) :]
 
 
-def _read(pipe: IO[bytes], max_bytes: float) -> bytes:
+def _read_message(pipe: IO[bytes], max_bytes: float) -> bytes:
     """Read one message; EOFError at the end of the pipe, or if it is longer than a reader sends."""
 
     def exactly(n: int) -> bytes:
@@ -287,7 +282,7 @@ class _Plain(pickle.Unpickler):
         raise pickle.UnpicklingError(f"a reader sent {module}.{name}")
 
 
-def _load(data: bytes) -> Any:
+def _load_plain(data: bytes) -> Any:
     return _Plain(BytesIO(data)).load()
 
 
@@ -309,7 +304,6 @@ class _Work:
 
     @property
     def seconds(self) -> float:
-        """Processor time of this call."""
         return time.process_time() - self._since
 
     def say(self, kind: str, *told: Any) -> None:
@@ -395,14 +389,14 @@ def main() -> None:
     sys.dont_write_bytecode = True
     requests, answers = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)
     os.dup2(2, 1)  # what libraries print
-    limits: Limits = pickle.loads(_read(requests, 1e6))
+    limits: Limits = pickle.loads(_read_message(requests, 1e6))
     import_module("bias_core.store.found_pictures")
     # Texts may unpack to as much as there is memory for.
     PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = sys.maxsize
     _close_off(limits)
     while True:
         try:
-            function, arguments, before = pickle.loads(_read(requests, 1e9))
+            function, arguments, before = pickle.loads(_read_message(requests, 1e9))
         except EOFError:
             return
         _work = _Work(limits, answers, before)
@@ -436,7 +430,7 @@ def _close_off(limits: Limits) -> None:
     parent = os.getppid()
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0) if os.getppid() != parent else None)
     signal.setitimer(signal.ITIMER_REAL, _ORPHAN_SECONDS, _ORPHAN_SECONDS)
-    sys.addaudithook(_refuse)
+    sys.addaudithook(_refuse_event)
 
 
 def _leave_network() -> None:
@@ -461,7 +455,7 @@ _REFUSED = (
 _written: set[str] = set()  # files that may be written
 
 
-def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
+def _refuse_event(event: str, arguments: tuple[Any, ...]) -> None:
     """Refuse what reading never does, though a decoder's fault led to it."""
     is_writing = (
         event == "open" and bool(arguments[2] & (os.O_WRONLY | os.O_RDWR)) and str(arguments[0]) not in _written

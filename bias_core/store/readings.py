@@ -54,7 +54,7 @@ def file_system(path: Path) -> str:
     """The kind of file system of ``path``, such as "ext4" or "nfs4"; "" if unknown."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+    except OSError:  # not Linux
         return ""
     mounts = {}
     for place, _, kind in (line.partition(" - ") for line in lines):
@@ -161,7 +161,7 @@ class SqliteFile:
         self._let_go()
         for ending in ("", "-wal", "-shm"):
             part = self.path.with_name(self.path.name + ending)
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):  # SQLite removes log and index when it closes
                 part.replace(self.path.with_name(f"{self.path.name}.old{ending}"))
         self._repairs.note(
             f"The {self._what} was {flaw}: it was set aside as {self.path.name}.old, and its contents are computed anew"
@@ -320,7 +320,6 @@ def batched(items: Sequence[T], sizes: Sequence[int], *, max_items: int = _BATCH
 
 
 def n_pixels(image: StoredImage) -> int:
-    """Pixels of a stored picture, from its record."""
     width, height = image.size
     return width * height
 
@@ -328,11 +327,10 @@ def n_pixels(image: StoredImage) -> int:
 def open_pictures(images: Sequence[StoredImage]) -> list[Image.Image]:
     """Read the originals as RGB, in several threads: reading a PNG releases Python's lock."""
     with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(open_picture, images))
+        return list(pool.map(open_original, images))
 
 
-def open_picture(image: StoredImage) -> Image.Image:
-    """Read the original as RGB."""
+def open_original(image: StoredImage) -> Image.Image:
     with Image.open(image.path) as opened:
         return opened.convert("RGB")
 
@@ -357,6 +355,7 @@ def _encode_named(items: Mapping[str, T], encode: Callable[[Sequence[T]], np.nda
     except InvalidInput as error:
         if len(items) == 1:
             raise InvalidInput(f"{next(iter(items))}: {error}") from error
+        # One by one, to name the one at fault.
         return np.concatenate([_encode_named({key: item}, encode) for key, item in items.items()])
     if rows.ndim != 2 or len(rows) != len(items):
         raise InvalidInput(f"the encoder gave shape {rows.shape} for {len(items)} inputs, not ({len(items)}, d)")

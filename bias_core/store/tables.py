@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import HubNotReached, InvalidInput, quoted
+from bias_core.number_text import format_list
 from bias_core.prompts import MAX_PROMPT_CHARACTERS
 from bias_core.store.reader import TooMuch, limit_file, read_apart
 from bias_core.values import check_texts, normal_form, parse_whole_number, read_json
@@ -34,8 +35,7 @@ _MOST_NAMED, _MOST_COLUMNS = 5, 20  # lines, and columns that are not used, in o
 def refuse(name: str, problems: Sequence[str]) -> None:
     """Raise InvalidInput for the first bad lines of a file and the number of others, if any."""
     if problems:
-        remainder = f"; and {len(problems) - _MOST_NAMED:,} more" if len(problems) > _MOST_NAMED else ""
-        raise InvalidInput(f"{name}: {'; '.join(problems[:_MOST_NAMED])}{remainder}")
+        raise InvalidInput(f"{name}: {format_list(problems, '; ', limit=_MOST_NAMED)}")
 
 
 def read_table(
@@ -90,8 +90,7 @@ def describe_unused_columns(unused: Collection[str]) -> str:
     ('columns not used: rating, notes', '')
     """
     names = [column[:_LONGEST_GROUP] for column in unused]
-    remainder = [f"and {len(names) - _MOST_COLUMNS:,} more"] if len(names) > _MOST_COLUMNS else []
-    return f"columns not used: {', '.join([*names[:_MOST_COLUMNS], *remainder])}" if names else ""
+    return f"columns not used: {format_list(names, limit=_MOST_COLUMNS)}" if names else ""
 
 
 def decode_text(name: str, data: bytes) -> str:
@@ -138,7 +137,7 @@ def _json_row(line: str) -> dict[str, Any]:
     row = read_json(line, pairs=_object)
     if not isinstance(row, dict):
         raise ValueError
-    return _object((_column(key), _cell(value)) for key, value in row.items())
+    return _object((_column(key), _clean_cell(value)) for key, value in row.items())
 
 
 def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -158,7 +157,7 @@ def _csv_rows(name: str, lines: list[str], needs: Sequence[Sequence[str]], furth
     else:
         known = {*further, *(column for names in needs for column in names)}
         separator = _find_separator("".join(lines[start : start + 1]), known)
-    cells_of_rows, problems = _cells(name, lines, start, separator), list[str]()
+    cells_of_rows, problems = _split_lines(name, lines, start, separator), list[str]()
     columns = [_column(cell) for cell in next(cells_of_rows, ("", []))[1]]
     while columns and not columns[-1]:
         columns.pop()
@@ -174,11 +173,11 @@ def _csv_rows(name: str, lines: list[str], needs: Sequence[Sequence[str]], furth
             )
         elif missing := columns[len(cells) :][:_MOST_NAMED]:
             problems.append(f"{place}: ends after {len(cells)} of {len(columns)} cells, without {', '.join(missing)}")
-        yield place, {column: _cell(cell) for column, cell in zip(columns, cells, strict=False) if column}
+        yield place, {column: _clean_cell(cell) for column, cell in zip(columns, cells, strict=False) if column}
     refuse(name, problems)
 
 
-def _cells(name: str, lines: list[str], start: int, separator: str) -> Iterator[tuple[str, list[str]]]:
+def _split_lines(name: str, lines: list[str], start: int, separator: str) -> Iterator[tuple[str, list[str]]]:
     """Yield place and cells of every row that is not blank."""
     reader = csv.reader(lines[start:], delimiter=separator, skipinitialspace=True, strict=True)
     while True:
@@ -211,7 +210,7 @@ def _column(text: str) -> str:
     return re.sub(r"[\s-]+", "_", normal_form("NFC", text).strip().lower())
 
 
-def _cell(value: Any) -> Any:
+def _clean_cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if _HALF_CHARACTER.search(value):
@@ -279,8 +278,6 @@ _HUB_NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+?))?(
 
 @dataclass(frozen=True, kw_only=True)
 class PackedPrompt:
-    """One row of a pack."""
-
     prompt: str
     group: str = ""
     n: int | None = None  # number of its pictures; None: as for the others
@@ -350,7 +347,7 @@ def _plain_prompts(name: str, data: bytes, ending: str) -> Iterable[Row]:
         raise InvalidInput(f"{name} is no readable JSON: {error}") from error
     objects = [item if isinstance(item, dict) else {"prompt": item} for item in items]
     return [
-        (f"entry {n}", {_column(str(key)): _cell(value) for key, value in item.items()})
+        (f"entry {n}", {_column(str(key)): _clean_cell(value) for key, value in item.items()})
         for n, item in enumerate(objects, start=1)
     ]
 
@@ -395,16 +392,18 @@ def checked_prompts(name: str, rows: Iterable[Row]) -> tuple[PackedPrompt, ...]:
 
 
 def _prompt(row: Mapping[str, Any]) -> PackedPrompt:
-    prompt = _text(row, next((column for column in _PROMPT if column in row), _PROMPT[0]), MAX_PROMPT_CHARACTERS)
+    prompt = _read_text(row, next((column for column in _PROMPT if column in row), _PROMPT[0]), MAX_PROMPT_CHARACTERS)
     if not prompt:
         raise InvalidInput("has no prompt")
     n = None if _is_empty(row.get("n")) else parse_whole_number(row["n"], "number n of pictures")
     if n is not None and not 1 <= n <= MOST_PICTURES:
         raise InvalidInput(f"n must be 1 to {MOST_PICTURES:,}; got {n:,}")
-    return PackedPrompt(prompt=prompt, group=_text(row, "group", _LONGEST_GROUP), n=n, attributes=_attributes(row))
+    return PackedPrompt(
+        prompt=prompt, group=_read_text(row, "group", _LONGEST_GROUP), n=n, attributes=_read_attributes(row)
+    )
 
 
-def _attributes(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _read_attributes(row: Mapping[str, Any]) -> tuple[str, ...]:
     given: Any = row.get("attributes")
     if _is_empty(given):
         return ()
@@ -418,7 +417,7 @@ def _attributes(row: Mapping[str, Any]) -> tuple[str, ...]:
     return names
 
 
-def _text(row: Mapping[str, Any], name: str, longest: int) -> str:
+def _read_text(row: Mapping[str, Any], name: str, longest: int) -> str:
     value = row.get(name)
     if _is_empty(value):
         return ""
@@ -470,5 +469,5 @@ def _only_file(name: str, files: Sequence[str]) -> str:
     train = [file for file in tables if "train" in PurePosixPath(file).stem]
     if 1 in (len(tables), len(train)):
         return (tables if len(tables) == 1 else train)[0]
-    listed = ", ".join(tables[:_MOST_NAMED]) or "none"
+    listed = format_list(tables, limit=_MOST_NAMED) or "none"
     raise InvalidInput(f"{name} has {len(tables)} files of a pack ({listed}): add the file's name")

@@ -83,7 +83,6 @@ class UploadStore:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes stored or arriving."""
         with self._counts:
             return self._n_bytes.total()
 
@@ -202,14 +201,13 @@ class UploadStore:
             for digest, content in list(self._contents.items()):
                 file = self._root / "contents" / digest
                 with suppress(FileNotFoundError):
-                    if file.stat().st_nlink > 1:
+                    if file.stat().st_nlink > 1:  # a sent file still has these contents
                         continue
                     file.unlink()
                 del self._contents[digest]
                 self.count(content.address, -content.n_bytes)
 
     def close(self) -> None:
-        """Delete everything."""
         if self._root is not None:
             shutil.rmtree(self._root, ignore_errors=True)
         if self._lock_file is not None:

@@ -14,6 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.number_text import format_counts, format_list
 from bias_core.store.reader import TooMuch, limit_file, read_apart
 from bias_core.store.tables import Row, read_table
 from bias_core.study.label_tasks import POSITIONS
@@ -22,7 +23,7 @@ from bias_core.study.types import StudyTable, table
 from bias_core.values import read_json
 
 _BLANKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # and marks of encodings
-_SHOWN, _MOST_NAMED, _LONGEST_SHOWN = 3, 8, 80  # examples of a kind; names with their numbers; characters of a name
+_MOST_NAMED, _LONGEST_SHOWN = 8, 80  # names with their numbers; characters of a name
 _PICTURE_COLUMNS = ("image_id", "image", "file_name", "image_file_name", "filename", "picture")
 _ANSWER_COLUMNS = ("answer", "choice", "label")
 _POSITION_COLUMNS, _RATER_COLUMNS = ("position", "question"), ("rater", "annotator", "annotation_id")
@@ -45,7 +46,7 @@ class ReadAnswer:
     rater: str = ""
     passed_over: str = ""
     is_number: bool = False  # stars or a number, in a control of their own
-    # of the run, set by :func:`bias_core.study.answers.fit_answers`
+    # of the run, set by :func:`bias_core.study.answer_fit.fit_answers`
     image_id: str = ""
     found_by: str = ""
 
@@ -112,9 +113,9 @@ class AnswerLook:
         if self.other_columns and (self.question_columns or not self.is_wide):
             yield f"Columns not read: {', '.join(self.other_columns)}."
         counted = self.counted
-        said = format_counts(answer.answer for answer in counted)
+        said = format_names(answer.answer for answer in counted)
         named = [answer.position for answer in counted]
-        where = f" about {format_counts(named)}" if any(named) else ""
+        where = f" about {format_names(named)}" if any(named) else ""
         n_raters = count_raters(answer.rater for answer in counted)
         whose = f"of {n_raters:,} {'person' if n_raters == 1 else 'people'}" if n_raters else NO_RATER
         yield f"Answers: {said}{where}, {whose}."
@@ -165,19 +166,15 @@ def count_raters(raters: Iterable[str]) -> int:
     return len(different) if any(different) else 0
 
 
-def format_counts(names: Iterable[str]) -> str:
+def format_names(names: Iterable[str]) -> str:
     """Return the most frequent names with their numbers."""
-    counts = Counter(names)
-    top_counts = counts.most_common(_MOST_NAMED)
-    shown = ", ".join(f"{name[:_LONGEST_SHOWN] or 'no position'} ({n:,})" for name, n in top_counts)
-    return shown + (f" and {len(counts) - _MOST_NAMED:,} more" if len(counts) > _MOST_NAMED else "")
+    counts = Counter(name[:_LONGEST_SHOWN] or "no position" for name in names)
+    return format_counts(counts, limit=_MOST_NAMED)
 
 
 def format_examples(examples: Sequence[str]) -> str:
     """Return the first different examples, and the number of others."""
-    different = list(dict.fromkeys(examples))
-    suffix = f"; and {len(different) - _SHOWN:,} more" if len(different) > _SHOWN else ""
-    return "; ".join(different[:_SHOWN]) + suffix
+    return format_list(list(dict.fromkeys(examples)), "; ")
 
 
 def read_answer_file(path: Path) -> AnswerLook:
@@ -195,7 +192,7 @@ def read_answer_file(path: Path) -> AnswerLook:
 def parse_answer_file(file: str) -> AnswerLook:
     """Read a file of answers, in a reader."""
     path = Path(file)
-    by_content = {b"[": _read_json, b"<": _read_xml}  # whatever a file is called
+    by_content = {b"[": _read_label_studio, b"<": _read_xml}  # whatever a file is called
     with limit_file(path.name, times=5):
         try:
             data = path.read_bytes()
@@ -210,14 +207,14 @@ def parse_answer_file(file: str) -> AnswerLook:
 def _read_table(name: str, data: bytes) -> AnswerLook:
     read = partial(read_table, name, data)
     _, first = next(read(needs=()), ("", {}))
-    look = _look_at_rows(name, list(read(needs=()))) if _is_wide(first) else None
+    look = _look_at_rows(name, list(read(needs=()))) if _is_wide_table(first) else None
     if look is None or not look.is_wide:
         needs, further = [_PICTURE_COLUMNS, _ANSWER_COLUMNS], (*_POSITION_COLUMNS, *_RATER_COLUMNS)
         look = _look_at_rows(name, list(read(needs=needs, further=further)))
     return look or AnswerLook(name=name, columns={}, read=())
 
 
-def _is_wide(columns: Collection[str]) -> bool:
+def _is_wide_table(columns: Collection[str]) -> bool:
     """Return True for a table with a column for each question, as Label Studio exports it."""
     is_long = any(column in columns for column in (*_ANSWER_COLUMNS, *_POSITION_COLUMNS))
     return not is_long or ("lead_time" in columns and not {"annotator", "annotation_id"}.isdisjoint(columns))
@@ -226,7 +223,7 @@ def _is_wide(columns: Collection[str]) -> bool:
 def _look_at_rows(name: str, rows: Sequence[Row]) -> AnswerLook | None:
     """Read a table with one answer in a line, or a column for each question; None if it lacks pictures or answers."""
     columns = dict.fromkeys(column for _, row in rows for column in row)
-    cells = {column: [row[column] for _, row in rows if not is_blank(row.get(column))] for column in columns}
+    cells = {column: [row[column] for _, row in rows if not is_blank_cell(row.get(column))] for column in columns}
     of_pictures = [column for column in columns if cells[column] and all(is_picture(column, c) for c in cells[column])]
     picture, answer, question, rater = (
         next((column for column in names if column in columns), "")
@@ -235,28 +232,28 @@ def _look_at_rows(name: str, rows: Sequence[Row]) -> AnswerLook | None:
             _ANSWER_COLUMNS, _POSITION_COLUMNS, _RATER_COLUMNS,
         )
     )  # fmt: skip
-    is_wide = _is_wide(columns)
+    is_wide = _is_wide_table(columns)
     no_questions = {"", *_TASK_COLUMNS, *_PICTURE_COLUMNS, *of_pictures, picture, rater}
     questions = [column for column in columns if column not in no_questions] if is_wide else [answer]
     if not picture or not any(questions):
         return None
     read = []
     for place, row in rows:
-        shown, person = (_text(row.get(column)) for column in (picture, rater))
+        shown, person = (_cell_text(row.get(column)) for column in (picture, rater))
         for column in questions:
             value = row.get(column)
             given = _get_choices(value)
-            if not given and not is_blank(value) and is_wide:
+            if not given and not is_blank_cell(value) and is_wide:
                 continue  # a region: no answer to a question
             reasons = {
                 NO_ANSWER: not given, _NO_PICTURE: not shown, _SEVERAL: len({*given}) > 1,
-                _CHECK: not is_wide and not is_blank(row.get(_KNOWN)),
+                _CHECK: not is_wide and not is_blank_cell(row.get(_KNOWN)),
             }  # fmt: skip
             if shown or given:
                 read.append(
                     ReadAnswer(
                         place=place, picture=shown, answer=next(iter(given), ""), rater=person,
-                        position=column if is_wide else _text(row.get(question)),
+                        position=column if is_wide else _cell_text(row.get(question)),
                         passed_over=next((reason for reason, holds in reasons.items() if holds), ""),
                     )
                 )  # fmt: skip
@@ -287,20 +284,20 @@ def _get_choices(value: Any) -> list[str]:
         return _get_choices(next((value[name] for name in ("choices", "rating", "number") if name in value), None))
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [text for item in value for text in _get_choices(item)]
-    return [_text(value)] if _text(value) else []
+    return [_cell_text(value)] if _cell_text(value) else []
 
 
-def _text(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     """Return a cell's text or number as a text."""
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value).strip()
 
 
-def is_blank(value: Any) -> bool:
+def is_blank_cell(value: Any) -> bool:
     """Return True for a cell with nothing in it."""
     return value is None or (not isinstance(value, bool | int | float) and not str(value).strip())
 
 
-def _read_json(name: str, data: bytes) -> AnswerLook:
+def _read_label_studio(name: str, data: bytes) -> AnswerLook:
     """Read an export of Label Studio: its JSON, or its smaller JSON-MIN; JSON lines are a table."""
     try:
         tasks = read_json(data)
@@ -432,7 +429,7 @@ def _answers_of_shape(shape: ElementTree.Element) -> list[tuple[str, str]]:
 
 
 READERS: Mapping[str, Callable[[str, bytes], AnswerLook]] = {
-    ".csv": _read_table, ".tsv": _read_table, ".jsonl": _read_table, ".json": _read_json, ".xml": _read_xml,
+    ".csv": _read_table, ".tsv": _read_table, ".jsonl": _read_table, ".json": _read_label_studio, ".xml": _read_xml,
 }  # fmt: skip
 """Readers of answers by the ending of their files; others are read as a table."""
 ENDINGS = tuple(READERS)

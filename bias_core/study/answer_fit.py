@@ -16,8 +16,8 @@ from bias_core.study.answer_files import (
     AnswerLook,
     ReadAnswer,
     clean_word,
-    format_counts,
     format_examples,
+    format_names,
 )
 from bias_core.study.answers import AUTOMATIC, MACHINE, frame_of_look
 from bias_core.study.label_tasks import POSITIONS, YES, attribute_key
@@ -165,7 +165,7 @@ class _AnswerFit:
             if unknown:
                 raise InvalidInput(
                     f"{kind} in {self._name} are {', '.join(position or 'no position' for position in known)}; got "
-                    f"{format_counts(map(words, unknown))}, the first in {unknown[0].place}. Nothing was scored"
+                    f"{format_names(map(words, unknown))}, the first in {unknown[0].place}. Nothing was scored"
                 )
 
 

@@ -1,6 +1,6 @@
 """People's answers as a frame: read from a file, checked, counted, merged over raters. Corrections take this frame.
 
-:func:`bias_core.labels.answers.task_answers` puts the answers of a labelling task into the same columns.
+:func:`bias_core.labels.results.task_answers` puts the answers of a labelling task into the same columns.
 """
 
 from collections.abc import Iterable, Mapping

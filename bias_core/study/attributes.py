@@ -180,8 +180,8 @@ def drop_foreign_rates(attributes: Sequence[Attribute], prompts: Iterable[str]) 
 
     def fits(attribute: Attribute) -> bool:
         rate_concepts = {of for of, rate in _find_concepts(attribute.reference_source) if rate == attribute.reference}
-        strange = [text for text in texts if not _names(text, rate_concepts)]
-        return not rate_concepts or not strange or (len(texts) == 1 and not _names(strange[0], hints))
+        strange = [text for text in texts if not _mentions_concept(text, rate_concepts)]
+        return not rate_concepts or not strange or (len(texts) == 1 and not _mentions_concept(strange[0], hints))
 
     return tuple(
         attribute if fits(attribute) else replace(attribute, reference=None, reference_source="")
@@ -189,7 +189,7 @@ def drop_foreign_rates(attributes: Sequence[Attribute], prompts: Iterable[str]) 
     )
 
 
-def _names(text: str, concepts: Iterable[str]) -> bool:
+def _mentions_concept(text: str, concepts: Iterable[str]) -> bool:
     return any(re.search(rf"\b{re.escape(concept)}(?:e?s)?\b", text) for concept in concepts if concept)
 
 
@@ -297,7 +297,7 @@ def parse_candidates(answer: str) -> list[Attribute]:
     >>> [(one.name, one.negative) for one in found]
     [('turban', 'The person has no hat.')]
     """
-    reading = _Reading()
+    reading = _AnswerReader()
     for line in _FLAT_JSON.sub(_json_to_rows, answer[:MAX_CHARACTERS]).splitlines():
         reading.read(line)
     reading.close(last=True)
@@ -316,7 +316,7 @@ class _Draft:
     negative: str = ""
 
 
-class _Reading:
+class _AnswerReader:
     """Reads an answer line by line; at most one draft is open."""
 
     def __init__(self) -> None:
@@ -333,7 +333,7 @@ class _Reading:
         body = _MARKS.sub("", plain, count=1)  # always matches, perhaps the empty string
         mark, draft = plain.removesuffix(body), self._draft
         numbered = any(c.isdigit() for c in mark)
-        cells = [part.strip() for part in tabs] if len(tabs) > 1 else _cells(body)
+        cells = [part.strip() for part in tabs] if len(tabs) > 1 else _split_cells(body)
         labels = list(_LABEL.finditer(body))
         if len(cells) > 1 and not labels:
             self._row(cells)
@@ -414,7 +414,7 @@ def _json_cells(value: dict[Any, Any]) -> list[Any]:
     return [(names or [""])[0], *sides.values()] if any(sides.values()) else []
 
 
-def _cells(body: str) -> list[str]:
+def _split_cells(body: str) -> list[str]:
     """Return the cells of a row; a line without separators is one cell."""
     if "|" in body:
         return [cell.strip() for cell in body.strip("| ").split("|")]

@@ -114,7 +114,7 @@ def count_questions(readings: Sequence[Reading]) -> int:
     return len(attribute_names(readings)) or len({place for reading in readings for place in reading.positions})
 
 
-def stored_pictures(report: StudyReport, readings: Sequence[Reading]) -> list[str]:
+def list_stored_pictures(report: StudyReport, readings: Sequence[Reading]) -> list[str]:
     """Return the pictures of these readings that are still stored."""
     ids = dict.fromkeys(image_id for reading in readings for image_id in reading.image_ids)
     return [image_id for image_id in ids if image_id in report.stored and report.stored[image_id].path.is_file()]

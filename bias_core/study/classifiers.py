@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import ClassifierUnavailable, ModelUnavailable, NoClassifier, UnknownModel, UnsuitedClassifier
+from bias_core.number_text import shorten
 from bias_core.study.types import AUTO, Finding, Results, StudySettings, get_options, table
 from bias_core.values import Options
 
@@ -183,7 +184,7 @@ def language_model_name(name: str, services: StudyServices, world: str) -> str:
         return services.default_reader("language_model", world)
     try:
         services.reader_facts("language_model", "endpoint")
-    except UnknownModel:
+    except UnknownModel:  # no server is set up for it
         return services.default_reader("language_model", "")
     return "endpoint"
 
@@ -213,14 +214,9 @@ def cut_texts(limits: Sequence[PromptLimit], text: str = "prompt") -> list[str]:
             subject = f"The {text} is" if n_prompts == 1 else f"{prompts} of {n_prompts} {text}s are"
             lines.append(
                 f"{subject} {TOO_LONG} {reader} ({longest.n_tokens} tokens, at most {longest.limit}), which did not "
-                f"see “{shortened(longest.cut)}”{sees_all}."
+                f"see “{shorten(longest.cut)}”{sees_all}."
             )
     return lines
-
-
-def shortened(text: str) -> str:
-    """Return the beginning of a long text."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST].rstrip()} …"
 
 
 NOTE = (

@@ -95,7 +95,7 @@ def read_design_names(folder: Path) -> tuple[str, ...]:
 
 def list_designs() -> tuple[Design, ...]:
     """Return every shipped design, sorted by paper and name."""
-    return tuple(sorted(map(_load, design_files().values()), key=lambda design: (design.reference, design.name)))
+    return tuple(sorted(map(_load_design, design_files().values()), key=lambda design: (design.reference, design.name)))
 
 
 def find_design(name: str) -> Design:
@@ -105,9 +105,9 @@ def find_design(name: str) -> Design:
     """
     path, shipped = Path(name).expanduser(), design_files()
     if name in shipped:
-        return _load(shipped[name])
+        return _load_design(shipped[name])
     if path.suffix in {".yaml", ".yml"} and path.is_file():
-        design = _load(path)
+        design = _load_design(path)
         typed_options(design, {})
         return design
     if is_pack(name):
@@ -198,12 +198,12 @@ def readings_of_paper(design: Design, settings: StudySettings) -> list[str]:
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
     return [
         fill_design_text(says, study, settings)
-        for says, only_if in _choices(design)
+        for says, only_if in _list_choices(design)
         if all(values[name] == value for name, value in only_if.items())
     ]
 
 
-def _choices(design: Design) -> list[tuple[str, Mapping[str, Any]]]:
+def _list_choices(design: Design) -> list[tuple[str, Mapping[str, Any]]]:
     """Return our choices for what the paper leaves open, each with the options that it holds for."""
     return [
         (choice["says"], choice.get("only_if", {})) if isinstance(choice, Mapping) else (choice, {})
@@ -278,7 +278,7 @@ def _load_installed(entry: EntryPoint) -> Path:
     folder = Path(entry.load().__file__).parent
     kinds = {study.kind for study in _import_studies(folder, entry.value)}
     own_kinds = {study.kind for place in _own_folders().items() for study in _import_studies(*place)}
-    designs = [_load(path) for path in sorted(folder.glob("designs/*.yaml"))]
+    designs = [_load_design(path) for path in sorted(folder.glob("designs/*.yaml"))]
     if not designs:
         raise StorageError(f"{folder} has no designs/*.yaml")
     own_names = {path.stem for place in _own_folders() for path in place.glob("designs/*.yaml")}
@@ -349,7 +349,7 @@ def read_page_layout(folder: Path) -> PageLayout:
     return PageLayout(**read_yaml(file).get("page", {})) if file.is_file() else PageLayout()
 
 
-def _load(path: Path) -> Design:
+def _load_design(path: Path) -> Design:
     values = {"name": path.stem} | read_yaml(path)
     data = values.get("data", {})
     if isinstance(data, str):
@@ -384,18 +384,17 @@ def read_study(name: str) -> dict[str, Any]:
     return values
 
 
-def read_table(file: str, folder: Path = STUDY_DATA) -> list[dict[str, str]]:
+def read_study_table(file: str, folder: Path = STUDY_DATA) -> list[dict[str, str]]:
     """Return the rows of a study table, each cell a string without spaces around it."""
     with (folder / file).open(encoding="utf-8", newline="") as lines:
         return [{column: cell.strip() for column, cell in row.items()} for row in csv.DictReader(lines)]
 
 
 class ReportTexts:
-    """Texts of a study's report, from the file ``report.yaml`` next to the study's ``module``.
+    """Titles and captions of a study's report, from the file ``report.yaml`` next to the study's ``module``.
 
-    It has ``notes`` (texts by name), ``tables`` and ``figures`` (by key, the fields of ``StudyTable`` and
-    ``StudyFigure`` except the data), and ``page`` (:class:`PageLayout`). A ``{name}`` in a text is filled in from the
-    ``values``.
+    It has ``tables`` and ``figures`` (by key, the fields of ``StudyTable`` and ``StudyFigure`` except the data), and
+    ``page`` (:class:`PageLayout`). A ``{name}`` in a text is filled in from the ``values``.
     """
 
     def __init__(self, module: str) -> None:
@@ -405,10 +404,6 @@ class ReportTexts:
     def _texts(self) -> dict[str, Any]:
         texts: dict[str, Any] = read_yaml(self._path)
         return texts
-
-    def note(self, name: str, /, **values: Any) -> str:
-        """Return a note."""
-        return str(_filled(self._texts["notes"][name], values))
 
     def table(self, name: str, rows: Rows, /, **values: Any) -> StudyTable:
         """Return a table of these rows."""
@@ -490,7 +485,9 @@ class ProtocolItem:
 def get_protocol(design: Design) -> dict[str, ProtocolItem]:
     """Return the design's protocol by name, {} without a paper; StorageError for an unknown name."""
     names = {*CIRCUMSTANCES, *declared_settings(StudySettings), *declared_settings(get_study(design).options)}
-    if unknown := sorted({*design.protocol, *(name for _, only_if in _choices(design) for name in only_if)} - names):
+    if unknown := sorted(
+        {*design.protocol, *(name for _, only_if in _list_choices(design) for name in only_if)} - names
+    ):
         raise StorageError(f"{design.name}: its protocol names no setting or option of it: {', '.join(unknown)}")
     try:
         return {

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from bias_core.models.endpoints import CUT_OFF
-from bias_core.number_text import format_rate
+from bias_core.number_text import format_rate, shorten
 from bias_core.study.types import JudgeAnswer, StudyReport, StudyTable, table
 
 VERDICTS, RAW = "judge_verdicts", "judge_said"
@@ -24,7 +24,7 @@ def judge_tables(answers: Sequence[JudgeAnswer]) -> tuple[StudyTable, ...]:
     """Return the numbers of verdicts by question, and some answers as they were said; () without a judge."""
     if not answers:
         return ()
-    by_question = {question: [a for a in answers if a.question == question] for question in _questions(answers)}
+    by_question = {question: [a for a in answers if a.question == question] for question in _shared_questions(answers)}
     rows = [_count(question, question_answers) for question, question_answers in by_question.items()]
     rows = rows if len(rows) == 1 else [*rows, _count(_ALL, answers)]
     said = [answer for answer in answers if answer.said]
@@ -38,7 +38,7 @@ def judge_tables(answers: Sequence[JudgeAnswer]) -> tuple[StudyTable, ...]:
     raw = [
         {
             "question": answer.question,
-            "answer": _shorten(answer.said),
+            "answer": shorten(" ".join(answer.said.split()), _LONGEST),
             "verdict": answer.verdict,
             "image_id": answer.image_id,
         }
@@ -48,7 +48,7 @@ def judge_tables(answers: Sequence[JudgeAnswer]) -> tuple[StudyTable, ...]:
     return (*tables, *([table(RAW, "Answers of the judge as it gave them", raw, _RAW_NOTE)] if raw else []))
 
 
-def _questions(answers: Sequence[JudgeAnswer]) -> list[str]:
+def _shared_questions(answers: Sequence[JudgeAnswer]) -> list[str]:
     """Return the questions of several pictures; others name a place in a picture, and are counted together."""
     return [question for question, n in Counter(answer.question for answer in answers).most_common() if n > 1][:50]
 
@@ -62,11 +62,6 @@ def _count(question: str, answers: Sequence[JudgeAnswer]) -> dict[str, object]:
         **{name: verdicts[name] for name in _ANSWERS},
         "cut off": n_cut,
     }
-
-
-def _shorten(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}…"
 
 
 def often_in_doubt(report: StudyReport) -> str:

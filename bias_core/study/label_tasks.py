@@ -183,14 +183,14 @@ def _people_task(n_people: int, looks: Looks, changes: dict[str, Any]) -> Task:
     if looks not in get_args(Looks):
         raise InvalidInput(f"looks are {' or '.join(get_args(Looks))}; got {quoted(looks)}")
     kinds: tuple[TaskKind, ...] = ("pst_single", "pst_paired", "pst_three")
-    kind, texts = kinds[n_people - 1], _read("texts", "labelling.yaml")
-    words, positions = _read("studies", "pst.yaml")["annotation"][kind.removeprefix("pst_")], POSITIONS[n_people]
+    kind, texts = kinds[n_people - 1], _read_asset("texts", "labelling.yaml")
+    words, positions = _read_asset("studies", "pst.yaml")["annotation"][kind.removeprefix("pst_")], POSITIONS[n_people]
     ending = "" if looks == "two" else "_in_four"
     answers = [Answer(**answer) for answer in texts[f"answers{ending}"][kind]]
     asked = words["instruction"].partition(". ")[0]  # the rest names a button of the paper, which four looks lack
     failed = next(answer.label for answer in answers if answer.whole)
     instructions = f"{asked}.\n\n{texts[f'appearance{ending}'].replace('{failed}', failed)}"
-    return _task(kind, dict(zip(positions, words["questions"], strict=True)), answers, instructions, changes)
+    return _make_task(kind, dict(zip(positions, words["questions"], strict=True)), answers, instructions, changes)
 
 
 def association_task(a: str, b: str, **changes: Any) -> Task:
@@ -199,8 +199,10 @@ def association_task(a: str, b: str, **changes: Any) -> Task:
     >>> association_task("pleasant", "unpleasant").answer_keys
     ('pleasant', 'unpleasant')
     """
-    words = _read("texts", "labelling.yaml")["association"]
-    return _task("association", {PICTURE: words["question"]}, _numbered((a, b)), words["instructions"], changes)
+    words = _read_asset("texts", "labelling.yaml")["association"]
+    return _make_task(
+        "association", {PICTURE: words["question"]}, _number_answers((a, b)), words["instructions"], changes
+    )
 
 
 def scale_task(name: str, **changes: Any) -> Task:
@@ -209,16 +211,16 @@ def scale_task(name: str, **changes: Any) -> Task:
     >>> [(one.shortcut, one.label) for one in scale_task("age group").answers]
     [('1', 'child'), ('2', 'young'), ('3', 'old'), ('c', 'cannot tell')]
     """
-    scale, words = load_scales().get(name), _read("texts", "labelling.yaml")
+    scale, words = load_scales().get(name), _read_asset("texts", "labelling.yaml")
     if scale is None:
         raise InvalidInput(f"no scale is called {quoted(name)}; there are {', '.join(load_scales())}")
     last = Answer(key=CANNOT_TELL, label=CANNOT_TELL.replace("_", " "), shortcut="c")
-    answers = [*_levels(scale), last]
+    answers = [*_list_levels(scale), last]
     titled = {"title": scale.title, "scale": name} | changes
-    return _task("own", {SINGLE: scale.question}, answers, words["on_a_scale"], titled)
+    return _make_task("own", {SINGLE: scale.question}, answers, words["on_a_scale"], titled)
 
 
-def _levels(scale: Scale) -> list[Answer]:
+def _list_levels(scale: Scale) -> list[Answer]:
     """Return an answer for each level, with its number on the keyboard (0 for the tenth) and colour."""
     ends = {0: f", {scale.lowest}", len(scale.levels) - 1: f", {scale.highest}"} if scale.colours else {}
     colours = scale.colours or ("",) * len(scale.levels)
@@ -233,18 +235,18 @@ def _levels(scale: Scale) -> list[Answer]:
 
 def own_task(question: str, answers: Sequence[str], **changes: Any) -> Task:
     """Return a task with a question and its answers, numbered 1 to 9 on the keyboard; ``changes`` as above."""
-    return _task("own", {PICTURE: question}, _numbered(answers), "", changes)
+    return _make_task("own", {PICTURE: question}, _number_answers(answers), "", changes)
 
 
-def _numbered(labels: Sequence[str]) -> list[Answer]:
+def _number_answers(labels: Sequence[str]) -> list[Answer]:
     shortcuts = [*"123456789", *[""] * len(labels)]
     return [Answer(key=answer_key(label), label=label, shortcut=shortcuts[i]) for i, label in enumerate(labels)]
 
 
-def _task(
+def _make_task(
     kind: TaskKind, questions: Mapping[str, str], answers: Sequence[Answer], instructions: str, changes: dict[str, Any]
 ) -> Task:
-    texts = _read("texts", "labelling.yaml")
+    texts = _read_asset("texts", "labelling.yaml")
     same = {name: texts[name] for name in ("consent", "content_note")} | {"title": texts["titles"][kind]}
     task_fields = {"kind": kind, "questions": questions, "answers": tuple(answers), "instructions": instructions}
     return Task(**{**same, **task_fields, **changes})
@@ -431,7 +433,7 @@ def _checked_key(name: str, key: str) -> None:
 
 
 @cache
-def _read(*path: str) -> dict[str, Any]:
+def _read_asset(*path: str) -> dict[str, Any]:
     content: dict[str, Any] = read_yaml(ASSETS.joinpath(*path))
     return content
 
@@ -462,21 +464,21 @@ def find_people(prompt: str, metadata: Mapping[str, str] | None = None) -> dict[
     """
     left, middle, right = ((metadata or {}).get(place, "") for place in POSITIONS[3])
     if left and middle and right:
-        return {**_people("three", left, right), "middle": middle}
+        return {**_name_people("three", left, right), "middle": middle}
     if left and right:
-        return _people(PAIRED, left, right)
+        return _name_people(PAIRED, left, right)
     if alone := (metadata or {}).get("identity", "") or left or right:
-        return _people(SINGLE, alone)
+        return _name_people(SINGLE, alone)
     prompt = " ".join(prompt.split())
     if three := _THREE.match(prompt):
-        return {**_people("three", three[1], three[3]), "middle": three[2]}
+        return {**_name_people("three", three[1], three[3]), "middle": three[2]}
     if sides := _SIDES.match(prompt):
-        return _people(PAIRED, sides[1], sides[2])
+        return _name_people(PAIRED, sides[1], sides[2])
     single = _ONE.fullmatch(prompt)
     if single and len(single[1].split()) <= _MOST_WORDS and not _BLURB.search(single[1]):
-        return _people(SINGLE, single[1])
-    return _people(UNKNOWN)
+        return _name_people(SINGLE, single[1])
+    return _name_people(UNKNOWN)
 
 
-def _people(setting: str, left: str = "", right: str = "") -> dict[str, str]:
+def _name_people(setting: str, left: str = "", right: str = "") -> dict[str, str]:
     return {"setting": setting, "left": left, "right": right}

@@ -35,7 +35,6 @@ FigureKind = Literal[
     "pictures",
 ]  # fmt: skip
 Facts = Mapping[str, str | int | float]
-_MOST_LISTED = 3
 AUTO = "auto"  # as a classifier's name: one that suits the pictures and the machine, chosen when a run is laid out
 NOBODY = "nobody"  # in place of a classifier, for pictures that are not measured
 OFF, OWN, FAIR = "off", "own", "fair"
@@ -646,24 +645,12 @@ def figure(kind: FigureKind, key: str, title: str, rows: Rows, caption: str = ""
     return StudyFigure(key=key, title=title, kind=kind, data=make_frame(rows), labels=labels, caption=caption)
 
 
-def finding_rows(findings: Sequence[Finding], n: str) -> list[dict[str, Any]]:
+def value_rows(findings: Sequence[Finding], n: str) -> list[dict[str, Any]]:
     """Return findings as rows of a table; the column ``n`` counts their units."""
     return [
         {"": f.title, **columns("value", f.estimate, ends=""), n: f.estimate.n, "in the paper": f.published}
         for f in findings
     ]
-
-
-def format_list(items: Sequence[str], between: str = ", ", last: str = "") -> str:
-    """Return the first of some texts, and how many more there are; ``last`` stands before the last of a whole list.
-
-    >>> format_list(["a", "b", "c", "d"]), format_list(["a", "b", "c"], last=" and ")
-    ('a, b, c and 1 more', 'a, b and c')
-    """
-    if last and 1 < len(items) <= _MOST_LISTED:
-        return last.join((between.join(items[:-1]), items[-1]))
-    suffix = f" and {len(items) - _MOST_LISTED:,} more" if len(items) > _MOST_LISTED else ""
-    return between.join(items[:_MOST_LISTED]) + suffix
 
 
 def drawable(figures: Iterable[StudyFigure]) -> tuple[StudyFigure, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from bias_core.measures.cards import metric
+from bias_core.number_text import shorten
 from bias_core.report.commands import is_shipped
 from bias_core.services import Services
 from bias_core.study.design import find_design, option_settings, typed_options
@@ -50,7 +51,7 @@ def read_link(query: Mapping[str, str], tabs: Tabs, services: Services) -> Link:
         value = None
         with user_errors():
             check_texts(name, text)
-            value = _read(name, text, tabs[tab], services, values)
+            value = _read_value(name, text, tabs[tab], services, values)
         if value is None:
             ignored.append(_quoted(name, text))
         elif name.startswith(OPTION):
@@ -75,7 +76,7 @@ def build_link(tab: str, report: StudyReport, arms: Sequence[Arm] | None = None)
     chosen = [*_ALWAYS, *(name for name in changed_settings(settings) if name not in _ALWAYS)]
     texts = {"tab": tab, "study": design.name}
     texts |= {
-        declared[name].key: _text(declared[name].format_value(getattr(settings, name)))
+        declared[name].key: _write_value(declared[name].format_value(getattr(settings, name)))
         for name in chosen
         if declared[name].may_be_linked
     }
@@ -94,7 +95,7 @@ def notice_html(link: Link) -> str:
     return render("link_notice", ignored=link.ignored) if link.ignored else ""
 
 
-def _read(name: str, text: str, studies: Sequence[str], services: Services, values: Mapping[str, Any]) -> Any:
+def _read_value(name: str, text: str, studies: Sequence[str], services: Services, values: Mapping[str, Any]) -> Any:
     """The value of a name as forms show it, given the ``values`` read before; None if it is invalid."""
     if name.startswith(OPTION):
         study = values.get("study") or next(iter(studies), "")
@@ -135,9 +136,9 @@ RUN = "run"  # name of a shared run's id
 LINK_NAMES = (*_READ, *_SETTINGS, RUN)  # names in an address besides the tab and options
 
 
-def _text(value: Any) -> str:
+def _write_value(value: Any) -> str:
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _quoted(name: str, text: str) -> str:
-    return f"{name} “{text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}”"
+    return f"{name} “{shorten(text, _SHOWN)}”"

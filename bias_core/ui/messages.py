@@ -22,6 +22,7 @@ from bias_core.errors import (
     UnknownModel,
     get_error_message,
 )
+from bias_core.number_text import format_count
 from bias_core.settings import on_public_server
 from bias_core.study.types import Progress
 from bias_core.ui.templates import render, without_variables
@@ -108,7 +109,7 @@ def pictures_today(n: int) -> str:
     """
     if not n:
         return "No GPU time is left today for one more picture"
-    return f"About {int(float(f'{n:.2g}')):,} more picture{'s' * (n > 1)} today"
+    return f"About {format_count(int(float(f'{n:.2g}')), 'more picture')} today"
 
 
 @contextmanager
@@ -153,5 +154,4 @@ def progress_html(progress: Progress, of: str = "") -> str:
 
 
 def heading_html(title: str, note: str = "") -> str:
-    """A heading with a note below it."""
     return render("heading", title=title, note=note)

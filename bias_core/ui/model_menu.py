@@ -9,10 +9,11 @@ import gradio as gr
 
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.models.catalogue import Role
+from bias_core.number_text import format_list
 from bias_core.services import Services
 from bias_core.study.attributes import AttributeSet, is_rate_of_another, read_rate
 from bias_core.study.classifiers import reading_words
-from bias_core.study.types import AUTO, format_list
+from bias_core.study.types import AUTO
 from bias_core.types import Attribute
 from bias_core.ui.messages import QUIET
 from bias_core.ui.templates import without_variables
@@ -23,7 +24,6 @@ _WIDTHS = ["130px", "300px", "300px", "90px", "340px"]
 
 
 def build_table(attributes: Sequence[Attribute], elem_id: str) -> gr.Dataframe:
-    """The editable table of attributes."""
     return gr.Dataframe(
         attribute_rows(attributes), headers=HEADERS, datatype="str", type="array", interactive=True,
         wrap=True, label="Attributes", show_label=False, elem_id=elem_id, buttons=[], max_height=420,
@@ -31,7 +31,7 @@ def build_table(attributes: Sequence[Attribute], elem_id: str) -> gr.Dataframe:
     )  # fmt: skip
 
 
-def read_table(rows: Sequence[Sequence[Any]]) -> tuple[Attribute, ...]:
+def read_attribute_table(rows: Sequence[Sequence[Any]]) -> tuple[Attribute, ...]:
     """The attributes of the table without its empty rows; InvalidInput quotes an invalid rate P*."""
     texts = [["" if cell is None else str(cell).strip() for cell in row] for row in rows]
     attributes = []
@@ -42,7 +42,6 @@ def read_table(rows: Sequence[Sequence[Any]]) -> tuple[Attribute, ...]:
 
 
 def attribute_rows(attributes: Sequence[Attribute]) -> list[list[str]]:
-    """Rows of the table for these attributes."""
     return [
         [a.name, a.positive, a.negative, "" if a.reference is None else f"{a.reference:g}", a.reference_source]
         for a in attributes
@@ -151,7 +150,6 @@ class NoClassifierPart:
         self.box: Any = None  # in tabs that build the buttons
 
     def build(self) -> None:
-        """Build the buttons."""
         look: dict[str, Any] = {"size": "sm", "scale": 0, "min_width": 190}
         with gr.Row(visible=False, elem_classes="tools", elem_id=f"{self.key}-no-classifier") as self.box:
             self.choose = gr.Button("Choose a classifier", elem_id=f"{self.key}-choose-classifier", **look)
@@ -159,7 +157,6 @@ class NoClassifierPart:
             self.score = gr.Button("Score anyway", elem_id=f"{self.key}-score-anyway", **look)
 
     def outputs(self) -> list[Any]:
-        """Everything that :meth:`show` changes."""
         return [] if self.box is None else [self.box, self.label]
 
     def show(self, shown: bool, *, are_own: bool = False) -> dict[Any, Any]:

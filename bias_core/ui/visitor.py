@@ -30,7 +30,7 @@ from bias_core.ui.messages import EACH, QUIET, user_errors
 P = ParamSpec("P")
 T = TypeVar("T")
 _KEY_BYTES = 16
-_FRESH_SECONDS = 5.0
+_FRESH_SECONDS = 5.0  # for which the hub's answer on GPU time serves all tabs
 TOKEN_HEADER = "x-hosted-model-token"  # in requests by programs
 _SECRET = "t2i-bias-explorer-visitor-1"  # hides the key from a passing look; it is no password
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from bias_core.world.scene import DOMAINS, LIGHTS, Look, Person, Scene, Thing, drawing, read_asset
+from bias_core.world.scene import DOMAINS, LIGHTS, Look, Person, Scene, Thing, load_drawing, read_asset
 
 Constraint = Mapping[str, frozenset[object]]  # for a visible attribute, the values that the words allow
 
@@ -86,7 +86,6 @@ def lexicon_looks() -> tuple[Look, ...]:
 
 @cache
 def things() -> tuple[Thing, ...]:
-    """Every thing of the lexicon."""
     return tuple(m.thing for m in phrases().values() if m.thing)
 
 
@@ -107,7 +106,7 @@ def valence_words() -> Mapping[str, str]:
 
 def _meanings() -> Iterator[tuple[str, Meaning]]:
     """Yield phrases with their meanings; the last meaning of a phrase counts."""
-    words, icons = book(), drawing("icons")
+    words, icons = book(), load_drawing("icons")
     for phrase, spec in words["things"].items():
         *icon, colour = spec.split()
         name = icon[0] if icon else phrase
@@ -133,13 +132,11 @@ def _meanings() -> Iterator[tuple[str, Meaning]]:
 
 PAIR = re.compile(r"\bone (?P<left>.{1,200}?) on (?:the )?left and (?:one )?(?P<right>.{1,200}?) on (?:the )?right\b")
 LONGEST = 5
-LIGHT_SKIN = frozenset({1, 2, 3, 4})
+LIGHT_SKIN = frozenset({1, 2, 3, 4})  # of ten tones
 
 
 @dataclass(frozen=True, kw_only=True)
 class PersonRequest:
-    """Request for one person, as parsed."""
-
     # names of the looks and groups that were mentioned, e.g. ("iranian", "doctor"); the planted rates depend on these.
     concepts: tuple[str, ...] = ()
     # given parts of the look (setting, clothing, prop, colour, flag, role)
@@ -177,13 +174,13 @@ def parse(prompt: str) -> Request:
     head = text.partition(", if ")[0] if fair else text
     pair = PAIR.search(head)
     if pair:
-        sides = [_read(pair[side]) for side in ("left", "right")]
+        sides = [_read_meanings(pair[side]) for side in ("left", "right")]
         return Request(
-            people=tuple(_person(side) for side in sides),
+            people=tuple(_build_person(side) for side in sides),
             fair=fair,
             unknown_words=tuple(w for side in sides for w in side.unknown),
         )
-    reading = _read(head)
+    reading = _read_meanings(head)
     words = set(plain_words(head))
     trigger = next((w for w in book()["triggers"] if w in words), "")
     return _single(reading, trigger=trigger, fair=fair, is_single=bool(re.search(r"\bone\b", head)))
@@ -198,7 +195,7 @@ class _Reading:
     unknown: list[str] = field(default_factory=list)
 
 
-def _read(text: str) -> _Reading:
+def _read_meanings(text: str) -> _Reading:
     reading = _Reading()
     for i, clause in enumerate(text.split(",")):
         words = plain_words(clause)
@@ -229,7 +226,7 @@ def _read_clause(words: list[str], reading: _Reading) -> None:
         i += length
 
 
-def _person(reading: _Reading) -> PersonRequest:
+def _build_person(reading: _Reading) -> PersonRequest:
     parts: dict[str, str] = {}
     allowed: dict[str, frozenset[object]] = {}
     concepts: list[str] = []
@@ -267,7 +264,7 @@ def _single(reading: _Reading, *, trigger: str, fair: bool, is_single: bool) -> 
         return Request(thing=things[0].thing, concept=things[0].name, **common)  # type: ignore[arg-type]
     if not about_people and not reading.unknown:
         return Request(**common)  # type: ignore[arg-type]
-    person = _person(reading)
+    person = _build_person(reading)
     if reading.unknown and not about_people:
         person = PersonRequest(parts={"prop": "unknownthing"}, allowed=person.allowed)
     count = max((meaning.n for meaning, _ in reading.meanings), default=1)
@@ -296,9 +293,11 @@ def satisfies(scene: Scene, request: Request) -> bool | None:
     if len(request.people) != len(scene.people):
         one_of_several = len(scene.people) > 1 and len(request.people) == 1
         return None if one_of_several and (request.people[0].parts or request.people[0].allowed) else False
-    return all(_shows(person, one_request) for person, one_request in zip(scene.people, request.people, strict=True))
+    return all(
+        _meets_request(person, one_request) for person, one_request in zip(scene.people, request.people, strict=True)
+    )
 
 
-def _shows(person: Person, request: PersonRequest) -> bool:
+def _meets_request(person: Person, request: PersonRequest) -> bool:
     look = all(getattr(person.look, part) == value for part, value in request.parts.items())
     return look and all(getattr(person, name) in values for name, values in request.allowed.items())

@@ -59,13 +59,12 @@ class DrawnRates:
     lines: Sequence[DrawnRate]
 
     def write(self, path: Path) -> None:
-        """Write the rates, one per line."""
         rows = ",\n".join(json.dumps(asdict(line)) for line in self.lines)
         head = f'"revision": "{self.revision}", "num_inference_steps": {self.num_inference_steps}'
         path.write_text(f'{{{head}, "lines": [\n{rows}\n]}}\n', encoding="utf-8")
 
 
-def read_rates(path: Path = TABLE) -> DrawnRates:
+def read_drawn_rates(path: Path = TABLE) -> DrawnRates:
     """Read a table; StorageError if it is not one."""
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
@@ -80,7 +79,7 @@ def read_rates(path: Path = TABLE) -> DrawnRates:
 @cache
 def shipped_rates() -> DrawnRates:
     """Read the table that comes with the program."""
-    return read_rates()
+    return read_drawn_rates()
 
 
 def true_rate(rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
@@ -94,7 +93,7 @@ def true_rate(rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
     if not plain or (revision, steps) != (table.revision, table.num_inference_steps):
         return None
     prompts = frozenset(_meaning(prompt) for prompt in {row.prompt for row in rows})
-    line, is_complement = _lines().get((condition, prompts, _meaning(sentence)), (None, False))
+    line, is_complement = _index_lines().get((condition, prompts, _meaning(sentence)), (None, False))
     if line is None:
         return None
     ends = (1 - line.high, 1 - line.drawn, 1 - line.low) if is_complement else (line.low, line.drawn, line.high)
@@ -113,7 +112,7 @@ def _meaning(text: str) -> Hashable:
 
 
 @cache
-def _lines() -> Mapping[tuple[str, Hashable, Hashable], tuple[DrawnRate, bool]]:
+def _index_lines() -> Mapping[tuple[str, Hashable, Hashable], tuple[DrawnRate, bool]]:
     """Line by condition, prompts and sentence, and a flag that the sentence holds for the other pictures."""
     from bias_core.world.planted import SENTENCES, planted_lines
 
@@ -195,10 +194,10 @@ def sentence_errors(
 
     None if fewer than 20 pictures show either sentence, or if this world does not know the words.
     """
-    return _errors(image_embeddings, text_embeddings, _truth(scenes, positive), _truth(scenes, negative))
+    return _count_errors(image_embeddings, text_embeddings, _truth(scenes, positive), _truth(scenes, negative))
 
 
-def _errors(
+def _count_errors(
     image_embeddings: np.ndarray, text_embeddings: np.ndarray, holds: np.ndarray | None, fails: np.ndarray | None
 ) -> ReaderErrors | None:
     """Errors from ``holds`` and ``fails`` ``(n,)``: flags that a scene shows the first or the second sentence."""
@@ -222,7 +221,7 @@ def errors_of_sentences(
     """:func:`sentence_errors` of several pairs; ``text_embeddings`` holds their sentences in turn."""
     of_scenes = partial(_held_out_truth, seed, len(image_embeddings))
     return tuple(
-        _errors(image_embeddings, text_embeddings[2 * i : 2 * i + 2], of_scenes(positive), of_scenes(negative))
+        _count_errors(image_embeddings, text_embeddings[2 * i : 2 * i + 2], of_scenes(positive), of_scenes(negative))
         for i, (positive, negative) in enumerate(sentences)
     )
 

@@ -78,7 +78,7 @@ def base_rates() -> Rates:
     return {name: dict(values) for name, values in _plan()["base"].items()}
 
 
-def _rows(name: str) -> list[dict[str, str]]:
+def _read_rows(name: str) -> list[dict[str, str]]:
     with (STUDIES / name).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -86,13 +86,13 @@ def _rows(name: str) -> list[dict[str, str]]:
 @cache
 def published_rates() -> tuple[PlantedRate, ...]:
     """Every rate that the papers measured, or that follows from their numbers; earlier ones take precedence."""
-    return (*_oasis(), *_paired(), *_associations(), *_internal())
+    return (*_oasis(), *_paired(), *_planted_associations(), *_planted_internal_bias())
 
 
 def _oasis() -> Iterator[PlantedRate]:
     percent = {
         (r["nationality"], r["attribute"]): float(r["prevalence"])
-        for r in _rows("oasis_table1.csv")
+        for r in _read_rows("oasis_table1.csv")
         if r["model"] == "SDv2"
     }
     for (nationality, name), value_percent in percent.items():
@@ -122,18 +122,18 @@ def _rate(
 
 def _paired() -> Iterator[PlantedRate]:
     settings = (("", "paired", "PST"), ("single", "single", "Single"))
-    for row in _rows("pst_occupations.csv"):
+    for row in _read_rows("pst_occupations.csv"):
         for setting, column, name in settings:
             source = f"wan2024pst, Table 14, F ({name})"
             yield _rate(row["occupation"], "gender", "feminine", row[f"f_{column}"], source, setting)
-    for row in _rows("pst_power.csv"):
+    for row in _read_rows("pst_power.csv"):
         role, sign = ("high", -1) if row["power_level"] == "powerful" else ("low", 1)
         for setting, column, _ in settings:
             percent = (100 + sign * float(row[f"sts_{column}"])) / 2
             yield _rate(f"{row['occupation']} {role}", "gender", "feminine", percent, "wan2024pst, Table 16", setting)
 
 
-def _associations() -> Iterator[PlantedRate]:
+def _planted_associations() -> Iterator[PlantedRate]:
     from scipy.stats import norm  # SciPy takes long to load, and only this needs it
 
     human = {s["concept"]: 100 * s["score"] for s in association_stimuli()["human_comparison"]["scores"]}
@@ -147,8 +147,8 @@ def _associations() -> Iterator[PlantedRate]:
                 yield _rate(concept, *light, 100 * norm.cdf(effect / 2), "derived: Phi(d / 2), wang2023t2iat, Table 1")
 
 
-def _internal() -> Iterator[PlantedRate]:
-    rows = _rows("internal_bias_scores.csv")
+def _planted_internal_bias() -> Iterator[PlantedRate]:
+    rows = _read_rows("internal_bias_scores.csv")
     scores = {r["keyword"]: float(r["mcas"]) for r in rows if r["model"] == "Stable Diffusion v2"}
     for target in read_asset("../studies/internal_bias.yaml")["targets"]:
         concept = parse(target["prompt"]).people[0].concepts[0]
@@ -274,7 +274,9 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
         for concepts, role in looks_and_roles or [((request.concept,) if request.concept else (), "none")]
     ]
     light = (
-        str(_draw(tables[0]["light"], request.light, rng)) if len(request.people) < 2 or request.light else "neutral"
+        str(_draw_value(tables[0]["light"], request.light, rng))
+        if len(request.people) < 2 or request.light
+        else "neutral"
     )
     plan = planted_among([" ".join(person.concepts) for person in request.people], condition)
     if plan is not None:
@@ -285,7 +287,8 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
     if request.fair:
         tables = [{**table, "gender": _intervened(table["gender"])} for table in tables]
     people = tuple(
-        _person(person, table, light, rng, condition) for person, table in zip(request.people, tables, strict=False)
+        _draw_person(person, table, light, rng, condition)
+        for person, table in zip(request.people, tables, strict=False)
     )
     backdrop, extra = rng.choice(BACKDROPS), _extra(condition, rng, triggered=triggered)
     setting = "table" if request.thing else "plain"
@@ -341,7 +344,7 @@ def _extra(condition: str, rng: Random, *, triggered: bool) -> str:
     return "sign" if rate and rng.random() < rate else ""
 
 
-def _draw(distribution: Distribution, allowed: frozenset[object] | None, rng: Random) -> object:
+def _draw_value(distribution: Distribution, allowed: frozenset[object] | None, rng: Random) -> object:
     """Draw one value; with ``allowed``, in proportion among those, or evenly if none has any mass."""
     values = [v for v in distribution if allowed is None or v in allowed]
     weights = [distribution[v] for v in values]
@@ -350,21 +353,23 @@ def _draw(distribution: Distribution, allowed: frozenset[object] | None, rng: Ra
     return rng.choices(values, weights)[0]
 
 
-def _person(request: PersonRequest, table: Rates, light: str, rng: Random, condition: str) -> Person:
+def _draw_person(request: PersonRequest, table: Rates, light: str, rng: Random, condition: str) -> Person:
     allowed = request.allowed
     hairy = any(allowed.get(name) == frozenset({True}) for name in ("beard", "moustache"))
-    gender = "masculine" if hairy and "gender" not in allowed else _draw(table["gender"], allowed.get("gender"), rng)
+    gender = (
+        "masculine" if hairy and "gender" not in allowed else _draw_value(table["gender"], allowed.get("gender"), rng)
+    )
     yes = {name: _yes(table[name][True], allowed.get(name), rng) for name in ("glasses", "mark")}
     yes |= {name: _grows(name, str(gender), table, allowed.get(name), rng) for name in ("beard", "moustache")}
     table = {**table, **crossed_rates(request.concepts, condition, {"gender": gender, **yes})}
     person = Person(
         look=Look(**request.parts),
         gender=str(gender),
-        age=str(_draw(table["age"], allowed.get("age"), rng)),
+        age=str(_draw_value(table["age"], allowed.get("age"), rng)),
         skin=rng.choice(sorted(allowed.get("skin", SKIN_TONES), key=int)),  # type: ignore[arg-type]
-        headwear=str(_draw(table["headwear"], allowed.get("headwear"), rng)),
-        dress=str(_draw(table["dress"], allowed.get("dress"), rng)),
-        expression=str(_draw(_MOODS.get(light, table["expression"]), allowed.get("expression"), rng)),
+        headwear=str(_draw_value(table["headwear"], allowed.get("headwear"), rng)),
+        dress=str(_draw_value(table["dress"], allowed.get("dress"), rng)),
+        expression=str(_draw_value(_MOODS.get(light, table["expression"]), allowed.get("expression"), rng)),
         **yes,  # type: ignore[arg-type]
     )
     person = decorate(person, rng)
@@ -391,7 +396,6 @@ SENTENCES: dict[tuple[str, object], tuple[str, str]] = {
 
 
 def planted_lines() -> Iterator[PlantedLine]:
-    """Every planted rate, as drawn."""
     for (concept, setting), group in planted_index().items():
         for planted in group:
             positive, negative = SENTENCES[planted.attribute, planted.value]

@@ -150,7 +150,7 @@ def read_asset(name: str) -> dict[str, Any]:
 
 
 @cache
-def drawing(section: str) -> dict[str, str]:
+def load_drawing(section: str) -> dict[str, str]:
     """One section of ``drawing.yaml`` (palette, settings, clothing, light, flags, icons, person)."""
     return dict(read_asset("drawing.yaml")[section])
 
@@ -158,7 +158,7 @@ def drawing(section: str) -> dict[str, str]:
 @cache
 def rgb(name: str) -> RGB:
     """Colour of the palette, or of a ``#rrggbb`` word."""
-    r, g, b = ImageColor.getrgb(name if name.startswith("#") else drawing("palette")[name])[:3]
+    r, g, b = ImageColor.getrgb(name if name.startswith("#") else load_drawing("palette")[name])[:3]
     return r, g, b
 
 
@@ -172,7 +172,7 @@ def mix(colour: RGB, tint: RGB, share: float) -> RGB:
 def shapes(section: str, name: str) -> tuple[Shape, ...]:
     """The parsed shapes of one thing; a word alone means the shapes of the icon of that name."""
     parsed: list[Shape] = []
-    for part in drawing(section)[name].split(";"):
+    for part in load_drawing(section)[name].split(";"):
         kind, *numbers = part.split()
         if numbers:
             parsed.append((kind, tuple(map(float, numbers[:-1])), numbers[-1]))
@@ -246,14 +246,14 @@ def decorate(person: Person, rng: Random) -> Person:
 
 def random_look(rng: Random) -> Look:
     """Draw any place, clothing and thing, independent of each other."""
-    clothing = [c for c in drawing("clothing") if c not in DRESSES]
-    prop = rng.choice(list(drawing("icons"))) if rng.random() < 0.75 else ""
+    clothing = [c for c in load_drawing("clothing") if c not in DRESSES]
+    prop = rng.choice(list(load_drawing("icons"))) if rng.random() < 0.75 else ""
     return Look(
-        setting=rng.choice(list(drawing("settings"))),
+        setting=rng.choice(list(load_drawing("settings"))),
         clothing=rng.choice(clothing),
         prop=prop,
         colour=rng.choice(SHIRTS),
-        flag=rng.choice(list(drawing("flags"))) if rng.random() < 0.1 else "",
+        flag=rng.choice(list(load_drawing("flags"))) if rng.random() < 0.1 else "",
         role=rng.choice(("none", "none", "high", "low")),
     )
 
@@ -298,7 +298,9 @@ def balanced_scene(
     if kind < 0.85:
         pair = (balanced_person(rng, look()), balanced_person(rng, look()))
         return Scene(people=pair, light=light if rng.random() < 0.4 else "neutral", backdrop=backdrop)
-    thing = rng.choice(things) if things else Thing(icon=rng.choice(list(drawing("icons"))), colour=rng.choice(SHIRTS))
+    thing = (
+        rng.choice(things) if things else Thing(icon=rng.choice(list(load_drawing("icons"))), colour=rng.choice(SHIRTS))
+    )
     return Scene(thing=thing, setting="table", light=light, extra=extra, backdrop=backdrop)
 
 
@@ -410,14 +412,14 @@ def draw_person(sheet: Image.Image, person: Person, *, centre: float = 128, scal
     scale *= CHILD if person.age == "child" else 1.0
     corner = centre - 128 * scale, 256 - depth - 256 * scale
     draw, tints = ImageDraw.Draw(sheet), _tints(person)
-    for part in _parts(person):
+    for part in _list_parts(person):
         if part == _CLOTHING:
             _dress(sheet, person, tints["skin"], corner, scale, depth)
-        elif part in drawing("person"):
+        elif part in load_drawing("person"):
             paint_shapes(draw, shapes("person", part), tints, corner=corner, scale=(scale, scale))
 
 
-def _parts(person: Person) -> list[str]:
+def _list_parts(person: Person) -> list[str]:
     """Names of the parts of a person, from back to front; not every value of an attribute has a part."""
     gender, expression = person.gender, person.expression
     if gender == "unclear":  # seen from behind

@@ -41,8 +41,7 @@ class Wording:
 
     @property
     def language_name(self) -> str:
-        """The English name of the language."""
-        return str(_book()["languages"][self.language]["name"])
+        return str(_load_grammar()["languages"][self.language]["name"])
 
 
 def list_wordings(languages: Sequence[str], template: str, concept: str) -> tuple[Wording, ...]:
@@ -69,7 +68,7 @@ def list_wordings(languages: Sequence[str], template: str, concept: str) -> tupl
 
 
 def _wording(language: str, form: str, template: str, concept: str) -> Wording:
-    book, name = _book(), " ".join(concept.split())
+    book, name = _load_grammar(), " ".join(concept.split())
     if language not in book["languages"]:
         codes = ", ".join(f"{code} ({name})" for code, name in language_names().items())
         raise InvalidInput(
@@ -79,7 +78,7 @@ def _wording(language: str, form: str, template: str, concept: str) -> Wording:
         raise InvalidInput(
             f"for several languages the template must be one of {'; '.join(book['templates'])}; got {quoted(template)}"
         )
-    forms = _forms(language, _find_key(name))
+    forms = _list_noun_forms(language, _find_key(name))
     if not forms:
         raise InvalidInput(
             f"{book['languages'][language]['name']} has no certain word for {quoted(name)} here; choose one of "
@@ -91,32 +90,32 @@ def _wording(language: str, form: str, template: str, concept: str) -> Wording:
             f"{book['languages'][language]['name']} has no form {quoted(form)} of {quoted(name)} here; write {could}"
         )
     form = form or next(iter(forms))
-    return _worded(language, form, forms[form], template.strip(), _find_key(name))
+    return _word_prompt(language, form, forms[form], template.strip(), _find_key(name))
 
 
-def _worded(language: str, form: str, noun: str, template: str, concept: str) -> Wording:
+def _word_prompt(language: str, form: str, noun: str, template: str, concept: str) -> Wording:
     english = fill_template(template, f"female {concept}" if form == "feminine" else concept)
-    prompt = english if language == ENGLISH else _book()["templates"][template][language].replace("{}", noun)
+    prompt = english if language == ENGLISH else _load_grammar()["templates"][template][language].replace("{}", noun)
     return Wording(language=language, form=form, prompt=prompt, english=english)
 
 
 def concepts(language: str = ENGLISH) -> tuple[str, ...]:
     """Concepts with a wording in a language."""
-    languages = _book()["languages"]
+    languages = _load_grammar()["languages"]
     all_concepts = dict.fromkeys(key for entry in languages.values() for key in entry["concepts"])
     return tuple(all_concepts) if language == ENGLISH else tuple(languages[language]["concepts"])
 
 
 def language_names() -> dict[str, str]:
     """English names of the languages other than English, by code."""
-    return {code: str(entry["name"]) for code, entry in _book()["languages"].items() if code != ENGLISH}
+    return {code: str(entry["name"]) for code, entry in _load_grammar()["languages"].items() if code != ENGLISH}
 
 
 def language_choices() -> list[tuple[str, str]]:
     """Choices of a menu, name and value: each language, and its forms that are not every concept's default."""
     choices = []
     for code, name in language_names().items():
-        forms = dict.fromkeys(form for concept in concepts(code) for form in list(_forms(code, concept))[1:])
+        forms = dict.fromkeys(form for concept in concepts(code) for form in list(_list_noun_forms(code, concept))[1:])
         form_choices = [(f"{name} ({FORMS[form]})", f"{code}{BETWEEN}{form}") for form in FORMS if form in forms]
         choices += [(name, code), *form_choices]
     return choices
@@ -124,7 +123,7 @@ def language_choices() -> list[tuple[str, str]]:
 
 def rival_concepts(concept: str) -> tuple[str, ...]:
     """Concepts that a picture could be mistaken for: other occupations, or things if the concept is any person."""
-    book, key = _book(), _find_key(concept)
+    book, key = _load_grammar(), _find_key(concept)
     if key not in book["people"]:
         return tuple(name for name in concepts() if name not in (key, *book["people"]))
     genders = [word for word in ("man", "woman") if key not in (word, "person")]
@@ -133,18 +132,18 @@ def rival_concepts(concept: str) -> tuple[str, ...]:
 
 def planted_languages() -> tuple[str, ...]:
     """Languages in which the calibration world's condition ``languages`` plants a bias."""
-    return tuple(_book()["planted"])
+    return tuple(_load_grammar()["planted"])
 
 
 @cache
 def wordings_by_prompt() -> Mapping[str, Wording]:
     """Every wording that is not English, by prompt; the first of equal prompts."""
     by_prompt: dict[str, Wording] = {}
-    for template in _book()["templates"]:
+    for template in _load_grammar()["templates"]:
         for language in language_names():
             for concept in concepts(language):
-                for form, noun in _forms(language, concept).items():
-                    wording = _worded(language, form, noun, template, concept)
+                for form, noun in _list_noun_forms(language, concept).items():
+                    wording = _word_prompt(language, form, noun, template, concept)
                     by_prompt.setdefault(wording.prompt, wording)
     return by_prompt
 
@@ -154,9 +153,9 @@ def _find_key(concept: str) -> str:
     return next((name for name in concepts() if name.casefold() == concept.casefold()), concept)
 
 
-def _forms(language: str, concept: str) -> dict[str, str]:
+def _list_noun_forms(language: str, concept: str) -> dict[str, str]:
     """Noun phrases of a concept by form, in the order of :data:`FORMS`; empty if none is certain."""
-    book, entry = _book(), _book()["languages"][language]
+    book, entry = _load_grammar(), _load_grammar()["languages"][language]
     text = concept if language == ENGLISH and concept in concepts() else entry["concepts"].get(concept, "")
     if not text:
         return {}
@@ -175,6 +174,6 @@ def _forms(language: str, concept: str) -> dict[str, str]:
 
 
 @cache
-def _book() -> dict[str, Any]:
+def _load_grammar() -> dict[str, Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return dict(yaml.load((ASSETS / "studies" / "languages.yaml").read_text(encoding="utf-8"), Loader=loader))

@@ -21,10 +21,10 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from bias_core.errors import StorageError
-from bias_core.labels.answers import given_answers, task_progress
 from bias_core.labels.api import LabelDoor
 from bias_core.labels.label_store import LabelStore, answers
 from bias_core.labels.rating import join, next_item
+from bias_core.labels.results import given_answers, task_progress
 from bias_core.labels.tab import LabelTab
 from bias_core.ui.visitor import Visitor
 from tests.labels.raters import answer_to, joined, open_task

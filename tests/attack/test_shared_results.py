@@ -13,9 +13,9 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from bias_core.app.answers import FirstPage
 from bias_core.app.build import ComingBack
 from bias_core.app.doors import OpenPaths
+from bias_core.app.responses import FirstPage
 from bias_core.app.shared import preview_tags, shared_routes
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import explore_settings

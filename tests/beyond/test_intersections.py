@@ -58,10 +58,10 @@ SOURCED = {"reference": 0.3, "reference_source": "bls2024"}
 def test_the_sentence_says_both_shares_and_the_odds_ratio():
     results = crossed([score("woman", WOMEN), score("young", YOUNG)])
     share, link = results.findings
-    assert link.says.startswith("Clearly linked: with “woman”, “young” is seen in 90 %, without in 50 %")
+    assert link.says.startswith("Clearly linked: with “woman”, “young” is seen in 90\xa0%, without in 50\xa0%")
     assert link.says.endswith("(odds ratio 8.8 [3.1, 29], n = 100, p < 0.001).")
     assert share.estimate.low <= share.estimate.value <= share.estimate.high
-    assert share.says == "If the attributes were independent, it would be 35 %."
+    assert share.says == "If the attributes were independent, it would be 35\xa0%."
     assert link.says in crossed_headline(results.findings)
     assert share.sample.statistic(np.arange(100)) == pytest.approx(0.45)
 
@@ -84,7 +84,7 @@ def test_a_link_that_several_tests_make_likely_by_chance_is_not_clear_and_its_re
     )
     row = results.frame("interactions").iloc[0]
     assert (row["clear"], row["p adjusted"]) == ("no", link.claim.p_adjusted)
-    begins = " None of 3 combinations of attributes shows a clear link. Closest: with “a”, “b” is seen in 62 %"
+    begins = " None of 3 combinations of attributes shows a clear link. Closest: with “a”, “b” is seen in 62\xa0%"
     assert crossed_headline(results.findings).startswith(begins)
     both_clear = crossed([score("a", [1] * 50 + [0] * 50), score("b", [1] * 50 + [0] * 50), score("c", [1, 0] * 50)])
     assert crossed_headline(both_clear.findings).endswith("Clear links: 1 of 3 combinations of attributes.")
@@ -303,7 +303,7 @@ def test_each_is_scored_by_what_else_is_seen_and_who_cannot_be_is_left_out():
     readings = [[1, 1]] * 3 + [[1, 0]] * 3 + [[0, 0]] * 3 + [[0, 1]]
     assert cells.loc["ceo, old", "STS"] == pytest.approx(crossed_stereotype(readings).shrunk[1])
     says = {one.key: one.says for one in results.findings}
-    begins = "No clear link: 75 % of ceo with “old” match the stereotype, 50 % without (odds ratio "
+    begins = "No clear link: 75\xa0% of ceo with “old” match the stereotype, 50\xa0% without (odds ratio "
     assert says["further-ceo-old"].startswith(begins)
     assert any(note.startswith("Few people") for note in results.notes)
 

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from bias_core.labels.answers import given_answers
 from bias_core.labels.label_store import LabelStore
+from bias_core.labels.results import given_answers
 from bias_core.labels.task_owner import set_status
 from bias_core.study.label_tasks import Answer
 from bias_core.world.scene import draw_scene

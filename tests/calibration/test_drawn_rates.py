@@ -9,7 +9,7 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.types import ImageRow
 from bias_core.world import measured_models
-from bias_core.world.measured_models import DrawnRate, DrawnRates, read_rates, shipped_rates, true_rate
+from bias_core.world.measured_models import DrawnRate, DrawnRates, read_drawn_rates, shipped_rates, true_rate
 from training.wanted import groups
 
 MODEL = "calibration-diffusion"
@@ -28,9 +28,9 @@ ROW = ImageRow(
 @pytest.fixture
 def _measured(monkeypatch):
     monkeypatch.setattr(measured_models, "shipped_rates", lambda: TABLE)
-    measured_models._lines.cache_clear()
+    measured_models._index_lines.cache_clear()
     yield
-    measured_models._lines.cache_clear()
+    measured_models._index_lines.cache_clear()
 
 
 @pytest.mark.usefixtures("_measured")
@@ -69,11 +69,11 @@ def test_nothing_is_known_of_what_was_not_measured():
 
 def test_a_table_is_written_and_read(tmp_path):
     TABLE.write(tmp_path / "rates.json")
-    assert read_rates(tmp_path / "rates.json") == TABLE
+    assert read_drawn_rates(tmp_path / "rates.json") == TABLE
     for text in ("{", "[]", '{"lines": [{}]}'):
         (tmp_path / "bad.json").write_text(text)
         with pytest.raises(StorageError, match=r"bad\.json is no table of drawn rates"):
-            read_rates(tmp_path / "bad.json")
+            read_drawn_rates(tmp_path / "bad.json")
 
 
 def test_the_shipped_table_is_of_the_shipped_weights_and_of_every_planted_rate(tmp_path):

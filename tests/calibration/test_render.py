@@ -19,7 +19,7 @@ from bias_core.world.scene import (
     balanced_scene,
     decorate,
     draw_scene,
-    drawing,
+    load_drawing,
     rgb,
     shapes,
 )
@@ -111,7 +111,7 @@ def test_every_look_and_thing_of_the_lexicon_can_be_drawn():
 
 def test_every_line_of_the_drawing_book_parses():
     for section in ("settings", "clothing", "light", "flags", "icons"):
-        for name in drawing(section):
+        for name in load_drawing(section):
             for _, numbers, colour in shapes(section, name):
                 assert len(numbers) >= 4
                 assert colour in ("*", "**", "+", "skin") or rgb(colour)

@@ -12,9 +12,9 @@ import yaml
 from markdown_it import MarkdownIt
 
 from bias_core.errors import NotAllowed, StorageError
-from bias_core.labels.answers import COLUMNS, answers_frame, export_labels, labelled_items
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.rating import delete_my_answers, join
+from bias_core.labels.results import COLUMNS, answers_frame, export_labels, labelled_items
 from bias_core.labels.task_owner import OwnerKey, create_task, set_status
 from bias_core.study.answers import majority, read_answers
 from bias_core.study.label_tasks import own_task, pst_task

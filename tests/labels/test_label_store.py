@@ -18,9 +18,9 @@ from sqlalchemy import create_engine, event, insert, select, text, update
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.labels import label_store as schema
-from bias_core.labels.answers import LabelCopy, given_answers
 from bias_core.labels.label_store import LabelStore, raters
 from bias_core.labels.rating import delete_my_answers, join, next_item, skip, undo
+from bias_core.labels.results import LabelCopy, given_answers
 from bias_core.labels.task_owner import (
     delete_task,
     exclude_rater,

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from bias_core.errors import InvalidInput, NotAllowed
-from bias_core.labels.answers import given_answers, task_progress
 from bias_core.labels.rating import (
     RELEASE_AFTER_SECONDS,
     UNTOUCHED_SECONDS,
@@ -23,6 +22,7 @@ from bias_core.labels.rating import (
     task_to_join,
     undo,
 )
+from bias_core.labels.results import given_answers, task_progress
 from bias_core.labels.task_owner import OwnerKey, change_task, owned_task, set_status
 from tests.labels.raters import (
     CHOICES,

@@ -11,7 +11,9 @@ from hypothesis import given, strategies as st
 
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from bias_core.labels import label_store as schema, task_owner
-from bias_core.labels.answers import (
+from bias_core.labels.rating import delete_my_answers, find_picture_hash, give_answer, join, next_item, skip, undo
+from bias_core.labels.report import label_report, rater_labels
+from bias_core.labels.results import (
     answers_frame,
     export_labels,
     given_answers,
@@ -19,8 +21,6 @@ from bias_core.labels.answers import (
     task_items,
     task_progress,
 )
-from bias_core.labels.rating import delete_my_answers, find_picture_hash, give_answer, join, next_item, skip, undo
-from bias_core.labels.report import label_report, rater_labels
 from bias_core.labels.task_owner import (
     OwnerKey,
     TaskPicture,

@@ -14,7 +14,7 @@ from bias_core.models.model_sources import Machine
 from bias_core.models.pipeline_loader import component_sizes
 from bias_core.models.weights import Batches
 from bias_core.store.images import ImageStore
-from bias_core.store.readings import open_picture
+from bias_core.store.readings import open_original
 from bias_core.types import BATCH_SIZE, ModelInfo
 from tests.models.families import READ, own, rows_of, shared
 from tests.models.noise import Noise, rows as noise_rows
@@ -59,7 +59,7 @@ def sizes(images):
 
 
 def pixels(images):
-    return [np.asarray(open_picture(image)) for image in images]
+    return [np.asarray(open_original(image)) for image in images]
 
 
 def pixels_of(generated):

@@ -339,7 +339,7 @@ def test_remembered_rows_are_copied_to_the_device_once_for_each_type(monkeypatch
     ]
     real = torch.Tensor.to
     monkeypatch.setattr(torch.Tensor, "to", lambda *given, **how: [copies.append(1), real(*given, **how)][1])
-    stacked = pipeline_call._stacked(rows, "cpu")
+    stacked = pipeline_call._stack_tensors(rows, "cpu")
     assert len(copies) == 2
     for found, name in ((stacked["ids"], "ids"), (stacked["pooled"], "pooled")):
         assert torch.equal(found, torch.stack([row[name] for row in rows]))

@@ -4,8 +4,8 @@ import uuid
 from collections.abc import Mapping
 from random import Random
 
-from bias_core.labels.answers import task_items
 from bias_core.labels.rating import find_picture_hash, give_answer, join, next_item, skip
+from bias_core.labels.results import task_items
 
 OTHER = {"feminine": "masculine", "masculine": "feminine"}
 Truth = Mapping[tuple[str, str], str]

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.labels.answers import GivenAnswer, LabelledItem, keep_judgements, task_answers, task_items, task_progress
 from bias_core.labels.make_task import label_run, serves
+from bias_core.labels.results import GivenAnswer, LabelledItem, keep_judgements, task_answers, task_items, task_progress
 from bias_core.labels.tab import title_in_list
 from bias_core.labels.task_owner import delete_task, exclude_rater
 from bias_core.measures.cards import METRICS

@@ -14,7 +14,7 @@ from bias_core.errors import InvalidInput
 from bias_core.report import documents, figures
 from bias_core.report.figures import _DRAW, NARROW, draw, figure_svg, lowess, to_bytes
 from bias_core.report.palette import css_variables
-from bias_core.study.design import read_table
+from bias_core.study.design import read_study_table
 from bias_core.study.types import StudyFigure
 from bias_core.ui.templates import STATIC
 
@@ -207,7 +207,7 @@ def test_the_smoothed_curve_follows_a_line():
 @pytest.mark.parametrize("model", ["DALL-E 2", "Stable Diffusion v2"])
 def test_the_smoothed_curve_of_the_published_scores_stays_among_them(model):
     # 28 points at eight or nine places of δ; with robust rounds the curve of one model reached 30.2.
-    scores = pd.DataFrame(read_table("internal_bias_scores.csv")).query("model == @model")
+    scores = pd.DataFrame(read_study_table("internal_bias_scores.csv")).query("model == @model")
     delta, alpha = scores["delta"].astype(float), scores["alpha"].astype(float)
     heights = lowess(delta, alpha)[:, 1]
     assert len(heights) == 28

@@ -22,7 +22,7 @@ from bias_core.run.plan import plan_study
 from bias_core.run.reproduction import replication_estimate
 from bias_core.run.run import complete, run_study
 from bias_core.store.export import write_folder
-from bias_core.study.design import find_design, read_table
+from bias_core.study.design import find_design, read_study_table
 from bias_core.study.types import Arm, StudySettings
 from tests import shared
 from tests.claimed import broken_claims, stray_numbers
@@ -127,7 +127,7 @@ def test_scores_add_up_and_alpha_and_delta_follow_from_them(published):
 
 def test_published_numbers_are_quoted(published, services):
     frame = table3(published).set_index("target")
-    rows = [row for row in read_table("internal_bias_scores.csv") if row["keyword"] in frame.index]
+    rows = [row for row in read_study_table("internal_bias_scores.csv") if row["keyword"] in frame.index]
     assert len(rows) == 2 * len(frame) > 10
     for row in rows:
         quoted = frame.loc[row["keyword"], [f"{row['model']} {sign}" for sign in ("MCAS", "δ", "α")]]

@@ -18,7 +18,7 @@ from bias_core.report.commands import to_command
 from bias_core.report.documents import to_markdown
 from bias_core.report.export import to_export
 from bias_core.report.saved import from_text, to_text
-from bias_core.run.attribute_scores import _numbers, choose_calls, measure_judge_errors, question_about
+from bias_core.run.attribute_scores import _measure_attribute, choose_calls, measure_judge_errors, question_about
 from bias_core.run.plan import plan_study
 from bias_core.run.run import complete, run_study
 from bias_core.study.design import find_design
@@ -360,6 +360,6 @@ def test_the_corrected_share_holds_the_truth_as_often_as_it_says(unclear_man, un
         errors = measure_judge_errors(known, answers(shown))
         given = answers(rng.random(500) < 0.7)
         told = np.where(choose_calls(given)[:, None] == 2, np.nan, given)
-        corrected = _numbers(MAN, told[:, 0], told[:, 1], errors, fixed_n=True, confidence=0.95)["corrected"]
+        corrected = _measure_attribute(MAN, told[:, 0], told[:, 1], errors, fixed_n=True, confidence=0.95)["corrected"]
         held += corrected.low <= 0.7 <= corrected.high
     assert held / n_repetitions == pytest.approx(0.95, abs=2 * np.sqrt(0.95 * 0.05 / n_repetitions))

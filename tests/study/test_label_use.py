@@ -12,7 +12,6 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import explore_settings
-from bias_core.labels.answers import labelled_items, task_answers, task_items, task_progress
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.make_task import (
     Candidate,
@@ -24,6 +23,7 @@ from bias_core.labels.make_task import (
     task_pictures,
 )
 from bias_core.labels.report import automatic_answers, label_report, rater_labels, yes_no_answers
+from bias_core.labels.results import labelled_items, task_answers, task_items, task_progress
 from bias_core.labels.task_owner import CreatedTask, create_task, set_status
 from bias_core.report.corrected import corrected
 from bias_core.run.run import complete, run_study

@@ -11,7 +11,10 @@ import pandas as pd
 import pytest
 
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
-from bias_core.labels.answers import (
+from bias_core.labels.judge import judge_labels, judge_task
+from bias_core.labels.make_task import Candidate, recorded_answers
+from bias_core.labels.report import label_report, rater_labels
+from bias_core.labels.results import (
     GivenAnswer,
     LabelledItem,
     TaskProgress,
@@ -20,9 +23,6 @@ from bias_core.labels.answers import (
     labelled_items,
     task_progress,
 )
-from bias_core.labels.judge import judge_labels, judge_task
-from bias_core.labels.make_task import Candidate, recorded_answers
-from bias_core.labels.report import label_report, rater_labels
 from bias_core.labels.tab import LabelTab, agreement_headline
 from bias_core.labels.task_owner import delete_task
 from bias_core.measures.agreement import agreement_estimate

@@ -25,7 +25,7 @@ from bias_core.report.report_text import report_facts
 from bias_core.report.saved import open_report
 from bias_core.run.plan import plan_study
 from bias_core.study.answers import read_answers
-from bias_core.study.design import find_design, read_table
+from bias_core.study.design import find_design, read_study_table
 from bias_core.study.types import StudySettings
 from bias_core.types import Attribute, GeneratedImage, Step, is_sourced
 from tests import shared
@@ -35,7 +35,7 @@ from tests.study.oasis_runs import extremes, figures, findings, run, shots_of, t
 world = shared.real_services
 
 NATIONALITIES = "oasis-nationalities"
-PUBLISHED = {(r["nationality"], r["attribute"], r["model"]): r for r in read_table("oasis_table1.csv")}
+PUBLISHED = {(r["nationality"], r["attribute"], r["model"]): r for r in read_study_table("oasis_table1.csv")}
 
 
 @pytest.fixture(scope="module")
@@ -368,15 +368,15 @@ def test_correlations_of_a_planted_trend_and_none_of_too_few_or_equal_nationalit
 
 
 def test_what_the_errors_of_the_reader_cannot_be_is_not_corrected():
-    from bias_core.run.attribute_scores import _corrected
+    from bias_core.run.attribute_scores import _correct_share
     from bias_core.types import ReaderErrors
 
     errors = ReaderErrors(sensitivity=0.72, specificity=1.0, n_positive=434, n_negative=1176)
     how = {"fixed_n": True, "confidence": 0.95}
-    assert _corrected(195, 200, errors, **how) is None  # 97 % seen by one who misses 28 %
-    assert _corrected(100, 200, errors, **how) is not None
+    assert _correct_share(195, 200, errors, **how) is None  # 97 % seen by one who misses 28 %
+    assert _correct_share(100, 200, errors, **how) is not None
     blurred = replace(errors, specificity=0.8)
-    assert _corrected(2, 200, blurred, **how) is None  # 1 % by one who calls 20 % by mistake
+    assert _correct_share(2, 200, blurred, **how) is None  # 1 % by one who calls 20 % by mistake
     assert stereotype_score(0.3, 0.1) == pytest.approx(0.2)
 
 

@@ -14,8 +14,8 @@ from PIL.PngImagePlugin import PngInfo
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import attribute_text
 from bias_core.explore.study import UNMEASURED
-from bias_core.labels.answers import task_items
 from bias_core.labels.make_task import candidates, choose_task_kind, find_matching_runs, label_run, task_pictures
+from bias_core.labels.results import task_items
 from bias_core.labels.task_owner import create_task
 from bias_core.report.commands import to_command
 from bias_core.report.corrected import build_correction, corrected, fit_to_report

@@ -32,7 +32,7 @@ from bias_core.study.design import (
     get_protocol,
     list_designs,
     read_study,
-    read_table,
+    read_study_table,
     readings_of_paper,
     typed_options,
     with_protocol,
@@ -119,7 +119,7 @@ def test_t2iat_has_the_stimuli_of_table_3_and_8_tests_of_known_concepts():
 
 
 def test_in_all_40_rows_of_table_14_sts_follows_from_the_share_of_feminine():
-    rows, study = read_table("pst_occupations.csv"), read_study("pst")["occupations"]
+    rows, study = read_study_table("pst_occupations.csv"), read_study("pst")["occupations"]
     # Male: 100 - 2F, female: 2F - 100; a third rounded to two digits leaves 0.01. No exceptions.
     for row, setting in product(rows, ("single", "paired")):
         sign = {"masculine": -1, "feminine": 1}[row["stereotyped_gender"]]
@@ -135,7 +135,7 @@ def test_in_all_40_rows_of_table_14_sts_follows_from_the_share_of_feminine():
 
 
 def test_the_means_of_tables_14_and_16_are_the_published_ones_and_its_72_gaps_paired_minus_single():
-    rows, power, study = read_table("pst_occupations.csv"), read_table("pst_power.csv"), read_study("pst")
+    rows, power, study = read_study_table("pst_occupations.csv"), read_study_table("pst_power.csv"), read_study("pst")
 
     def mean_of(rows, setting, **which):
         return mean(float(row[f"sts_{setting}"]) for row in rows if which.items() <= row.items())
@@ -168,7 +168,7 @@ def test_internal_bias_has_the_prompts_of_table_5():
     assert [row["gender"] for row in study["image_attributes"]] == ["male"] * 4 + ["female"] * 4
     assert [len(study["text_attributes"][gender]) for gender in ("male", "female")] == [10, 10]
     alphas = defaultdict(list)
-    for row in read_table("internal_bias_scores.csv"):
+    for row in read_study_table("internal_bias_scores.csv"):
         alphas[row["model"], row["dominated"]].append(float(row["alpha"]))
     assert {len(values) for values in alphas.values()} == {14}
     # 1.696 and 11.04 are the means of the rows of Table 3; Table 4 prints 3.15 and 11.25.
@@ -181,7 +181,7 @@ def test_internal_bias_has_the_prompts_of_table_5():
 
 
 def test_the_45_cells_of_oasis_are_the_positive_part_of_the_difference():
-    rows = read_table("oasis_table1.csv")
+    rows = read_study_table("oasis_table1.csv")
     assert len(rows) == 45
     misprints = []
     for row in rows:
@@ -202,8 +202,11 @@ def test_the_45_cells_of_oasis_are_the_positive_part_of_the_difference():
 
 
 def test_tbyb_has_420_general_and_60_task_oriented_prompts_without_a_brand():
-    assert (len(read_table("tbyb_objects.csv")), len(read_table("tbyb_occupations.csv"))) == (100, 40)
-    assert (len(read_table("tbyb_general_evaluations.csv")), len(read_table("tbyb_task_evaluations.csv"))) == (8, 12)
+    assert (len(read_study_table("tbyb_objects.csv")), len(read_study_table("tbyb_occupations.csv"))) == (100, 40)
+    assert (
+        len(read_study_table("tbyb_general_evaluations.csv")),
+        len(read_study_table("tbyb_task_evaluations.csv")),
+    ) == (8, 12)
     study = read_study("tbyb")
     for trigger, scenes in study["task_oriented"]["triggers"].items():
         assert len(set(scenes)) == 20
@@ -226,7 +229,7 @@ def test_attribute_sets_are_complete_and_their_rates_have_a_source():
             if attribute["reference_source"].startswith("assumed 50 %"):
                 assert attribute["reference"] == 0.5
     # The rates of men in occupations are one minus the labour share.
-    labour = {row["occupation"]: row["f_labour"] for row in read_table("pst_occupations.csv")}
+    labour = {row["occupation"]: row["f_labour"] for row in read_study_table("pst_occupations.csv")}
     men = [a for entry in sets for a in entry["attributes"] if a["name"] == "man"]
     stated = [a for a in men if "bls2024" in a["reference_source"]]
     assert len(stated) == 14

@@ -10,9 +10,9 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import explore_settings
-from bias_core.labels.answers import LabelledItem, task_answers
 from bias_core.labels.make_task import label_run, recorded_answers
 from bias_core.labels.report import label_report, ordinal_votes, scale_findings
+from bias_core.labels.results import LabelledItem, task_answers
 from bias_core.labels.tab_make import KINDS, usual_texts
 from bias_core.measures.two_phase import two_phase_estimate, two_phase_shares
 from bias_core.people import load_scales

@@ -16,7 +16,7 @@ from bias_core.explore.concepts import (
 )
 from bias_core.explore.extension import SeveralOptions
 from bias_core.explore.options import build_concept_settings, choose_design, several_options
-from bias_core.explore.several import Concepts, read_shares
+from bias_core.explore.several import Concepts, list_concept_shares
 from bias_core.report.commands import to_command
 from bias_core.report.corrected import corrected
 from bias_core.report.headlines import headline
@@ -98,7 +98,7 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is(given, says):
 
 def test_each_concept_is_compared_with_its_own_rate_in_one_family(services):
     report = explored(services, ["doctor", "nurse", "baker", "pilot"], condition="extreme")
-    shares = {one.concept: one for one in read_shares(report)["man"]}
+    shares = {one.concept: one for one in list_concept_shares(report)["man"]}
     assert [shares[name].rate for name in ("doctor", "nurse", "baker")] == [0.562, 0.121, 0.364]
     tested = [one.claim for one in shares.values() if one.claim.verdict != "not tested"]
     assert {claim.n_tests for claim in tested} == {3}
@@ -127,7 +127,7 @@ def test_a_stopped_run_keeps_whole_concepts(services):
     begun = []
     steps = run(settle(choose_design(settings), settings), services, cancelled=lambda: bool(begun))
     report = complete(_noted(steps, begun))
-    assert {one.concept: one.share.n for one in read_shares(report)["man"]} == {"doctor": 40, "nurse": 40}
+    assert {one.concept: one.share.n for one in list_concept_shares(report)["man"]} == {"doctor": 40, "nurse": 40}
     assert any("2 of 3 concepts were finished, and only these are scored" in note for note in report.results.notes)
     assert any("10 pictures of the next concept" in note for note in report.results.notes)
 
@@ -162,7 +162,7 @@ def test_arms_stand_in_the_same_rows_and_their_differences_are_tested_by_concept
     report = explored(
         services, ["doctor", "nurse"], arms=(Arm(condition="fair"), Arm(condition="extreme")), attributes=["man"]
     )
-    assert [list(read_shares(arm)) for arm in report.arms] == [["man"], ["man"]]
+    assert [list(list_concept_shares(arm)) for arm in report.arms] == [["man"], ["man"]]
     differences = report.results.frame("differences")
     assert set(differences["finding"]) >= {"doctor, man: P", "nurse, man: P"}
     n_clear = (differences["clear"] == "yes")[differences["finding"].str.endswith(": P")].sum()
@@ -180,6 +180,6 @@ def test_people_correct_the_share_of_each_concept(services):
         ]
     ).reindex(columns=COLUMNS, fill_value="")
     after = corrected(report, answers, services)
-    shares = {one.concept: one.share for one in read_shares(after)["man"]}
+    shares = {one.concept: one.share for one in list_concept_shares(after)["man"]}
     assert all(math.isclose(share.value, 1.0) for share in shares.values())
     assert "Corrected by people’s labels" in headline(after)

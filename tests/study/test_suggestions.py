@@ -15,7 +15,7 @@ from bias_core.run.suggestions import (
     suggest_from_words,
     suggest_scenes,
 )
-from bias_core.study.design import read_table
+from bias_core.study.design import read_study_table
 
 
 def phrase_names(caption):
@@ -73,9 +73,9 @@ def test_a_caption_is_about_a_person_where_it_begins_with_one():
 
 def test_things_are_told_from_people_by_the_papers_own_lists():
     """Objects of [vice2023tbyb] and occupations of [wan2024pst] and [vice2023tbyb]."""
-    things = [row["object"] for row in read_table("tbyb_objects.csv")]
-    people = [row["object"] for row in read_table("tbyb_occupations.csv")]
-    people += [row["occupation"] for row in read_table("pst_occupations.csv")]
+    things = [row["object"] for row in read_study_table("tbyb_objects.csv")]
+    people = [row["object"] for row in read_study_table("tbyb_occupations.csv")]
+    people += [row["occupation"] for row in read_study_table("pst_occupations.csv")]
     assert [one for one in things if not is_about_thing(one)] == []
     assert [one for one in people if is_about_thing(one)] == []
 

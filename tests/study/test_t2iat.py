@@ -26,7 +26,7 @@ from bias_core.run.run import complete, run_study
 from bias_core.study.answers import read_answers
 from bias_core.study.design import find_design, get_study
 from bias_core.study.types import StudySettings
-from bias_core.ui.study.pictures import Look
+from bias_core.ui.study.pictures import PictureView
 from tests import shared
 from tests.claimed import broken_claims, stray_numbers
 from tests.every import every
@@ -353,7 +353,7 @@ def test_the_groups_of_a_test_go_by_their_own_names():
     assert {shot.facts["about"] for shot in shots} == {"Science", "Arts"}
     assert {shot.facts["edited with"] for shot in shots} == {"nothing", "Male", "Female"}
     saved = open_example(next(one for one in list_examples() if one.name == "science-and-arts")).report
-    assert [cell.name for cell in Look(report=saved).cells()] == ["Science", "Arts"]
+    assert [cell.name for cell in PictureView(report=saved).cells()] == ["Science", "Arts"]
     figures = {one.key: one for one in saved.results.figures}
     assert figures["associations"].labels["x"] == "association with Male rather than Female"
     assert figures["scores"].data["name"].tolist() == ["Science / Arts, Male / Female"]

@@ -534,7 +534,7 @@ def test_pairs_whose_prompts_differ_in_an_object_do_not_count_in_its_n():
     one = pairs.decide_objects({"set": pairs.against_base(reading(rows), base, SETTINGS, name="base")}, 0.95)["set"]
     (cup,) = one.objects
     assert (cup.odds.n_images, cup.n, cup.odds.log_odds.n, cup.difference.value) == (7, 7, 7, 1.0)
-    named = pairs.findings("set", one)[0]
+    named = pairs.change_findings("set", one)[0]
     # 2 / 2⁷ = 0.016
     assert named.says.startswith("“cup” is in 7 of 7 pictures and in 0 of the base’s (+100 ")
     assert named.says.endswith(" points, p = 0.016).")
@@ -559,7 +559,7 @@ def test_all_objects_of_all_sets_are_one_family():
     )
     # of 6 pairs, sign gains 6 and x loses 6: p = 2 / 2⁶ = 0.031, of two tests 0.0625
     assert [change.claim.word for change in alone["one"].objects] == ["no", "no"]
-    says = pairs.findings("one", alone["one"])[0].says
+    says = pairs.change_findings("one", alone["one"])[0].says
     assert says.startswith("no object is clearly more frequent: “sign”, the nearest, is in 6 of 6 pictures")
     assert "its interval excludes 0, but among 2 tests" in says
 
@@ -568,7 +568,7 @@ def test_each_object_that_changes_clearly_has_its_points():
     # Of 9 pairs, sign and cat gain 9 and dog loses 9: p = 2 / 2⁹ = 0.004.
     part, base = reading([("", k, "", "sign cat") for k in range(9)]), reading([("", k, "", "dog") for k in range(9)])
     one = pairs.decide_objects({"": pairs.against_base(part, base, SETTINGS, name="")}, 0.95)[""]
-    says = pairs.findings("", one)[0].says
+    says = pairs.change_findings("", one)[0].says
     more, less = r"Clearly more frequent: “\w+” \(\+100 \[.*\] points\)\.", r"Clearly less frequent: “dog” \(−100 \["
     assert re.search(f"{more} {less}", says)
 

@@ -18,7 +18,7 @@ from bias_core.report.shipped import TITLES, load_others, load_shipped
 from bias_core.settings import ASSETS, Settings
 from bias_core.study.design import find_design, list_designs
 from bias_core.study.types import StudyReport, StudySettings
-from bias_core.ui.calibration.tab import CalibrationTab, summary_html
+from bias_core.ui.calibration.tab import CalibrationTab, verdicts_html
 from bias_core.ui.links import notice_html, read_link
 from tests.ui.tabs import built
 from validation import find_study
@@ -86,14 +86,14 @@ def test_shipped_reports_read_back_without_repetitions_and_pictures(tmp_path):
     assert saved.report.pictures is None
     assert "repetitions" not in [table.key for table in saved.report.results.tables]
     assert verdict_lines(saved.report) == verdict_lines(report())
-    html = summary_html((saved,))
+    html = verdicts_html((saved,))
     assert "1 of 1 measures used in headlines recover the planted bias." in html
     assert "&lt;gender&gt;" in html
     assert "<gender>" not in html
 
 
 def test_failing_measures_stand_first_and_inconclusive_ones_are_counted():
-    html = summary_html(load_shipped())
+    html = verdicts_html(load_shipped())
     for group in html.split("<section>")[1:]:
         found = re.findall(r'<b class="grade (\w+)"', group.partition("</section>")[0])
         assert found == sorted(found, key=GRADES.index, reverse=True)
@@ -108,7 +108,7 @@ def test_reports_on_another_generator_stand_folded_below(tmp_path):
     for name, content in shipped_files([report()]).items():
         (tmp_path / name).write_bytes(content)
         (tmp_path / "a-model" / name).write_bytes(content)
-    html = summary_html(load_shipped(tmp_path), load_others(tmp_path))
+    html = verdicts_html(load_shipped(tmp_path), load_others(tmp_path))
     assert "The verdicts with 9 pictures by a-model" in html
     assert html.count("Signed difference P − P*") == 2
     page = report_files([report()], list(load_others(tmp_path)))["README.md"].decode()
@@ -124,7 +124,7 @@ def test_a_broken_file_is_said(tmp_path):
 def test_without_a_shipped_report_the_tab_says_how_to_get_one(fakes, tmp_path):
     fakes.settings = Settings(data_dir=tmp_path, assets_dir=tmp_path)
     assert not CalibrationTab(fakes).shipped
-    assert "validation report --ship" in summary_html(())
+    assert "validation report --ship" in verdicts_html(())
 
 
 def test_what_is_shipped_shows_every_study_that_there_is():
@@ -135,7 +135,7 @@ def test_what_is_shipped_shows_every_study_that_there_is():
     assert names == [name for name in (*STUDIES, COUNTS) if name in names]
     shipped = {path.stem for path in (ASSETS / "validity").rglob("*.json")}
     assert shipped <= set(TITLES)
-    shown = summary_html(saved)
+    shown = verdicts_html(saved)
     for item in saved:
         if item.report.design.name == COUNTS:  # counted by a command, no study
             assert headline(item.report) in shown

@@ -32,19 +32,26 @@ from bias_core.study.design import find_design, option_settings
 from bias_core.study.types import Arm, StudySettings, check_arms
 from bias_core.types import Attribute
 from bias_core.ui.links import Link, build_link, get_query, notice_html, read_link
-from bias_core.ui.model_menu import HINT, attribute_rows, encoder_choices, model_choices, model_hint, read_table
+from bias_core.ui.model_menu import (
+    HINT,
+    attribute_rows,
+    encoder_choices,
+    model_choices,
+    model_hint,
+    read_attribute_table,
+)
 from bias_core.ui.study.form import (
     FORM,
     OF_PICTURES,
     PRESETS,
     added,
-    arms_html,
+    arm_list_html,
     check_arm_conditions,
     read_settings,
     split_first_arm,
 )
 from bias_core.ui.study.paper import Paper
-from bias_core.ui.study.pictures import MOST_SHOWN, Look
+from bias_core.ui.study.pictures import MOST_SHOWN, PictureView
 from bias_core.ui.visitor import Visitor
 from bias_core.values import declared_settings
 from tests import shared
@@ -78,7 +85,7 @@ def test_the_form_becomes_settings_and_what_is_empty_the_models_choice():
         read_form(form(concept="doctor, baker") | {"other": "nurse"})
     settings = read_form(form())
     expected = explore_settings(
-        concept="doctor", attributes=read_table([MAN]), model="calibration-renderer", condition="fair",
+        concept="doctor", attributes=read_attribute_table([MAN]), model="calibration-renderer", condition="fair",
         num_inference_steps=20, guidance_scale=1.0, seed=7, encoder="calibration-clip",
     )  # fmt: skip
     assert settings == expected
@@ -104,16 +111,16 @@ def test_counts_that_cannot_be_are_refused_and_huge_ones_reach_the_limit_of_a_ru
 
 def test_a_rate_may_be_a_share_a_percentage_or_nothing_and_no_other_words():
     for text, share in (("0.56", 0.56), ("56 %", 0.56), ("56%", 0.56), ("0,5", 0.5), ("", None)):
-        assert read_table([[*MAN[:3], text, ""]])[0].reference == share
+        assert read_attribute_table([[*MAN[:3], text, ""]])[0].reference == share
     with pytest.raises(InvalidInput, match="about half"):
-        read_table([[*MAN[:3], "about half", ""]])
+        read_attribute_table([[*MAN[:3], "about half", ""]])
 
 
 def test_every_built_in_set_survives_the_table_and_blank_rows_are_left_out():
     for item in load_attribute_sets():
-        assert read_table(attribute_rows(item.attributes)) == item.attributes
+        assert read_attribute_table(attribute_rows(item.attributes)) == item.attributes
     rows = [["", None, "", "", ""], ["man", "a photo of a man", "", "", ""]]
-    assert [(a.name, a.negative) for a in read_table(rows)] == [("man", "")]
+    assert [(a.name, a.negative) for a in read_attribute_table(rows)] == [("man", "")]
 
 
 @pytest.fixture(scope="module")
@@ -455,7 +462,7 @@ def test_an_example_of_a_concept_sets_the_whole_form_but_the_browser_s_last_choi
     filled = before | tab.on_concept_button({"explore": {"n_images": 40}}, SimpleNamespace(chip="nurse"))
     assert filled[tab.form["concept"]] == "nurse"
     assert filled[tab.form["n_images"]] == 40
-    assert (filled[tab.form["other"]], filled[tab.arms.chosen], filled[tab.arms.listed]) == ("", (), arms_html(()))
+    assert (filled[tab.form["other"]], filled[tab.arms.chosen], filled[tab.arms.listed]) == ("", (), arm_list_html(()))
     assert plain_of(tab, filled)["seed"] == plain_of(tab, tab.fill(tab.first_values("explore")))["seed"]
     assert set(filled) <= set(tab.form_outputs())
 
@@ -491,7 +498,7 @@ def test_an_arm_like_another_is_refused_and_the_last_one_goes_with_its_words():
     assert arms == (Arm(), Arm(condition="fair"))
     with pytest.raises(InvalidInput, match="already listed"):
         added(arms, Arm(name="again", condition="fair"))
-    assert arms_html(arms).count("data-remove") == 2
+    assert arm_list_html(arms).count("data-remove") == 2
 
 
 def test_what_is_written_of_an_arm_is_read_as_its_settings_each_of_which_has_a_field(objects):
@@ -626,7 +633,7 @@ def test_own_pictures_of_an_arm_do_not_travel_in_an_address(compared, objects):
 
 
 def test_pictures_are_grouped_by_arm_with_equally_many_of_each(objects, compared):
-    look = Look(report=compared[objects.parts["report"]])
+    look = PictureView(report=compared[objects.parts["report"]])
     arms = list(look.rows()["arm"])
     each = min(MOST_SHOWN // 3, len(look.report.pictures) // 3)
     assert arms == ["fair"] * each + ["published"] * each + ["extreme"] * each

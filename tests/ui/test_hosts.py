@@ -12,9 +12,9 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
-from bias_core.app.answers import StreamEnd
 from bias_core.app.doors import HostCheck, allowed_hosts, cors_options
 from bias_core.app.request_limits import RequestLimits
+from bias_core.app.responses import StreamEnd
 from bias_core.settings import Settings
 
 PATHS = ("/", "/config", "/label/next", "/gradio_api/mcp/", "/gradio_api/queue/data")

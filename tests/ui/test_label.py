@@ -10,8 +10,8 @@ import pytest
 
 from bias_core.explore.options import explore_settings
 from bias_core.explore.tab import ExploreTab
-from bias_core.labels.answers import task_items
 from bias_core.labels.rating import give_answer, join, next_item
+from bias_core.labels.results import task_items
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.tab_make import FIELDS, READY
 from bias_core.labels.task_owner import OwnerKey, owned_task

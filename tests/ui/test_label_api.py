@@ -13,7 +13,11 @@ from starlette.testclient import TestClient
 from bias_core.app.serve import launch_options
 from bias_core.errors import InvalidInput, NotAllowed
 from bias_core.labels import api as label_api
-from bias_core.labels.answers import (
+from bias_core.labels.api import MAX_BODY, LabelDoor
+from bias_core.labels.label_store import hash_secret
+from bias_core.labels.rating import new_pass
+from bias_core.labels.report import HIDDEN, group_tables, label_report, visible_groups
+from bias_core.labels.results import (
     crowd_frame,
     export_labels,
     facts_of_raters,
@@ -21,10 +25,6 @@ from bias_core.labels.answers import (
     labelled_items,
     task_progress,
 )
-from bias_core.labels.api import MAX_BODY, LabelDoor
-from bias_core.labels.label_store import hash_secret
-from bias_core.labels.rating import new_pass
-from bias_core.labels.report import HIDDEN, group_tables, label_report, visible_groups
 from bias_core.labels.task_owner import change_task, create_task, delete_task, exclude_rater, set_status
 from bias_core.study.label_tasks import about_rater_from_lines, about_rater_lines, own_task, pst_task
 from tests.labels.conftest import Clock

@@ -17,9 +17,9 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from bias_core.app.answers import FirstPage
 from bias_core.app.build import TABS
-from bias_core.app.serve import rehearse, warm_up
+from bias_core.app.responses import FirstPage
+from bias_core.app.serve import rehearse, start_warm_up
 from bias_core.errors import ModelUnavailable
 from bias_core.measures.cards import METRICS, glossary, spell_out_symbols
 from bias_core.models import _OnFirstUse
@@ -29,8 +29,8 @@ from bias_core.study.types import StudyFigure
 from bias_core.ui.methods.tab import (
     TITLES,
     about_html,
-    example_html,
     math_parts,
+    measure_example_html,
     methods_html,
     model_cards,
     models_html,
@@ -242,7 +242,7 @@ def test_libraries_are_imported_one_at_a_time_whoever_asks_first(tmp_path, monke
 def test_what_each_tab_opens_with_is_made_in_turn_the_first_before_the_models(fakes, monkeypatch):
     done = []
     monkeypatch.setattr("bias_core.app.serve.rehearse", lambda _services: done.append("models"))
-    warm_up(fakes, [lambda: done.append("explore"), lambda: done.append("paired")]).join()
+    start_warm_up(fakes, [lambda: done.append("explore"), lambda: done.append("paired")]).join()
     assert done == ["explore", "models", "paired"]
 
 
@@ -251,7 +251,7 @@ def test_a_model_that_cannot_be_had_is_said_to_who_asks_for_it_and_not_before(fa
         raise ModelUnavailable("weights are gone")
 
     monkeypatch.setattr("bias_core.app.serve.rehearse", broken)
-    warm_up(fakes, [lambda: None]).join()
+    start_warm_up(fakes, [lambda: None]).join()
     assert not capfd.readouterr().err
 
 
@@ -352,11 +352,11 @@ def test_models_readers_and_what_is_stored_are_listed_without_a_path_of_the_serv
 
 
 def test_methods_open_with_a_plot_of_a_shipped_report_and_without_reports_with_none(tmp_path):
-    html = example_html(str(ASSETS / "validity"))
+    html = measure_example_html(str(ASSETS / "validity"))
     assert html.count("<svg") == 1
     assert "Planted against measured" in html
     assert 'data-go="calibration"' in html
-    assert example_html(str(tmp_path)) == ""
+    assert measure_example_html(str(tmp_path)) == ""
 
 
 def test_tabs_stand_in_five_groups_and_open_with_their_group():

@@ -29,9 +29,9 @@ from bias_core.study.types import Progress, StudyFigure, WatchedShare
 from bias_core.types import Attribute, Estimate, ImageRow, ReaderErrors, StoredImage
 from bias_core.ui import messages, templates
 from bias_core.ui.study import parts as drawing, result_page as study_html
-from bias_core.ui.study.comparison import _gap
+from bias_core.ui.study.comparison import _mark_gap
 from bias_core.ui.study.parts import MOST_SHOWN, DrawingUpdates, classification_html, drawing_html
-from bias_core.ui.study.pictures import FEW, Cell, Look, Thumbnail, _with_gaps, find_filter, grid_html
+from bias_core.ui.study.pictures import FEW, PictureCell, PictureView, Thumbnail, _with_gaps, find_filter, grid_html
 from bias_core.ui.study.result_page import FOLDS, LATER, find_number_filters
 from bias_core.ui.templates import environment
 from tests import shared
@@ -110,7 +110,7 @@ def test_a_share_is_pressed_and_the_pictures_that_make_it_up_are_shown(tab, repo
     assert any(which == "man: perceived=yes" for which in find_number_filters(report).values())
     assert find_filter(report, "no such thing") == ""
     assert find_filter(report, "man, group 1").count("=") == 2
-    both = Look(report=report, picture_filter=find_filter(report, "man, group 1")).all_rows()
+    both = PictureView(report=report, picture_filter=find_filter(report, "man, group 1")).all_rows()
     assert set(both["looks_like"]) == {"group 1"}
 
 
@@ -136,7 +136,7 @@ def test_a_seed_without_a_picture_keeps_its_place_in_an_arm(report):
     assert published == [f"published {seed}" for seed in range(4)]
     apart = [("fair", frame[:4]), ("published", frame[4:5])]  # too few units in common
     assert _with_gaps(apart) is apart
-    cells = [Cell(name="fair", pictures=[Thumbnail(src="", caption="", label="Seed 1: no scored picture")], n=0)]
+    cells = [PictureCell(name="fair", pictures=[Thumbnail(src="", caption="", label="Seed 1: no scored picture")], n=0)]
     assert 'aria-label="Seed 1: no scored picture"' in grid_html(cells)
 
 
@@ -510,6 +510,6 @@ def test_a_difference_that_is_clear_only_alone_says_why_not():
         ("no", "", "; not clear"),
         ("", "", "; not clear"),  # no test
     ):
-        gap = _gap(row | {"p adjusted": 0.08, "clear": clear, "why not clear": why_not}, "old")
+        gap = _mark_gap(row | {"p adjusted": 0.08, "clear": clear, "why not clear": why_not}, "old")
         assert gap["note"].endswith(note)
         assert gap["is_clear"] == (clear == "yes")

@@ -37,7 +37,7 @@ from bias_core.study.types import StudySettings
 from bias_core.types import Attribute, Estimate
 from bias_core.ui.study.paper import extremes_html, opened_html
 from bias_core.ui.study.papers_tab import PapersTab
-from bias_core.ui.study.pictures import Look, filter_choices
+from bias_core.ui.study.pictures import PictureView, filter_choices
 from bias_core.ui.study.result_page import header_html
 from bias_core.ui.templates import keep_numbers_whole
 from bias_core.ui.visitor import Visitor
@@ -326,7 +326,7 @@ def test_every_plot_stands_beside_its_numbers_and_what_compares_only_where_there
 
 def test_an_object_chooses_the_pictures_that_have_it(objects):
     assert 'data-object="cup"' in top_html(objects)
-    rows = Look(report=objects, picture_filter="objects=cup").rows()
+    rows = PictureView(report=objects, picture_filter="objects=cup").rows()
     n = get_table(objects, "top_objects").frame.set_index(["pictures", "object"]).loc[
         ("all prompts", "cup"), "pictures with it"
     ]  # fmt: skip

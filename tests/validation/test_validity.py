@@ -17,7 +17,7 @@ from bias_core.protocols import Captioner
 from bias_core.report.report_text import get_table
 from bias_core.run.run import complete, run_study
 from bias_core.store.images import ImageStore
-from bias_core.store.readings import open_picture
+from bias_core.store.readings import open_original
 from bias_core.study.design import find_design, list_designs
 from bias_core.study.types import Shot, StudySettings
 from bias_core.types import Estimate, ImageRow, PlantedLine
@@ -342,7 +342,7 @@ def test_the_record_says_what_was_drawn_and_is_silent_on_other_pictures(tmp_path
         for seed in range(3)
     ]  # fmt: skip
     stored = ImageStore(tmp_path).add(list(CalibrationRenderer().generate(rows)))
-    drawn, captioner = [open_picture(one) for one in stored], RecordCaptioner("r")
+    drawn, captioner = [open_original(one) for one in stored], RecordCaptioner("r")
     assert isinstance(captioner, Captioner)
     captions = captioner.caption(drawn)
     assert all("woman" in caption and "syringe" in caption for caption in captions)  # extreme: all women

@@ -23,6 +23,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, StorageError, get_error_message, quoted
+from bias_core.number_text import limit_list
 from bias_core.study.design import find_design
 from bias_core.study.types import Arm, Progress, WatchedShare, settings_from_dict
 from bias_core.values import Setting, declared_settings, name_and_value
@@ -238,10 +239,9 @@ def _format_shares(shares: Sequence[WatchedShare]) -> str:
     watched = [share for share in shares if share.estimate.n]
     lines = [
         f"{escape(share.name)}: {share.value_words} ({share.interval_words}) of {share.estimate.n:,}"
-        for share in watched[:_MOST_SO_FAR]
+        for share in watched
     ]
-    remainder = [f"and {len(watched) - _MOST_SO_FAR} more"] if len(watched) > _MOST_SO_FAR else []
-    return "".join(f"\n  {line}" for line in [*lines, *remainder])
+    return "".join(f"\n  {line}" for line in limit_list(lines, _MOST_SO_FAR))
 
 
 def exit_stopped(signum: int) -> typer.Exit:
@@ -346,7 +346,7 @@ def with_options(
         own_parameters = [
             p for p in signature(command, eval_str=True).parameters.values() if p.name not in ("given", "run_options")
         ]
-        in_groups = sorted(declared, key=lambda name: [DRAW, MODEL, MEASURE].index(_group(name)))
+        in_groups = sorted(declared, key=lambda name: [DRAW, MODEL, MEASURE].index(_find_group(name)))
         made = [
             parameter(name, None, _option(declared[name], flags.get(name, ()), many=name in many)) for name in in_groups
         ]
@@ -379,7 +379,7 @@ def with_options(
     return decorate
 
 
-def _group(name: str) -> str:
+def _find_group(name: str) -> str:
     return next((group for group, names in _GROUPS.items() if name in names), MEASURE)
 
 
@@ -395,7 +395,7 @@ def _option(setting: Setting, flags: Sequence[str], *, many: bool) -> Any:
         words += " Several times: each is run by itself; --arm compares."
     kind: Any = setting.kind if setting.kind in (int, float, bool) else str
     kind = list[str] if many or setting.name in ("options", "arms") else kind
-    return Annotated[kind | None, option(_group(setting.name), escape(words), *names)]
+    return Annotated[kind | None, option(_find_group(setting.name), escape(words), *names)]
 
 
 def read_given(study: str, given: Given, file: Path | None, n: int | None = None) -> "tuple[Run, list[str], list[str]]":

@@ -236,7 +236,7 @@ def pictures(
 
     Nothing is scored. `explore` and `study run` read --images in the same way, with the same options.
     """
-    from bias_core.run.image_rows import count_in_words
+    from bias_core.number_text import format_counts, limit_list
     from bias_core.run.programs import FULL, format_json, look_answer
     from bias_core.store.imports import ImportedImages
 
@@ -252,8 +252,8 @@ def pictures(
         show_rows(
             ("prompt", "pictures", "prompt from", "drawn with", "seeds", "to check"),
             [
-                (summary.prompt, f"{summary.n:,}", count_in_words(summary.sources),
-                 count_in_words(summary.ways),
+                (summary.prompt, f"{summary.n:,}", format_counts(summary.sources, summary.n),
+                 format_counts(summary.ways, summary.n),
                  f"{summary.n_seeds:,}", "; ".join(summary.checks))
                 for summary in look.prompts
             ],
@@ -261,8 +261,7 @@ def pictures(
         for sentence, lines in (("left out", [*look.left_out_lines]), *look.notes):
             if lines:
                 console.print(f"{len(lines):,} {sentence}:", markup=False)
-                remainder = [f"and {len(lines) - _MOST_LINES:,} more"] if len(lines) > _MOST_LINES else []
-                console.print("\n".join(f"  {line}" for line in [*lines[:_MOST_LINES], *remainder]), markup=False)
+                console.print("\n".join(f"  {line}" for line in limit_list(lines, _MOST_LINES)), markup=False)
 
 
 def attributes(

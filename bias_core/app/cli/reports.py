@@ -20,6 +20,7 @@ from bias_core.app.cli.common import (
     user_errors,
 )
 from bias_core.errors import InvalidInput, quoted
+from bias_core.number_text import format_percent
 from bias_core.settings import COMMAND
 from bias_core.study.types import StudyReport
 
@@ -117,7 +118,7 @@ def _show_first_numbers(report: StudyReport) -> int:
     frame = finding_frame(report)
     frame["value"] += " " + frame["interval"]
     frame = frame.drop(columns=["measure", "interval", BETWEEN_CLASSIFIERS, "reads"], errors="ignore")
-    interval = f"value [{100 * report.settings.confidence:g} % interval]"
+    interval = f"value [{format_percent(report.settings.confidence)} interval]"
     frame = frame.rename(columns={"null": null_words(report), "value": interval})
     for column in (*_OPTIONAL, null_words(report), "clear"):
         if not fits(build_rich_table(frame)):
@@ -259,7 +260,7 @@ def label(
 
     with user_errors(), open_services() as services:
         made = label_run(
-            _report(services, run), services.manifests, services.labels, n=n, stratify_by=stratify_by,
+            _find_report(services, run), services.manifests, services.labels, n=n, stratify_by=stratify_by,
             attributes=attribute or (), setting=setting, raters_per_item=raters, seed=seed, looks=cast("Looks", looks),
         )  # fmt: skip
         values = task_values(made)
@@ -295,7 +296,7 @@ def corrected(
     from bias_core.study.answers import read_answers
 
     with user_errors(), open_services() as services:
-        report = _report(services, run)
+        report = _find_report(services, run)
         if labels:
             report = replace(report, settings=replace(report.settings, labels=labels))
             given = read_answers(labels)
@@ -323,7 +324,7 @@ def corrected(
             console.print(f"Written to {out}", markup=False)
 
 
-def _report(services: "Services", run: str) -> StudyReport:
+def _find_report(services: "Services", run: str) -> StudyReport:
     from bias_core.report.saved import open_report
 
     if services.manifests.find(run) is None:

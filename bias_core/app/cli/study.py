@@ -170,7 +170,7 @@ def run_studies(study: Study = "", *, given: Given, run_options: StudyOptions) -
             if run_options.dry_run:
                 return
             for plan in plans:
-                _draw(plan, services, run_options)
+                _draw_plan(plan, services, run_options)
         if not run_options.draw_only:
             _measure(chosen, services, run_options)
 
@@ -215,8 +215,8 @@ def _show_costs(plans: "Sequence[Run]", services: "Services") -> bool:
     for plan, cost in zip(plans, costs, strict=True):
         exist = f"{cost.n_stored:,}" if _is_known(plan) else "not known"
         missing = f"{cost.n_missing:,}" if _is_known(plan) else f"up to {cost.n_missing:,}"
-        cells = f"{cost.n_pictures:,}", exist, missing, _time(cost.seconds), _size(cost.n_bytes)
-        table.add_row(_named(plan, "model"), _named(plan, "condition") or "–", *cells)
+        cells = f"{cost.n_pictures:,}", exist, missing, _time(cost.seconds), _size_words(cost.n_bytes)
+        table.add_row(_get_setting_name(plan, "model"), _get_setting_name(plan, "condition") or "–", *cells)
     show_table(table)
     for plan in plans if plans[0].design.protocol else ():
         console.print(replication_estimate(plan), markup=False)
@@ -231,15 +231,16 @@ def _show_costs(plans: "Sequence[Run]", services: "Services") -> bool:
     seconds, n_bytes = sum(cost.seconds for cost in costs), sum(cost.n_bytes for cost in costs)
     if any(cost.n_missing for cost in costs) and not math.isnan(seconds):
         place = f"{services.engine.n_workers()} x {services.engine.place()}"
-        console.print(f"{_time(seconds)}, {_size(n_bytes)} in all, on {place}", markup=False)
+        console.print(f"{_time(seconds)}, {_size_words(n_bytes)} in all, on {place}", markup=False)
     if math.isnan(seconds):
         console.print("The time is known after a first batch here.")
     free, limit = free_bytes(services.settings.data_dir), services.settings.cache_gb * 1e9
     if n_bytes > free:
-        console.print(f"The disk has room for {_size(free)} only: set BIAS_DATA_DIR to another.")
+        console.print(f"The disk has room for {_size_words(free)} only: set BIAS_DATA_DIR to another.")
     if n_bytes > limit:
         console.print(
-            f"The store keeps {_size(limit)} of pictures that are in no kept run: add --keep, or raise BIAS_CACHE_GB."
+            f"The store keeps {_size_words(limit)} of pictures that are in no kept run: "
+            "add --keep, or raise BIAS_CACHE_GB."
         )
     return seconds > _LONG_SECONDS or n_bytes > free
 
@@ -311,13 +312,13 @@ def _time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _size(n_bytes: float) -> str:
+def _size_words(n_bytes: float) -> str:
     if math.isnan(n_bytes):
         return "not known"
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.1f} MB"
 
 
-def _draw(plan: "Run", services: "Services", run_options: StudyOptions) -> None:
+def _draw_plan(plan: "Run", services: "Services", run_options: StudyOptions) -> None:
     from bias_core.run.run import draw_study
 
     run_with_bar(draw_study, plan)
@@ -326,11 +327,11 @@ def _draw(plan: "Run", services: "Services", run_options: StudyOptions) -> None:
     n_blocked = sum(arm.n_blocked for arm in plan.each)
     blocked = f", {n_blocked:,} blanked by the safety checker" if n_blocked else ""
     n = sum(arm.n_planned for arm in plan.each)
-    title = f"{plan.design.name}, {_named(plan, 'model')} {_named(plan, 'condition')}".rstrip()
+    title = f"{plan.design.name}, {_get_setting_name(plan, 'model')} {_get_setting_name(plan, 'condition')}".rstrip()
     console.print(f"{title}: {n:,} pictures{blocked}. Run {plan.manifest.id}", markup=False)
 
 
-def _named(plan: "Run", setting: str) -> str:
+def _get_setting_name(plan: "Run", setting: str) -> str:
     return " and ".join(dict.fromkeys(getattr(arm.settings, setting) for arm in plan.each))
 
 

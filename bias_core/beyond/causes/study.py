@@ -54,6 +54,23 @@ from bias_core.types import Estimate, StoredImage
 from bias_core.values import Options, option_values, setting, settings_class
 
 TEXTS = ReportTexts(__file__)
+_ASKS_OF_PARTS = (
+    " Which part of the model carries an adapter's effect? It is put into the text encoders alone, then into the "
+    "denoiser alone."
+)
+_EXCHANGE_NOTE = (
+    "Before the exchange, the steps are identical to those of the first prompt; afterwards only the prompt differs. "
+    "The change is therefore the effect of the prompt in the remaining steps. It holds for these two prompts; others "
+    "may differ. Shares are as the classifier sees them."
+)
+_EXCHANGE_OF_PARTS_NOTE = (
+    "The adapter goes into the text encoders alone, the denoiser alone, both and neither, on the same seeds. A part's "
+    "effect is the mean of what it adds to the base and to the other part (Shapley value). The two effects add up to "
+    "the whole and exclude what the model does without the adapter."
+)
+_SAME_WEIGHTS_NOTE = (
+    "The run already uses the weights that the adapter was to be compared with, so no parts can be compared."
+)
 PARTS = {
     "neither": "without the adapter", "text": "adapter in the text encoders", "drawing": "adapter in the denoiser",
     "both": "adapter in both",
@@ -115,8 +132,6 @@ def _exchanged(text: str, later: str, share: float, n: int) -> Shot:
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """The effect of one later prompt."""
-
     later: str
     seeds: tuple[str, ...]  # units of the seeds that have all pictures
     without: np.ndarray  # ``(n_seeds,)`` margins of the first text to the end
@@ -135,7 +150,7 @@ def _describe_drawing(row: Any, part: str, later: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pictures:
+class PictureMargins:
     """Margins of all pictures, by seed and the way of drawing."""
 
     frame: pd.DataFrame
@@ -181,7 +196,7 @@ class Pictures:
                 yield {"row": seed, "column": f"{i:03d}", "path": str(picture.path), "text": text}
 
 
-def _exchange(later: str, pictures: Pictures, settings: StudySettings) -> Exchange:
+def _exchange(later: str, pictures: PictureMargins, settings: StudySettings) -> Exchange:
     later_pictures = pictures.frame[pictures.frame["later"] == later]
     steps = later_pictures.groupby("drawn", sort=False)["steps with the first text"].first().sort_values()
     margins = pictures.select_margins([_TO_THE_END, *steps.index])
@@ -201,7 +216,7 @@ def _exchange(later: str, pictures: Pictures, settings: StudySettings) -> Exchan
     )
 
 
-def _parts(pictures: Pictures, settings: StudySettings) -> PartEffects | None:
+def _measure_parts(pictures: PictureMargins, settings: StudySettings) -> PartEffects | None:
     if pictures.against in ("", settings.condition):
         return None
     margins = pictures.select_margins([PARTS["neither"], PARTS["text"], PARTS["drawing"], _TO_THE_END])
@@ -271,7 +286,7 @@ def _rows(exchange: Exchange) -> Iterator[dict[str, Any]]:
         }
 
 
-def _part_tables(parts: PartEffects | None, claims: Mapping[str, Claim], pictures: Pictures) -> Iterator[Any]:
+def _part_tables(parts: PartEffects | None, claims: Mapping[str, Claim], pictures: PictureMargins) -> Iterator[Any]:
     if parts is None:
         return
     yield TEXTS.table(
@@ -300,7 +315,7 @@ def _part_tables(parts: PartEffects | None, claims: Mapping[str, Claim], picture
 
 
 def _figures(
-    exchanges: Sequence[Exchange], parts: PartEffects | None, pictures: Pictures, settings: StudySettings
+    exchanges: Sequence[Exchange], parts: PartEffects | None, pictures: PictureMargins, settings: StudySettings
 ) -> Iterator[StudyFigure]:
     options = get_options(settings, CauseOptions)
     names = {"attribute": options.attribute, "text": options.text, "condition": settings.condition}
@@ -345,7 +360,7 @@ class Causes(Study):
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
         """Return the sentences on the parts of the model that are exchanged."""
         against = get_options(settings, CauseOptions).without_adapter
-        return {"parts": f" {TEXTS.note('asks of parts')}" if against else ""}
+        return {"parts": _ASKS_OF_PARTS if against else ""}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return per seed: the first prompt to the end, every exchange, and the adapter in each part."""
@@ -393,14 +408,15 @@ class Causes(Study):
                 f"{options.attribute}: nearer by": rows @ (present - absent),
             },
         )
-        pictures = Pictures(frame=data.frame, column=f"{options.attribute}: nearer by", data=data)
+        pictures = PictureMargins(frame=data.frame, column=f"{options.attribute}: nearer by", data=data)
         exchanges = [_exchange(later, pictures, settings) for later in dict.fromkeys(frame["later"]) if later]
-        parts = _parts(pictures, settings)
-        notes = [TEXTS.note("exchange")]
+        parts = _measure_parts(pictures, settings)
+        notes = [_EXCHANGE_NOTE]
         if options.without_adapter:
-            notes.append(TEXTS.note("same weights" if parts is None else "exchange of parts"))
+            notes.append(_SAME_WEIGHTS_NOTE if parts is None else _EXCHANGE_OF_PARTS_NOTE)
         elif not has_adapter(data.services.model_info(settings.model)):
-            notes.append(TEXTS.note("no adapter", model=settings.model))
+            only_prompt = "so only its prompt was exchanged; there is no result on the parts of the model"
+            notes.append(f"{settings.model} has no adapter, {only_prompt}.")
         claims, of_parts = _decide(exchanges, parts, settings.confidence)
         return Results(
             findings=(*map(_finding, exchanges, claims), *_part_findings(parts, of_parts)),

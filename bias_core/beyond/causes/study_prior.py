@@ -39,6 +39,12 @@ from bias_core.types import Estimate, StoredImage
 from bias_core.values import Options, option_values, setting, settings_class
 
 TEXTS = ReportTexts(__file__)
+_PRIOR_NOTE = (
+    "The prior draws the embedding of a picture from the prompt; the decoder gets this embedding and no text. "
+    "Embeddings and finished pictures are read by the prior's own CLIP with the same two sentences, seed by seed. All "
+    "of a prompt's effect passes through the prior: what pictures show and their embeddings do not, the decoder makes "
+    "of them."
+)
 _FEWEST_SEEDS = 4
 _AT_ONCE = 8  # pictures
 _PLACES = {"prior": "In the prior's embeddings", "whole": "In the pictures"}
@@ -86,6 +92,7 @@ def _read_prior(data: Run, model: HasPrior, options: PriorOptions) -> Steps[pd.D
     parts = [stored[first : first + _AT_ONCE] for first in range(0, len(stored), _AT_ONCE)]
     margins = yield from data.map_until_stopped("parts of the pictures read by the prior's CLIP", parts, read)
     values = np.concatenate(margins)
+    # A stopped run has read the first pictures only.
     return pd.DataFrame(values, columns=["prior", "picture"], index=data.frame.index[: len(values)])
 
 
@@ -190,7 +197,7 @@ class Prior(Study):
                 TEXTS.table("prior shares", [_share_row(text, part, confidence) for text, part in parts.items()]),
             ),
             figures=drawable([TEXTS.figure("prior effects", marks, **names)]),
-            notes=(TEXTS.note("prior"),),
+            notes=(_PRIOR_NOTE,),
         )
 
     def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:

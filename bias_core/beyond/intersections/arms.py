@@ -10,9 +10,10 @@ import numpy as np
 from bias_core.beyond.intersections.stereotypes import decide_links, known_errors, link_sentence, to_odds_ratio
 from bias_core.measures.intersections import LEAST_EXPECTED, Interaction, interaction
 from bias_core.measures.sequential import share_interval
+from bias_core.number_text import format_list
 from bias_core.report.claims import NO_CLAIM, WHY_NOT, claim_columns, family_note
 from bias_core.run.attribute_scores import AttributeScore
-from bias_core.study.types import Claim, Finding, Results, StudyFigure, StudyTable, columns, figure, format_list, table
+from bias_core.study.types import Claim, Finding, Results, StudyFigure, StudyTable, columns, figure, table
 
 CELLS, TESTS = "crossed_arms", "arm_interactions"
 _MOST_FIGURES = 3
@@ -52,7 +53,7 @@ def cross_arms(arms: Mapping[str, Sequence[AttributeScore]], *, crossing: str, c
         for place in range(min(map(len, arms.values())))
         if not any(math.isnan(scores[place].prevalence.value) for scores in arms.values())
     ]
-    found = [test for of in combinations(readable, 2) for test in _tests(arms, of, confidence)]
+    found = [test for of in combinations(readable, 2) for test in _test_combinations(arms, of, confidence)]
     claims = decide_links([test.link for test in found], confidence)
     tests = [replace(test, claim=claim) for test, claim in zip(found, claims, strict=True)]
     if not tests:
@@ -78,7 +79,9 @@ def crossed_arms_headline(findings: Iterable[Finding]) -> str:
 _NO_ARM = "No arm clearly differs in the link between two attributes"
 
 
-def _tests(arms: Mapping[str, Sequence[AttributeScore]], of: Sequence[int], confidence: float) -> Iterator[_Test]:
+def _test_combinations(
+    arms: Mapping[str, Sequence[AttributeScore]], of: Sequence[int], confidence: float
+) -> Iterator[_Test]:
     """Yield the test of every arm; with two arms, only that of the second."""
     calls, where = [], []
     for number, scores in enumerate(arms.values()):
@@ -106,7 +109,7 @@ def _tests(arms: Mapping[str, Sequence[AttributeScore]], of: Sequence[int], conf
 def _findings(tests: Sequence[_Test]) -> Iterator[Finding]:
     """Yield the arm with the clearest difference, for every two attributes."""
     for name in dict.fromkeys(test.name for test in tests):
-        lead = min((test for test in tests if test.name == name), key=_order)
+        lead = min((test for test in tests if test.name == name), key=_rank_test)
         than = f"“{lead.other_arm}”" if lead.other_arm else "the others"
         of = " and ".join(f"“{attribute}”" for attribute in lead.names)
         text = f"the odds ratio of {of} is {{}} times as large in “{lead.arm}” as in {than}"
@@ -120,11 +123,11 @@ def _findings(tests: Sequence[_Test]) -> Iterator[Finding]:
         )
 
 
-def _order(test: _Test) -> float:
+def _rank_test(test: _Test) -> float:
     return float(np.nan_to_num(test.link.estimate.p_value, nan=2.0))
 
 
-def _words(names: Sequence[str], cell: int) -> str:
+def _name_combination(names: Sequence[str], cell: int) -> str:
     """Return the attributes of a combination by its number in binary order."""
     present = (cell >> np.arange(len(names))[::-1]) & 1
     return ", ".join(name if is_present else f"not {name}" for name, is_present in zip(names, present, strict=True))
@@ -157,7 +160,7 @@ def _cell_table(tests: Sequence[_Test], confidence: float) -> StudyTable:
             rows.append(
                 {
                     "attributes": test.name,
-                    "combination": _words(test.names, cell),
+                    "combination": _name_combination(test.names, cell),
                     "arm": test.arm,
                     "pictures": int(test.inside[cell]),
                     **columns("P", share, ends=""),
@@ -172,7 +175,7 @@ def _mosaics(tests: Sequence[_Test]) -> Iterator[StudyFigure]:
     by_name = dict[str, list[_Test]]()
     for test in tests:
         by_name.setdefault(test.name, []).append(test)
-    ordered = sorted(by_name.values(), key=lambda some: min(map(_order, some)))
+    ordered = sorted(by_name.values(), key=lambda some: min(map(_rank_test, some)))
     for number, same_tests in enumerate(ordered[:_MOST_FIGURES], start=1):
         yield _mosaic(number, same_tests)
 
@@ -186,7 +189,7 @@ def _mosaic(number: int, tests: Sequence[_Test]) -> StudyFigure:
     rows = [
         {
             "column": arm,
-            "row": _words(names, cell),
+            "row": _name_combination(names, cell),
             "value": float(counts[cell]) / n,
             "n": int(counts[cell]),
             "small": bool(shares[cell] * counts.sum() < LEAST_EXPECTED),

@@ -17,13 +17,14 @@ from bias_core.beyond.intersections.stereotypes import (
     few_people,
     known_errors,
     link_sentence,
-    score_cells,
     score_results,
+    score_stereotype_cells,
     stereotypes_named,
     to_odds_ratio,
 )
 from bias_core.measures.intersections import LEAST_EXPECTED, CrossedShares, Interaction, crossed_shares, interaction
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
+from bias_core.number_text import format_list, format_rate
 from bias_core.report.claims import NO_CLAIM, WHY_NOT, claim_columns, family_note
 from bias_core.run.attribute_scores import AttributeScore
 from bias_core.study.types import (
@@ -36,7 +37,6 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     figure,
-    format_list,
     join_results,
     table,
 )
@@ -185,7 +185,7 @@ def _cross(
         link=interaction(calls[clear], **options),
         sample=sample(calls.prod(axis=1)),
         n=len(clear),
-        scored=score_cells(scores, prompts, sample, confidence),
+        scored=score_stereotype_cells(scores, prompts, sample, confidence),
     )
 
 
@@ -196,7 +196,7 @@ def _findings(crossing: _Crossed) -> Iterator[Finding]:
         title=f"{names} together: P",
         metric="crossed_share",
         estimate=crossing.share(-1),
-        says=f"If the attributes were independent, it would be {_percent(crossing.shares.expected[-1])}.",
+        says=f"If the attributes were independent, it would be {format_rate(crossing.shares.expected[-1])}.",
         sample=crossing.sample,
     )
     yield Finding(
@@ -222,7 +222,7 @@ def _findings(crossing: _Crossed) -> Iterator[Finding]:
             title=f"{names} together: {label}",
             metric=metric,
             estimate=estimate,
-            says=f"P* is {_percent(reference)}: {of_world}.",
+            says=f"P* is {format_rate(reference)}: {of_world}.",
         )
 
 
@@ -230,13 +230,9 @@ def _link_words(crossing: _Crossed) -> str:
     """Return the link in shares, or of three attributes as a ratio."""
     names = [f"“{attribute.name}”" for attribute in crossing.attributes]
     if len(names) == 2:
-        with_, without = map(_percent, crossing.second_with_first())
+        with_, without = (format_rate(share, "no picture") for share in crossing.second_with_first())
         return f"with {names[0]}, {names[1]} is seen in {with_}, without in {without}"
     return f"the odds ratio of {names[0]} and {names[1]} is {{}} times as large with {names[2]} as without"
-
-
-def _percent(share: float) -> str:
-    return "no picture" if math.isnan(share) else f"{100 * share:.0f} %"
 
 
 def _cell_table(crossings: Sequence[_Crossed]) -> StudyTable:

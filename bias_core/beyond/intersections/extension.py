@@ -73,7 +73,6 @@ class Intersections(ExploreExtension["CrossedExploration"]):
         return join_results(crossed, Results(figures=tuple(find_mosaics(arms))))
 
     def further_headline(self, report: StudyReport) -> str:
-        """Return the clearest link."""
         from bias_core.beyond.intersections.arms import crossed_arms_headline
         from bias_core.beyond.intersections.attributes import crossed_headline
 
@@ -85,7 +84,6 @@ class CrossedPeople(PeopleExtension):
     """Scores of people by their further attributes."""
 
     def scores(self, people: "pd.DataFrame", settings: StudySettings, sample: MakeSample) -> Results:
-        """Return the score of every combination."""
         from bias_core.beyond.intersections.stereotypes import crossed_scores
 
         return crossed_scores(people, settings, sample)

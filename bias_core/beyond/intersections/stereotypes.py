@@ -18,14 +18,14 @@ from bias_core.measures.intersections import (
     interaction,
 )
 from bias_core.measures.paired_stereotype import checked_labels
-from bias_core.number_text import format_number, typeset
+from bias_core.number_text import format_list, format_number, format_rate, typeset
 from bias_core.papers.pst import MakeSample
 from bias_core.papers.pst.labelling import LabellingOptions, also_seen, get_column
 from bias_core.papers.pst.report import FURTHER
 from bias_core.report.claims import WHY_NOT, claim_columns, decide_claims, family_note, p_words
 from bias_core.report.stop_rules import stop_rule
 from bias_core.run.attribute_scores import AttributeScore
-from bias_core.study.design import ReportTexts, read_study
+from bias_core.study.design import read_study
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.types import (
     Claim,
@@ -37,7 +37,6 @@ from bias_core.study.types import (
     columns,
     figure,
     finding,
-    format_list,
     get_options,
     join_results,
     mark,
@@ -147,7 +146,7 @@ def link_sentence(clear: str, unclear: str, text: str, link: Interaction, claim:
     return f"{claim.choose(clear, clear, unclear)}: {says}.{reason}"
 
 
-def score_cells(
+def score_stereotype_cells(
     attribute_scores: Sequence[AttributeScore],
     prompts: Sequence[str],
     sample: Callable[[np.ndarray], Sample],
@@ -206,7 +205,7 @@ def score_results(scored: Sequence[ScoredCells], confidence: float) -> Results:
             metric="crossed_stereotype",
             estimate=cells.score(place),
             claim=claim,
-            readings=_readings(cells.score(place)),
+            readings=_word_readings(cells.score(place)),
             says=f"The score of all people is {typeset(cells.scores.overall.value, '.0f')}.",
             sample=cells.samples[place],
         )
@@ -228,7 +227,7 @@ def score_results(scored: Sequence[ScoredCells], confidence: float) -> Results:
     )
 
 
-def _readings(score: Estimate) -> tuple[str, str, str]:
+def _word_readings(score: Estimate) -> tuple[str, str, str]:
     if math.isnan(score.value):
         return (f"Undefined: {score.note}.",) * 3
     return "Most match the stereotype.", "Most contradict the stereotype.", "No clear direction."
@@ -255,7 +254,6 @@ def _score_table(lines: Sequence[tuple[ScoredCells, int, Claim]]) -> StudyTable:
 
 
 def stereotypes_named(prompts: Sequence[str]) -> str:
-    """Return a note on the stereotypes of the occupations in these prompts."""
     of = dict.fromkeys(find_stereotype(prompt) for prompt in prompts)
     words = format_list([f"“{name}” as {gender}" for name, gender in of if name])
     return f"Stereotypes behind STS (Table 7 of the paired stereotype test): {words}."
@@ -270,7 +268,6 @@ def few_people(scored: Sequence[ScoredCells]) -> Iterator[str]:
         yield f"Few people: fewer than 5 are expected on the rarer side of the stereotype in {format_list([*few])}."
 
 
-TEXTS = ReportTexts(__file__)
 _PLACES = {"paired": "in pairs", SINGLE: "alone"}
 """Names of the settings; the first one that a run has is crossed."""
 
@@ -286,25 +283,30 @@ def crossed_scores(people: pd.DataFrame, settings: StudySettings, sample: MakeSa
     if not attributes or not place:
         return Results()
     if stop_rule(settings) is not None:
-        return Results(notes=(TEXTS.note("not crossed"),))
+        note = "Scores are crossed with further attributes only if the number of pictures was fixed beforehand."
+        return Results(notes=(note,))
     checked = checked_labels(people)
     usable = people.assign(conforms=checked["conforms"].to_numpy())[checked["usable"].to_numpy()]
-    groups = list(_groups(usable[usable["setting"] == place].dropna(subset=[*map(get_column, attributes)])))
+    groups = list(_group_people(usable[usable["setting"] == place].dropna(subset=[*map(get_column, attributes)])))
     sizes = range(1, len(attributes) + 1)
     cells = [
-        _scored(group, members, of, settings, sample)
+        _score_group(group, members, of, settings, sample)
         for group, members in groups
         for size in sizes
         for of in combinations(attributes, size)
     ]
     if not cells:
-        return Results(notes=(TEXTS.note("no one to cross"),))
-    tests = Results(findings=tuple(_tests(groups, attributes, settings)))
-    notes = (TEXTS.note("crossed", place=_PLACES[place]), *few_people(cells))
+        return Results(notes=("Scores are not crossed: no scored person has known further attributes.",))
+    tests = Results(findings=tuple(_test_stereotype(groups, attributes, settings)))
+    note = (
+        f"Scores by further attributes are for people {_PLACES[place]}, as the classifier sees them. Its errors on "
+        "cut-out people are unknown and not corrected."
+    )
+    notes = (note, *few_people(cells))
     return join_results(replace(score_results(cells, settings.confidence), notes=notes), tests)
 
 
-def _groups(people: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+def _group_people(people: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield groups of people from different pictures, with their names."""
     by_stereotype = people.groupby("stereotyped_gender")["identity"].nunique()
     together = people.duplicated(["image_id", "stereotyped_gender"]).any()
@@ -316,7 +318,7 @@ def _groups(people: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         )
 
 
-def _scored(
+def _score_group(
     group: str, people: pd.DataFrame, attributes: Sequence[Attribute], settings: StudySettings, sample: MakeSample
 ) -> ScoredCells:
     further = people[[*map(get_column, attributes)]].to_numpy(float)
@@ -329,7 +331,7 @@ def _scored(
     return ScoredCells(attributes=tuple(attributes), scores=scores, samples=samples, group=group)
 
 
-def _tests(
+def _test_stereotype(
     groups: Sequence[tuple[str, pd.DataFrame]], attributes: Sequence[Attribute], settings: StudySettings
 ) -> Iterator[Finding]:
     """Yield the tests of the stereotype against each attribute, which are one family."""
@@ -340,7 +342,7 @@ def _tests(
     ]
     claims = decide_links([link for *_, link in tests], settings.confidence)
     for (group, members, attribute, link), claim in zip(tests, claims, strict=True):
-        text = "" if math.isnan(link.estimate.value) else _shares(group, members, attribute)
+        text = "" if math.isnan(link.estimate.value) else _describe_match(group, members, attribute)
         yield finding(
             f"{FURTHER}{group}-{attribute.name}",
             f"{group}: the stereotype and {attribute.name}, log odds ratio",
@@ -356,6 +358,6 @@ def _link(people: pd.DataFrame, attribute: Attribute, settings: StudySettings) -
     return interaction(readings, strata=people["identity"].tolist(), confidence=settings.confidence)
 
 
-def _shares(group: str, people: pd.DataFrame, attribute: Attribute) -> str:
-    share = 100 * people.groupby(get_column(attribute))["conforms"].mean()
-    return f"{share[1]:.0f} % of {group} with “{attribute.name}” match the stereotype, {share[0]:.0f} % without"
+def _describe_match(group: str, people: pd.DataFrame, attribute: Attribute) -> str:
+    share = people.groupby(get_column(attribute))["conforms"].mean().map(format_rate)
+    return f"{share[1]} of {group} with “{attribute.name}” match the stereotype, {share[0]} without"

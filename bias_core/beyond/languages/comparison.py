@@ -11,7 +11,7 @@ import pandas as pd
 from bias_core.explore.arms import Scored, paired_arms
 from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.measures.stereotype import prevalence_estimate
-from bias_core.number_text import format_rate, state_p, typeset
+from bias_core.number_text import format_points, format_rate, state_p
 from bias_core.prompts import fill_template
 from bias_core.report.arm_comparison import mean_sample
 from bias_core.report.claims import WHY_NOT, claim_columns, decide_claims, family_note
@@ -171,7 +171,7 @@ def language_lines(
         line
         for wording in wordings
         if wording.name in pairs
-        for line in _lines(wording, pairs[wording.name], confidence)
+        for line in _compare_wording(wording, pairs[wording.name], confidence)
     ]
     gaps = [gap for _, gap in lines]
     claims = decide_claims(gaps, confidence=confidence)
@@ -185,7 +185,7 @@ def language_lines(
 _OF_FAMILY = " The table of differences also compares the other languages with each other, so its family is larger."
 
 
-def _lines(wording: Wording, pair: Pair, confidence: float) -> Iterator[tuple[dict[str, Any], Estimate]]:
+def _compare_wording(wording: Wording, pair: Pair, confidence: float) -> Iterator[tuple[dict[str, Any], Estimate]]:
     """Yield a line for each attribute, before it is decided, and its difference from English."""
     english, other_language, at_first, at_second = pair
     verdict = _understanding(english.recognised, other_language.recognised, confidence)
@@ -289,8 +289,7 @@ def _no_difference(compared: pd.DataFrame) -> str:
 
 def _gap(line: Mapping[Any, Any]) -> str:
     """Return a difference in points with its interval."""
-    value, low, high = (typeset(100 * line[end], "+.0f") for end in ("difference", "low", "high"))
-    return f"{value} points [{low}, {high}]"
+    return format_points(line["difference"], line["low"], line["high"])
 
 
 def _names(lines: pd.DataFrame) -> list[str]:

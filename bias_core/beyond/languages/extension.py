@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 @settings_class(frozen=True, kw_only=True)
 class LanguageOptions(ConceptOptions):
-    """The languages."""
-
     languages: tuple[str, ...] = setting(
         (),
         "Languages",
@@ -40,12 +38,9 @@ class LanguageOptions(ConceptOptions):
 
 
 class Languages(ExploreExtension[LanguageOptions]):
-    """An arm for each language."""
-
     options: ClassVar[type[Options]] = LanguageOptions
 
     def menus(self) -> Mapping[str, Sequence[tuple[str, str]]]:
-        """Return every language and form."""
         return {"languages": language_choices()}
 
     def check(self, options: LanguageOptions, settings: StudySettings) -> None:
@@ -79,7 +74,6 @@ class Languages(ExploreExtension[LanguageOptions]):
         return Results(findings=tuple(recognised_concept(options.concept, data, scored.rows, scored.units)))
 
     def comparing(self, options: LanguageOptions, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Compare each language with English."""
         from bias_core.beyond.languages.comparison import compare_languages
 
         if not options.wordings:

@@ -95,13 +95,16 @@ def _remaining_bias(arms: Sequence[Tried], confidence: float) -> Iterator[_Remai
 
     # An assumed rate that no one chose is not a goal.
     goals = [score.attribute.reference if score.attribute.has_source else None for score in arms[0].scores]
-    shares = [against(_share(score), goal, confidence) for score, goal in zip(arms[0].scores, goals, strict=True)]
+    shares = [
+        against(_get_corrected_share(score), goal, confidence)
+        for score, goal in zip(arms[0].scores, goals, strict=True)
+    ]
     claims = decide_claims(shares, confidence=confidence)
     for i, (baseline, reference, before) in enumerate(zip(arms[0].scores, goals, shares, strict=True)):
         if reference is None or not claims[i].is_clear:
             continue
         for arm in arms:
-            share = against(_share(arm.scores[i]), reference, confidence)
+            share = against(_get_corrected_share(arm.scores[i]), reference, confidence)
             if arm.scores[i].attribute.reference != reference:  # an arm that draws another concept
                 continue
             if not math.isnan(share.value):
@@ -117,7 +120,7 @@ def _remaining_bias(arms: Sequence[Tried], confidence: float) -> Iterator[_Remai
                 )
 
 
-def _share(score: "AttributeScore") -> Estimate:
+def _get_corrected_share(score: "AttributeScore") -> Estimate:
     """Return P, corrected for the classifier's errors if known."""
     return score.corrected or score.prevalence
 
@@ -214,5 +217,4 @@ class Mitigation(ExploreExtension[ConceptOptions]):
         return mitigation_results(tried, settings.confidence)
 
     def further_headline(self, report: StudyReport) -> str:
-        """Say which arms overcorrect."""
         return overcorrected_sentence(report.results)

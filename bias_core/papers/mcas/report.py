@@ -31,7 +31,7 @@ from bias_core.measures.relative_association import (
     relative_lean_over_encoders,
     text_relative_lean,
 )
-from bias_core.number_text import format_estimate, format_number, state_p
+from bias_core.number_text import format_estimate, format_list, format_number, state_p
 from bias_core.prompts import fix_articles
 from bias_core.report.arm_comparison import (
     ARM,
@@ -69,7 +69,6 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
-    format_list,
     get_options,
     mark,
     or_nan,
@@ -92,8 +91,6 @@ _TOO_FEW = "Too few pictures to tell."
 
 @settings_class(frozen=True, kw_only=True)
 class InternalBiasOptions(Options):
-    """Options: targets, sides and scores."""
-
     targets: tuple[str, ...] = setting((), "Targets", "Keywords of the targets to draw (default: a share of each side)")
     encoders: tuple[str, ...] = setting(
         (), "Encoders to average", "Encoders to average scores over (default: the encoder alone)"
@@ -198,7 +195,7 @@ def pole_shots(targets: Sequence[Mapping[str, str]], n: int, sides: Sides) -> li
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
+class PolePositions:
     """The position of a target between its poles, for pictures and for text."""
 
     pictures: Estimate  # r of its pictures
@@ -214,7 +211,7 @@ def measure_places(
     data: Run,
     words: Mapping[str, Sequence[str]],
     groups: Mapping[str, Any],
-) -> Places | None:
+) -> PolePositions | None:
     """Return the position of a target from scores averaged over encoders; None without pictures of its poles.
 
     ``words`` are the texts of the two sides; ``groups`` may have the prompts of ``a`` and ``b``.
@@ -244,7 +241,7 @@ def measure_places(
     units = [list(frame.loc[part, "unit"]) for part in parts]
     n = int(parts[0].sum())
     pictures, difference = replace(pictures, n=n), replace(difference, n=n)  # as the headline counts: of the target
-    return Places(
+    return PolePositions(
         pictures=pictures,
         texts=texts,
         difference=require_units(difference, n),
@@ -274,7 +271,7 @@ def side_by_side(readings: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
     return [np.hstack(rows) / math.sqrt(len(readings)) for rows in zip(*readings, strict=True)]
 
 
-def place_columns(places: Places | None) -> dict[str, Any]:
+def place_columns(places: PolePositions | None) -> dict[str, Any]:
     """Return table columns: r of pictures and text, δ′ and α′ with intervals, and the reason for a missing α′."""
     if places is None:
         empty_columns = (
@@ -290,8 +287,7 @@ def place_columns(places: Places | None) -> dict[str, Any]:
     }
 
 
-def target_finding(name: str, title: str, places: Places, sides: Sides, claim: Claim) -> Finding:
-    """Return the finding δ′ of a target, with what may be claimed of it."""
+def target_finding(name: str, title: str, places: PolePositions, sides: Sides, claim: Claim) -> Finding:
     a, b = sides.called
     undefined = f"Undefined: {places.difference.note}."
     is_undefined = math.isnan(places.difference.value)
@@ -305,7 +301,6 @@ def target_finding(name: str, title: str, places: Places, sides: Sides, claim: C
 
 
 def _closer(a: str, b: str, pictures: str, words: str) -> tuple[str, str, str]:
-    """Return the readings of δ′."""
     return (
         f"{pictures} are closer to {a} than {words}.",
         f"{pictures} are closer to {b} than {words}.",
@@ -314,7 +309,7 @@ def _closer(a: str, b: str, pictures: str, words: str) -> tuple[str, str, str]:
 
 
 def group_findings(
-    group: str, name: str, members: Mapping[str, Places | None], sides: Sides, confidence: float
+    group: str, name: str, members: Mapping[str, PolePositions | None], sides: Sides, confidence: float
 ) -> tuple[dict[str, Any], list[Finding]]:
     """Return mean δ′ and α′ over a group's targets, as table columns and as findings; empty without poles."""
     measured = {
@@ -345,14 +340,14 @@ def group_findings(
             readings=_closer(a, b, "The pictures", "the words are"),
         ),
         finding(
-            f"amplification {group}", f"{name}, α′", "log_amplification", amplification, _times(amplification),
+            f"amplification {group}", f"{name}, α′", "log_amplification", amplification, _strength_words(amplification),
             sample=ratio if has_ratio else None,
             readings=("Clearly stronger.", "Clearly weaker.", "No clear difference in strength.") if has_ratio else (),
         ),
     ]  # fmt: skip
 
 
-def _times(amplification: Estimate) -> str:
+def _strength_words(amplification: Estimate) -> str:
     if math.isnan(amplification.value):
         return f"Undefined: {amplification.note}."
     strength = format_number(math.exp(amplification.value), *np.exp([amplification.low, amplification.high]))
@@ -374,13 +369,11 @@ _CANCEL = "Positive means {}; over all targets, the two sides can cancel out."
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The numbers of one target."""
-
     keyword: str
     category: str
     dominated: str  # male, female or UNASSIGNED
     scores: CompositeAssociation
-    places: Places | None  # between its own poles; None if these were not drawn
+    places: PolePositions | None  # between its own poles; None if these were not drawn
     bias: InternalBias
     sample: Sample  # of MCAS
     men: float | None  # true share of men, None if unknown
@@ -416,7 +409,7 @@ def build_results(
     model, sides = get_options(settings, InternalBiasOptions).published_model, read_sides(settings)
     a, b = sides.called
     members = {group: [target for target in targets if group in (target.dominated, "overall")] for group in GROUPS}
-    summaries = [_summary(design, settings, group, of) for group, of in members.items() if of]
+    summaries = [_summarise_group(design, settings, group, of) for group, of in members.items() if of]
     placed = [target.places for target in targets if target.places is not None]
     shifts = iter(_decide([places.difference for places in placed], settings, fixed_n=fixed_n))
     claims = [NO_CLAIM if target.places is None else next(shifts) for target in targets]
@@ -439,7 +432,7 @@ def build_results(
                     "composite_association",
                     target.scores.mcas_interval,
                     claim=claim,
-                    readings=(f"Closer to {a}.", f"Closer to {b}.", _unclear(claim)),
+                    readings=(f"Closer to {a}.", f"Closer to {b}.", _give_reason(claim)),
                     published=_mcas(target, model),
                     sample=target.sample,
                 )
@@ -463,7 +456,7 @@ def build_results(
     )
 
 
-def _unclear(claim: Claim) -> str:
+def _give_reason(claim: Claim) -> str:
     return _TOO_FEW if claim.verdict == "too few" else "No clear association with either side."
 
 
@@ -526,7 +519,7 @@ def _score_rows(target: Target, both_sides: str) -> list[dict[str, Any]]:
     ]
 
 
-def _summary(
+def _summarise_group(
     design: Design, settings: StudySettings, group: str, members: Sequence[Target]
 ) -> tuple[dict[str, Any], list[Finding]]:
     """Return the line of Table 4 of a group of targets, and its findings."""
@@ -662,11 +655,16 @@ def _figures(targets: Sequence[Target], model: str, called: tuple[str, str]) -> 
 def _notes(design: Design, targets: Sequence[Target]) -> tuple[str, ...]:
     pairs = [(target.men, target.scores.image_image) for target in targets if target.men is not None]
     notes = [
-        TEXTS.note("encoder"),
+        "Every score includes the encoder's own associations: TT uses no picture at all.",
         *[note for note in design.notes if note.startswith("Table 4") and "summary" in design.data],
     ]
     if len({men for men, _ in pairs}) >= _FEWEST_FOR_RANKS:
-        notes.insert(0, TEXTS.note("calibration", n=len(pairs), ranks=scipy.stats.spearmanr(*zip(*pairs, strict=True))))
+        ranks = scipy.stats.spearmanr(*zip(*pairs, strict=True))
+        notes.insert(
+            0,
+            f"Calibration: over {len(pairs)} targets, II and the true share of men have a rank correlation of "
+            f"{ranks.statistic:.2f} (Spearman, p = {ranks.pvalue:.2g}).",
+        )
     return tuple(notes)
 
 

@@ -10,6 +10,7 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.association import association
 from bias_core.measures.composite_association import composite_association, internal_bias, mean_over_encoders
 from bias_core.measures.intervals import FEWEST_DRAWN
+from bias_core.number_text import format_list
 from bias_core.papers.mcas.report import (
     GENDERS,
     UNASSIGNED,
@@ -29,19 +30,9 @@ from bias_core.report.arm_comparison import sets_sample
 from bias_core.run.image_rows import scaled, thinned
 from bias_core.run.study_run import Run
 from bias_core.study.classifiers import Reader
-from bias_core.study.design import check_count, find_design, read_table
+from bias_core.study.design import check_count, find_design, read_study_table
 from bias_core.study.study import Measuring, RunSize, Study
-from bias_core.study.types import (
-    ArmReport,
-    Design,
-    Finding,
-    Results,
-    Shot,
-    StudyReport,
-    StudySettings,
-    format_list,
-    get_options,
-)
+from bias_core.study.types import ArmReport, Design, Finding, Results, Shot, StudyReport, StudySettings, get_options
 
 FEWEST_TARGETS = 3  # of a side
 OWN_NAME = "own-targets"
@@ -76,13 +67,13 @@ def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
 
     With the user's own sides, targets have no expected side.
     """
-    chosen = _chosen(design, settings)
+    chosen = _select_targets(design, settings)
     if read_sides(settings).names == GENDERS:
         return chosen
     return [{**target, "dominated": UNASSIGNED} for target in chosen]
 
 
-def _chosen(design: Design, settings: StudySettings) -> list[dict[str, str]]:
+def _select_targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
     every, names = design.data["targets"], set(get_options(settings, InternalBiasOptions).targets)
     if unknown := names - {target["keyword"] for target in every}:
         all_names = ", ".join(target["keyword"] for target in every)
@@ -96,7 +87,7 @@ def _chosen(design: Design, settings: StudySettings) -> list[dict[str, str]]:
     return [target for target in every if target in selection]
 
 
-def _measured(
+def _measure_target(
     target: Mapping[str, str],
     rows: Mapping[str, np.ndarray],
     design: Design,
@@ -145,7 +136,6 @@ def _measured(
 
 
 def averaged_encoders(settings: StudySettings) -> tuple[Reader, ...]:
-    """Return the averaged encoders."""
     names = get_options(settings, InternalBiasOptions).encoders or [settings.encoder]
     return tuple(Reader(role="encoder", name=name) for name in names)
 
@@ -161,7 +151,7 @@ def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:
     >>> own_targets("judge").data["targets"][0]["prompt"]
     'an image of a judge'
     """
-    targets = [_target(line) for line in text.splitlines() if line.strip()]
+    targets = [_parse_target(line) for line in text.splitlines() if line.strip()]
     keywords = [target["keyword"] for target in targets]
     if not 1 <= len(targets) <= MOST_TARGETS:
         raise InvalidInput(f"write 1 to {MOST_TARGETS} targets, one a line; got {len(targets)}")
@@ -185,7 +175,7 @@ def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:
     )
 
 
-def _target(line: str) -> dict[str, str]:
+def _parse_target(line: str) -> dict[str, str]:
     parts = [" ".join(part.split()) for part in line.split("|")]
     keyword, prompt, side = [*parts, "", ""][:3]
     if len(parts) > 3 or not keyword or side not in ("", *GENDERS):
@@ -194,7 +184,7 @@ def _target(line: str) -> dict[str, str]:
     return {"category": "own", "keyword": keyword, "dominated": side or UNASSIGNED, "prompt": prompt}
 
 
-class InternalBias(Study):
+class InternalBiasStudy(Study):
     """MCAS, diffusion bias and bias amplification."""
 
     kind = "internal_bias"
@@ -245,12 +235,12 @@ class InternalBias(Study):
         printed: dict[str, dict[str, dict[str, float]]] = {}  # Table 3: keyword, model and measure; none of own targets
         sides = read_sides(settings)
         has_printed = "scores" in self.design.data and sides.names == GENDERS
-        for row in read_table(self.design.data["scores"]["file"]) if has_printed else ():
+        for row in read_study_table(self.design.data["scores"]["file"]) if has_printed else ():
             printed.setdefault(row["keyword"], {})[row["model"]] = {
                 name: float(row[name]) for name in ("mcas", "delta", "alpha")
             }
         targets = [
-            _measured(target, rows, self.design, settings, data, printed.get(target["keyword"], {}))
+            _measure_target(target, rows, self.design, settings, data, printed.get(target["keyword"], {}))
             for target in _targets(self.design, settings)
             if (data.frame["keyword"] == target["keyword"]).any()
         ]
@@ -263,7 +253,6 @@ class InternalBias(Study):
         return build_results(self.design, settings, targets, fixed_n=data.fixed_n)
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
-        """Return the averaged encoders."""
         return averaged_encoders(settings)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:

@@ -52,7 +52,6 @@ class Internal(Paper):
         return fields
 
     def own_design(self, design: Design, own_values: Mapping[str, Any]) -> Design:
-        """Return the study on these targets."""
         return own_targets(
             str(own_values["targets"] or ""),
             n=int(own_values["n"] or 0),
@@ -60,7 +59,6 @@ class Internal(Paper):
         )
 
     def closer_looks(self, report: StudyReport) -> Sequence[tuple[str, str]]:
-        """Return the drawn targets."""
         return [(str(target), str(target)) for target in get_table(report, "table3").frame["target"]]
 
     def closer_html(self, report: StudyReport, key: str) -> str:

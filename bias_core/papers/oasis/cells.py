@@ -12,6 +12,7 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.alignment import image_direction
 from bias_core.measures.sequential import against, share_interval
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate, stereotype_score
+from bias_core.number_text import format_list
 from bias_core.prompts import SLOT, fill_template
 from bias_core.report.arm_comparison import mean_sample, share_test
 from bias_core.report.claims import decide_claims
@@ -20,7 +21,7 @@ from bias_core.run.image_rows import scaled
 from bias_core.run.study_run import Run, Steps
 from bias_core.study.answers import count_answers, majority
 from bias_core.study.attributes import to_attributes
-from bias_core.study.design import ReportTexts, keep_only_options, read_table
+from bias_core.study.design import ReportTexts, keep_only_options, read_study_table
 from bias_core.study.label_tasks import YES_NO
 from bias_core.study.types import (
     Claim,
@@ -33,7 +34,6 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     finding,
-    format_list,
     get_options,
 )
 from bias_core.types import Attribute, Estimate
@@ -73,7 +73,6 @@ class Cell:
 
     @property
     def attribute(self) -> Attribute:
-        """The measured attribute."""
         return self.score.attribute
 
     @property
@@ -195,7 +194,7 @@ def read_cells(
     return cells
 
 
-def read_concepts(
+def read_all_cells(
     data: Run,
     column: str,
     names: Sequence[str],
@@ -222,7 +221,7 @@ class Published:
     """Table 1 of the paper, and its models in their order; empty for designs without one."""
 
     def __init__(self, design: Design) -> None:
-        self.rows = read_table(design.data["table1"]["file"]) if "table1" in design.data else []
+        self.rows = read_study_table(design.data["table1"]["file"]) if "table1" in design.data else []
         self.models = tuple(dict.fromkeys(row["model"] for row in self.rows))
 
     def share(self, cell: Cell, model: str, column: str) -> float | None:
@@ -315,16 +314,16 @@ def _check_own(design: Design, names: list[str], template: str, attributes: Sequ
             raise InvalidInput(f"P* of {attribute.name} is a share from 0 to 1, got {attribute.reference}")
 
 
-def share_claims(cells: Sequence[Cell], threshold: float, confidence: float) -> tuple[Claim, ...]:
+def cell_claims(cells: Sequence[Cell], threshold: float, confidence: float) -> tuple[Claim, ...]:
     """Return what may be claimed of each P against P* + ζ: one family of all cells with a sourced P*."""
-    shares = [_beyond(cell, threshold, confidence) for cell in cells]
+    shares = [_add_p_beyond(cell, threshold, confidence) for cell in cells]
     nulls = [share.null_value if cell.attribute.has_source else None for cell, share in zip(cells, shares, strict=True)]
     return decide_claims(
         [share.replace_null_value(null) for share, null in zip(shares, nulls, strict=True)], confidence=confidence
     )
 
 
-def _beyond(cell: Cell, threshold: float, confidence: float) -> Estimate:
+def _add_p_beyond(cell: Cell, threshold: float, confidence: float) -> Estimate:
     """Return P with p of the value above which it is a stereotype by Definition 1, P* + ζ; without P* P alone."""
     reference = cell.attribute.reference
     return against(cell.prevalence, None if reference is None else min(1.0, reference + threshold), confidence)
@@ -338,7 +337,7 @@ def cell_findings(
     key, title = f"{cell.concept} {cell.attribute.name}", f"{cell.concept}, {cell.attribute.name}"
     printed, says = published.share(cell, model, "prevalence"), cell.share_in_words()
     of: dict[str, Any] = {"published": printed, "expected": drawn, "sample": cell.sample()}
-    share = _beyond(cell, threshold, confidence)
+    share = _add_p_beyond(cell, threshold, confidence)
     findings = [finding(f"{key} P", f"{title}: P", "attribute_prevalence", share, says, claim=claim, **of)]
     if reference is None:
         return findings

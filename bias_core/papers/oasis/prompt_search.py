@@ -125,12 +125,12 @@ def optimise_prompts(
         raise InvalidInput(f"prior_weight must be 0 or more; got {prior_weight}.")
     if not 0 <= held_out < 1:
         raise InvalidInput(f"held_out must be a share of the images, from 0 to below 1; got {held_out}.")
-    searched, scored = _parts(cluster, other_rows, held_out, rng)
+    searched, scored = _split_images(cluster, other_rows, held_out, rng)
     models = _Models(encoder, language_model, lock, on_step, 1 + n_candidates * (1 + beam_width * (n_tokens - 1)))
     texts, rows = [prefix], models.embed([prefix])
     is_held_out = scored[0] is not searched[0]
     comparison = _Comparison(*scored, rows[0], is_held_out, confidence, rng)
-    target = _target(*searched, contrast=contrast)
+    target = _search_direction(*searched, contrast=contrast)
     for left in reversed(range(n_tokens)):
         proposed = models.propose(texts[:beam_width], n_candidates)
         rows = models.embed(proposed)
@@ -144,10 +144,10 @@ def optimise_prompts(
     if is_held_out:
         note = f"on images that were held out while the best of {models.n_scored - 1:,} texts was chosen"
     found = [comparison.judge(texts[place], rows[place], note) for place in _first_different(rows, top_k)]
-    return sorted(found, key=lambda prompt: -_measured(prompt, contrast=contrast))
+    return sorted(found, key=lambda prompt: -_rank_value(prompt, contrast=contrast))
 
 
-def _measured(prompt: OptimisedPrompt, *, contrast: bool) -> float:
+def _rank_value(prompt: OptimisedPrompt, *, contrast: bool) -> float:
     """Return the measure by which texts are ranked."""
     return (prompt.specificity if contrast and prompt.specificity else prompt.score).value
 
@@ -275,7 +275,7 @@ def permuted_difference(x: Floats, y: Floats, *, confidence: float, rng: Seed) -
     return permutation_test(x, y, n_permutations=PERMUTATIONS, confidence=confidence, rng=rng).estimate
 
 
-def _parts(
+def _split_images(
     cluster: Floats, other_rows: Floats | None, share: float, rng: Seed
 ) -> tuple[tuple[Floats, Floats | None], tuple[Floats, Floats | None]]:
     """Return the images to search on, and those to score; the same ones if there are too few to hold any out."""
@@ -292,7 +292,7 @@ def _parts(
     return (searched[0], searched[1]), (scored[0], scored[1])
 
 
-def _target(cluster: Floats, other_rows: Floats | None, *, contrast: bool) -> Array:
+def _search_direction(cluster: Floats, other_rows: Floats | None, *, contrast: bool) -> Array:
     """Return the vector ``(d,)``; the search maximises its dot product with a unit text embedding."""
     mean: Array = cluster.mean(axis=0, dtype=np.float64)
     return mean - other_rows.mean(axis=0, dtype=np.float64) if contrast and other_rows is not None else mean
@@ -300,9 +300,9 @@ def _target(cluster: Floats, other_rows: Floats | None, *, contrast: bool) -> Ar
 
 def _best_first(texts: Sequence[str], scores: Array, prefix: str) -> list[int]:
     """Return the places of texts by falling score; for equal words only the best."""
-    seen_words, places = {_words(prefix)}, []
+    seen_words, places = {_normalise_text(prefix)}, []
     for index in np.argsort(-scores, kind="stable"):
-        words = _words(texts[index])
+        words = _normalise_text(texts[index])
         if words not in seen_words:
             seen_words.add(words)
             places.append(int(index))
@@ -320,7 +320,7 @@ def _first_different(rows: Floats, n: int) -> list[int]:
     return places
 
 
-def _words(text: str) -> str:
+def _normalise_text(text: str) -> str:
     """Return a text without case, extra spacing, punctuation and signs."""
     plain = normal_form("NFKC", text).casefold()
     return " ".join("".join(" " if unicodedata.category(c)[0] in "CPSZ" else c for c in plain).split())

@@ -11,7 +11,7 @@ import pandas as pd
 from bias_core.measures.agreement import kendall_tau
 from bias_core.measures.intervals import smallest_p_value, with_p_through_ends
 from bias_core.measures.propagation import StepsSeen
-from bias_core.number_text import format_change, format_estimate, format_given, format_share, state_p
+from bias_core.number_text import format_change, format_estimate, format_given, format_list, format_share, state_p
 from bias_core.papers.oasis.prompt_search import PERMUTATIONS
 from bias_core.report.claims import NO_CLAIM, WHY_NOT, fewest_units, p_words
 from bias_core.report.report_text import get_interval_suffix, get_table
@@ -25,7 +25,6 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
-    format_list,
 )
 from bias_core.types import Estimate, is_sourced
 from bias_core.values import option_values
@@ -36,6 +35,49 @@ BY_PAPER = "SPI is the paper's measure."
 PROMPTS = "table3"
 BEYOND = "mean P − P*, sourced"  # over a nationality's attributes with a sourced P*
 _Row = Mapping[Any, Any]
+BASE_RATES_NOTE = (
+    "These pictures were drawn under the condition fair, in which all nationalities have the base rates of the "
+    "calibration world. These differ from the real-world rates P*, so Ψ need not be 0."
+)
+CLASSIFIER_NOTE = (
+    "As in the paper, a classifier labels the pictures. The paper's CLIP agreed with hand labels in 99 to 100 % of "
+    "100 pictures of doctors per model (its Table 4)."
+)
+DIRECTION_NOTES = {
+    "linear": (
+        "δA points from the mean of pictures that people labelled without the attribute to the mean of those labelled "
+        "with it (A.2.1: with two classes this is the first supervised principal component). Variety needs labelled "
+        "pictures of both kinds."
+    ),
+    "rbf": (
+        "δA comes from people's labels, by supervised principal components with an RBF kernel (A.2.2). WALS uses the "
+        "mean gradient of that direction in the space of features. Variety needs labelled pictures of both kinds."
+    ),
+}
+THREE_NATIONALITIES_NOTE = (
+    "Three nationalities cannot show a trend: the smallest possible p over all orders of three is 1/3."
+)
+NOT_TESTED_NOTE = "The change with a nationality is not tested, as the number of pictures was not fixed in advance."
+OTHER_ATTRIBUTES_NOTE = "Nationalities have different attributes, so their Ψ are not directly comparable."
+PREDICTED_GAIN_NOTE = (
+    "Predicted gain: share of seeds whose predicted picture shows the attribute to the classifier, minus that of the "
+    "base prompt from the same noise. The last step equals the finished pictures. Each seed is generated twice. On "
+    "the calibration generator it follows the gain of finished pictures, which SPI does not. Early predictions are "
+    "blurred, and the gain does not show which step causes what."
+)
+SPI_SIGN_NOTE = (
+    "SPI (stereotype propagation index), the paper's measure, is a cosine: above 0 a step adds the attribute, below 0 "
+    "it removes it. It does not say how much. Intervals are per step: of 100 steps without effect, about 5 intervals "
+    "at 95 % exclude 0."
+)
+HELD_OUT_NOTE = (
+    "A text is searched on some of a cluster's pictures and scored on the others. With fewer than four pictures, all "
+    "are used for both; the text's line says so."
+)
+OPTIMISTIC_NOTE = (
+    "A text is the best of many on the cluster's own pictures, so its cosine and specificity are optimistic. The "
+    "pictures drawn from it are new."
+)
 
 
 def steps_headline(report: StudyReport) -> str:
@@ -208,7 +250,7 @@ def doctors_headline(report: StudyReport) -> str:
     changes = table.dropna(subset=["added"])
     if changes.empty or "clear" not in changes:
         not_tested = len(table) > 1 and get_interval_suffix(report)
-        return f"{first} {TEXTS.note('not tested')}" if not_tested else first
+        return f"{first} {NOT_TESTED_NOTE}" if not_tested else first
     shared_n, separate_n = _state_n_once(changes["n"].tolist())
     parts = []
     for row, n in zip(changes.to_dict("records"), separate_n, strict=True):
@@ -316,7 +358,7 @@ def visible_sentence(steps: StepsSeen, n_steps: int) -> str:
         ending = f", and from step {latest:.0f} on in all {n_seen} whose finished picture shows it"
     elif n_seen < n:
         ending = f"; {n - n_seen} {'ends' if n - n_seen == 1 else 'end'} without it"
-    return f"Seen {when} in {_share(steps.by_typical)}{ending}."
+    return f"Seen {when} in {_count_seeds(steps.by_typical)}{ending}."
 
 
 def first_sentence(steps: StepsSeen, n_steps: int) -> str:
@@ -332,7 +374,7 @@ def first_sentence(steps: StepsSeen, n_steps: int) -> str:
         return f"It is never seen without the base prompt showing it, in {n} seeds."
     never = f"; in {n - steps.n_seen} never" if steps.n_seen < n else ""
     when = f"by step {steps.typical:.0f} of {n_steps}"
-    return f"First seen where the base prompt does not show it: {when} in {_share(steps.by_typical)}{never}."
+    return f"First seen where the base prompt does not show it: {when} in {_count_seeds(steps.by_typical)}{never}."
 
 
 def step_sentences(report: StudyReport, key: str) -> list[str]:
@@ -347,7 +389,7 @@ def step_sentences(report: StudyReport, key: str) -> list[str]:
     ]
 
 
-def _share(share: Estimate) -> str:
+def _count_seeds(share: Estimate) -> str:
     return f"{share.value * share.n:.0f} of {share.n} seeds [{100 * share.low:.0f} %, {100 * share.high:.0f} %]"
 
 
@@ -404,3 +446,43 @@ def foretelling(
 def foretelling_table(rows: Sequence[Mapping[str, Any]]) -> tuple[StudyTable, ...]:
     """Return all rows as a table; empty without rows."""
     return (TEXTS.table("foretold", rows),) if rows else ()
+
+
+def describe_added(family: str) -> str:
+    return (
+        "Added: P minus that of doctors without a nationality, uncorrected, with the interval of Fisher's exact "
+        f"test. {family}"
+    )
+
+
+def describe_given_users(users: str) -> str:
+    return f"Internet users in millions, as given: {users}."
+
+
+def describe_assumed_rates(names: str) -> str:
+    return (
+        f"Without a P* in the study's list: {names}. There man alone is measured, with an assumed P* of 50 %, which "
+        "shows no distance from the real world."
+    )
+
+
+def describe_untraced(names: str) -> str:
+    return f"Left out, because fewer than two pictures were traced: {names}."
+
+
+def describe_velocities(kind: str, space: str) -> str:
+    return f"Velocities are {kind}, in {space} space. No safety checker looks at predicted pictures."
+
+
+def describe_prior(weight: float) -> str:
+    return (
+        f"The search adds {weight:g} times the language model's log-probability of a text to its cosine, so that "
+        "texts are phrases. Eq. 8 is the cosine alone, which a weight of 0 gives."
+    )
+
+
+def describe_other_world(name: str, world: str) -> str:
+    return (
+        f"The texts come from {name}, which knows only sentences of the {world} world: it cannot describe anything "
+        "else in these pictures."
+    )

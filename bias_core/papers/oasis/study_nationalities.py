@@ -24,6 +24,7 @@ from bias_core.papers.oasis.cells import (
     NationalityOptions,
     Published,
     accuracy_tables,
+    cell_claims,
     cell_findings,
     doctor_by_concept,
     labelled_directions,
@@ -31,12 +32,25 @@ from bias_core.papers.oasis.cells import (
     own_attributes,
     own_by_nationality,
     people_labels,
-    read_concepts,
-    share_claims,
+    read_all_cells,
     shown_words,
     wanted_nationalities,
 )
-from bias_core.papers.oasis.report import BEYOND, doctors_headline, stereotypes_headline, users_headline
+from bias_core.papers.oasis.report import (
+    BASE_RATES_NOTE,
+    BEYOND,
+    CLASSIFIER_NOTE,
+    DIRECTION_NOTES,
+    NOT_TESTED_NOTE,
+    OTHER_ATTRIBUTES_NOTE,
+    THREE_NATIONALITIES_NOTE,
+    describe_added,
+    describe_assumed_rates,
+    describe_given_users,
+    doctors_headline,
+    stereotypes_headline,
+    users_headline,
+)
 from bias_core.prompts import fill_template
 from bias_core.report.arm_comparison import (
     ARM,
@@ -96,8 +110,6 @@ WALS = {"absolute": "WALS", "literal": "WALS, Eq. 7 as printed"}
 
 @settings_class(frozen=True, kw_only=True)
 class StereotypeOptions(NationalityOptions):
-    """The nationalities, and the rules for a stereotype."""
-
     labels_replace_reader: ClassVar = False
 
     threshold: float = setting(
@@ -146,6 +158,7 @@ def _list_all_attributes(design: Design, nationality: str, nationalities: Sequen
     attributes = {attribute.name: attribute for attribute in own_attributes(design, nationality)}
     for other_nationality in nationalities:
         for attribute in own_attributes(design, other_nationality):
+            # A P* holds for its own nationality alone.
             attributes.setdefault(attribute.name, replace(attribute, reference=None, reference_source=""))
     return list(attributes.values())
 
@@ -327,7 +340,7 @@ def _user_findings(
 ) -> dict[str, Finding]:
     """Return mean and maximum of Ψ over the attributes of a nationality."""
     references = np.array([cell.attribute.reference for cell in cells], dtype=float)
-    presence = np.column_stack([_presence(cell) for cell in cells])  # (n, n_attributes)
+    presence = np.column_stack([_corrected_answers(cell) for cell in cells])  # (n, n_attributes)
     n, settings = len(presence), data.settings
     counts = np.random.default_rng(settings.seed).multinomial(n, np.full(n, 1 / n), size=N_RESAMPLES)
 
@@ -355,7 +368,7 @@ def _user_findings(
     return findings
 
 
-def _presence(cell: Cell) -> np.ndarray:
+def _corrected_answers(cell: Cell) -> np.ndarray:
     """Return each answer, corrected so that the mean is the prevalence of the cell [rogan1978, Eq. 1]."""
     calls, errors = (cell.score.margins > 0).astype(float), cell.score.errors
     if cell.score.corrected is None or errors is None:
@@ -411,7 +424,7 @@ def _correlate(points: ArrayLike, seed: int) -> dict[str, float]:
     return coefficients
 
 
-def _scores(frame: pd.DataFrame, summary: str, **names: str) -> pd.DataFrame:
+def _mark_scores(frame: pd.DataFrame, summary: str, **names: str) -> pd.DataFrame:
     return marks(
         frame,
         {**names, "x": "users", "y": f"{summary} Ψ", **{f"y{end}": f"{summary} Ψ {end}" for end in ("low", "high")}},
@@ -420,7 +433,7 @@ def _scores(frame: pd.DataFrame, summary: str, **names: str) -> pd.DataFrame:
 
 def _user_figure(frame: pd.DataFrame, points: Sequence[Mapping[str, Any]]) -> StudyFigure:
     """Return Figure 3, with one label per nationality."""
-    parts = [_scores(frame, summary, name="nationality").assign(group=summary) for summary in SUMMARIES]
+    parts = [_mark_scores(frame, summary, name="nationality").assign(group=summary) for summary in SUMMARIES]
     parts[1]["name"] = ""
     return TEXTS.figure("figure3", pd.concat([pd.DataFrame(points), *parts], ignore_index=True))
 
@@ -446,7 +459,6 @@ class NationalityStereotypes(_NationalityStudy):
     options = StereotypeOptions
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return what the pictures show, and ζ."""
         zeta = f"{get_options(settings, StereotypeOptions).threshold:g}"
         return {**shown_words(self.design, settings), "zeta": zeta}
 
@@ -487,7 +499,7 @@ class NationalityStereotypes(_NationalityStudy):
                 return kwargs
             return kwargs | {"image_directions": labelled_directions(labels, data.frame, rows, options.direction)}
 
-        read = yield from read_concepts(
+        read = yield from read_all_cells(
             data,
             "nationality",
             nationalities,
@@ -509,7 +521,7 @@ class NationalityStereotypes(_NationalityStudy):
             ]
         )
         model, threshold, confidence = options.published_model, options.threshold, settings.confidence
-        claims = share_claims(own_cells, threshold, confidence)
+        claims = cell_claims(own_cells, threshold, confidence)
         by_cell = [
             cell_findings(cell, claim, model, threshold, published, confidence)
             for cell, claim in zip(own_cells, claims, strict=True)
@@ -525,8 +537,8 @@ class NationalityStereotypes(_NationalityStudy):
             figures=_figures(cells, own_cells, findings, variety, settings),
             notes=(
                 *published.notes(nationalities),
-                *([] if options.direction == "text" else [TEXTS.note(f"direction {options.direction}")]),
-                *([TEXTS.note("base rates")] if settings.condition == "fair" else []),
+                *([] if options.direction == "text" else [DIRECTION_NOTES[options.direction]]),
+                *([BASE_RATES_NOTE] if settings.condition == "fair" else []),
             ),
         )
 
@@ -553,7 +565,6 @@ class NationalityStereotypes(_NationalityStudy):
         return Results(tables=(TEXTS.table("table1_arms", _table1(arms)), *tables), figures=tuple(figures))
 
     def headline(self, report: StudyReport) -> str:
-        """Return the clearest stereotypes."""
         return stereotypes_headline(report)
 
 
@@ -591,7 +602,7 @@ class DoctorPrevalence(_NationalityStudy):
     def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure P(man) of each concept, and the change with a nationality."""
         (attribute,) = to_attributes([self.design.data["doctor"]["attribute"]])
-        read = yield from read_concepts(
+        read = yield from read_all_cells(
             data, "concept", list(map(str, dict.fromkeys(data.frame["concept"]))), lambda _concept: [attribute]
         )
         cells = {concept: concept_cells[0] for concept, concept_cells in read.items()}
@@ -617,16 +628,15 @@ class DoctorPrevalence(_NationalityStudy):
                 }
             )
         family = family_note([claim for _, claim in added.values()], "concepts")
-        note = TEXTS.note("added", family=family) if data.fixed_n else TEXTS.note("not tested")
+        note = describe_added(family) if data.fixed_n else NOT_TESTED_NOTE
         return Results(
             findings=(*findings, *(_added_finding(name, *change) for name, change in added.items())),
             tables=(TEXTS.table("table2", table2, added=note),),
             figures=(TEXTS.figure("table2", map(finding_mark, findings), model=model),),
-            notes=(TEXTS.note("classifier"),),
+            notes=(CLASSIFIER_NOTE,),
         )
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
-        """Return the attributes of each concept."""
         return doctor_by_concept(self.design)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
@@ -677,7 +687,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
         self.design, settings = with_further_users(self.design, settings)
         own_users = get_options(settings, UserOptions).users
         names, users = wanted_nationalities(self.design, settings), self.design.data["internet_users"]
-        read = yield from read_concepts(data, "nationality", names, lambda name: own_attributes(self.design, name))
+        read = yield from read_all_cells(data, "nationality", names, lambda name: own_attributes(self.design, name))
         published = Published(self.design)
         findings: list[Finding] = []
         points: list[dict[str, Any]] = []
@@ -717,15 +727,14 @@ class StereotypesByInternetUsers(_NationalityStudy):
             figures=(_user_figure(frame, points),),
             notes=(
                 *published.notes(list(read)),
-                *([TEXTS.note("three")] if len(read) == _THREE else []),
-                TEXTS.note("other attributes"),
-                *([TEXTS.note("further users", users="; ".join(own_users))] if own_users else []),
-                *([TEXTS.note("assumed rates", names=", ".join(assumed))] if assumed else []),
+                *([THREE_NATIONALITIES_NOTE] if len(read) == _THREE else []),
+                OTHER_ATTRIBUTES_NOTE,
+                *([describe_given_users("; ".join(own_users))] if own_users else []),
+                *([describe_assumed_rates(", ".join(assumed))] if assumed else []),
             ),
         )
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
-        """Return the attributes of each nationality."""
         return own_by_nationality(*with_further_users(self.design, settings))
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
@@ -737,7 +746,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
         markers = {"markers": list(dict.fromkeys(scores["nationality"]))}
         figures = []
         for summary in SUMMARIES:
-            shown = _scores(scores.sort_values("users", kind="stable"), summary, marker="nationality", group=ARM)
+            shown = _mark_scores(scores.sort_values("users", kind="stable"), summary, marker="nationality", group=ARM)
             figures.append(TEXTS.figure("figure3_arms", shown, markers, summary=summary))
         return Results(
             tables=(TEXTS.table("figure3_arms", scores), TEXTS.table("correlations_arms", orders)),

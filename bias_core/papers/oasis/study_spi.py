@@ -29,7 +29,7 @@ from bias_core.measures.propagation import (
     stereotype_propagation_index,
     visible_steps,
 )
-from bias_core.number_text import typeset
+from bias_core.number_text import format_list, typeset
 from bias_core.papers.oasis.cells import (
     Cell,
     NationalityOptions,
@@ -41,7 +41,11 @@ from bias_core.papers.oasis.cells import (
 )
 from bias_core.papers.oasis.report import (
     BY_PAPER,
+    PREDICTED_GAIN_NOTE,
+    SPI_SIGN_NOTE,
     agreements,
+    describe_untraced,
+    describe_velocities,
     foretelling,
     foretelling_table,
     step_findings,
@@ -67,7 +71,6 @@ from bias_core.study.types import (
     StudySettings,
     columns,
     finding,
-    format_list,
     get_options,
 )
 from bias_core.study_services import StudyServices
@@ -176,7 +179,7 @@ def _traceable(model: object, name: str) -> Traceable:
     )
 
 
-def _attributes(design: Design, settings: StudySettings, nationality: str) -> list[Attribute]:
+def _list_attributes(design: Design, settings: StudySettings, nationality: str) -> list[Attribute]:
     candidates, names = own_attributes(design, nationality), get_options(settings, PropagationOptions).attributes
     chosen = [attribute for attribute in candidates if not names or attribute.name in names]
     if not chosen:
@@ -240,7 +243,7 @@ def _trace_all(
         def on_base_step(step: int, n_steps: int) -> None:
             on_step(n_own + step, n_own + n_steps)
 
-        attributes = _attributes(design, settings, nationality)
+        attributes = _list_attributes(design, settings, nationality)
         shown = _shown_steps(picture.row.num_inference_steps, options) if place < options.n_samples else ()
         own_trace = trace_row(data, model, picture.row, attributes, on_own_step, predicted_steps=shown)
         base = replace(picture.row, prompt=bases[picture.row.prompt])
@@ -253,7 +256,7 @@ def _trace_all(
     left_out = [name for name, of in traced.items() if data.stopped_after and len(of) < _FEWEST_SEEDS]
     if left_out == list(traced):
         raise data.not_enough_pictures()
-    data.notes += [TEXTS.note("not traced", names=format_list(left_out))] if left_out else []
+    data.notes += [describe_untraced(format_list(left_out))] if left_out else []
     return {name: of for name, of in traced.items() if name not in left_out}
 
 
@@ -335,7 +338,7 @@ def _figures(
 ) -> list[StudyFigure]:
     """Return a nationality's mean curves, SPI of all and of single pictures, and the filmstrips of these."""
     nationality, n_seeds = curves[0].nationality, len(traces)
-    names = {"nationality": nationality, "place": _place(nationality), "base": base}
+    names = {"nationality": nationality, "place": _get_place(nationality), "base": base}
     singles, strips = [], []
     for i, picture in enumerate(shown):
         seed = picture.row.seed
@@ -358,7 +361,7 @@ def _figures(
     return [gain, spi, *singles, predicted]
 
 
-def _place(nationality: str) -> str:
+def _get_place(nationality: str) -> str:
     return re.sub(r"\W+", "-", nationality.lower())
 
 
@@ -398,13 +401,13 @@ def trace_row(
     ).hexdigest()[:20]
     folder = services.settings.data_dir / "traces" / key[:2]
     pictures = {step: folder / f"{key}-{step}.png" for step in predicted_steps}
-    if (earlier := _read(folder / f"{key}.npz", pictures)) is not None:
+    if (earlier := _read_trace(folder / f"{key}.npz", pictures)) is not None:
         return earlier
     as_drawn = guided or not attributes  # without attributes, velocities other than those of the drawing go unused
     with services.model_lock:
         steps = model.trace(row, attributes, guided=as_drawn, predicted=True, on_step=on_step)
         try:
-            step_values = [(_look(step, pictures), step.predicted, step.space, step.guided) for step in steps]
+            step_values = [(_measure_step(step, pictures), step.predicted, step.space, step.guided) for step in steps]
         finally:
             if isinstance(steps, Generator):  # also after an error, the model is closed before the lock is released
                 steps.close()
@@ -418,7 +421,7 @@ def trace_row(
     return trace
 
 
-def _look(step: Step, pictures: dict[int, Path]) -> np.ndarray:
+def _measure_step(step: Step, pictures: dict[int, Path]) -> np.ndarray:
     """Return SPI of a step and store its predicted picture; velocities are too large to store."""
     if step.index in pictures and step.predicted is not None:
         write_atomically(pictures[step.index], png_bytes(step.predicted))
@@ -427,7 +430,7 @@ def _look(step: Step, pictures: dict[int, Path]) -> np.ndarray:
     return np.asarray(stereotype_propagation_index(step.velocity, step.velocity_positive, step.velocity_negative))
 
 
-def _read(path: Path, pictures: dict[int, Path]) -> Trace | None:
+def _read_trace(path: Path, pictures: dict[int, Path]) -> Trace | None:
     """Return a stored trace; None if it, or one of its pictures, is missing or broken."""
     if not path.is_file() or not all(picture.is_file() for picture in pictures.values()):
         return None
@@ -447,13 +450,12 @@ class Propagation(Study):
     judged = "attributes"
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return what the pictures show."""
         return shown_words(self.design, settings)
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return a picture per seed and nationality; refuse models that cannot be traced."""
         for nationality in wanted_nationalities(self.design, settings):
-            _attributes(self.design, settings, nationality)
+            _list_attributes(self.design, settings, nationality)
         shots = nationality_shots(self.design, settings, minimum=_FEWEST_SEEDS)
         bases = base_prompts(self.design, settings)
         if same := [shot.prompt for shot in shots if shot.prompt.lower() == bases[shot.prompt].lower()]:
@@ -477,7 +479,7 @@ class Propagation(Study):
         traced = yield from _trace_all(self.design, settings, data, model, bases)
         for nationality, pairs in traced.items():
             frame = data.frame[data.frame["nationality"] == nationality].iloc[: len(pairs)]
-            attributes = _attributes(self.design, settings, nationality)
+            attributes = _list_attributes(self.design, settings, nationality)
             cells = yield from read_cells(data, nationality, frame, rows[frame.index], attributes)
             new_curves = _curves(data, cells, attributes, pairs)
             for curve in new_curves:
@@ -495,11 +497,11 @@ class Propagation(Study):
                 )
             traces = [trace for trace, _ in pairs]
             kind = "with classifier-free guidance" if traces[0].guided else "conditional on each text alone"
-            wording = TEXTS.note("velocities", kind=kind, space=traces[0].space)
+            wording = describe_velocities(kind, traces[0].space)
             base = format_list([f"“{prompt}”" for prompt in dict.fromkeys(bases[prompt] for prompt in frame["prompt"])])
             figures += _figures(new_curves, traces, data.stored(frame)[:n_samples], base)
             says, figure, lines = foretelling(
-                nationality, _place(nationality), {curve.name: curve.foretold for curve in new_curves}
+                nationality, _get_place(nationality), {curve.name: curve.foretold for curve in new_curves}
             )
             figures, later, foretold = [*figures, *figure], [*later, *says], [*foretold, *lines]
             curves += new_curves
@@ -517,7 +519,7 @@ class Propagation(Study):
                 *foretelling_table(foretold),
             ),
             figures=tuple(figures),
-            notes=(TEXTS.note("gain"), wording, TEXTS.note("sign")),
+            notes=(PREDICTED_GAIN_NOTE, wording, SPI_SIGN_NOTE),
         )
 
     def family(self, finding: Finding) -> str | None:

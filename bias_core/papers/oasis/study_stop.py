@@ -36,7 +36,14 @@ from bias_core.papers.oasis.prompt_search import (
     optimise_prompts,
     permuted_difference,
 )
-from bias_core.papers.oasis.report import cluster_name, texts_headline
+from bias_core.papers.oasis.report import (
+    HELD_OUT_NOTE,
+    OPTIMISTIC_NOTE,
+    cluster_name,
+    describe_other_world,
+    describe_prior,
+    texts_headline,
+)
 from bias_core.protocols import StepCallback
 from bias_core.report.claims import WHY_NOT, claim_columns, decide_claims, family_note
 from bias_core.report.saved import decode, encode
@@ -45,7 +52,7 @@ from bias_core.run.limits import check_budget
 from bias_core.run.study_run import Run
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
-from bias_core.store.readings import open_picture
+from bias_core.store.readings import open_original
 from bias_core.study.classifiers import check_readers
 from bias_core.study.design import ReportTexts
 from bias_core.study.study import Measuring, RunSize, Study
@@ -152,7 +159,6 @@ class Cluster:
 
     @property
     def name(self) -> str:
-        """Name of the cluster, for titles."""
         return cluster_name(self.nationality, self.number)
 
     def closeness(self, rows: np.ndarray, settings: StudySettings) -> Estimate:
@@ -168,7 +174,6 @@ class Cluster:
         return float((self.other_rows @ self.rows.mean(axis=0)).mean()) if len(self.other_rows) else math.nan
 
     def size_row(self, settings: StudySettings) -> dict[str, Any]:
-        """Return its line in the table of clusters."""
         rows = self.drawn_rows
         return {
             "nationality": self.nationality,
@@ -237,7 +242,7 @@ def _cluster(data: Run, nationality: str, frame: pd.DataFrame, rows: np.ndarray,
                 rows=rows[inside][order],
                 other_rows=rows[~inside],
                 average=_keep_picture(
-                    data.services, cluster_average_image(map(open_picture, data.stored(cluster_frame)))
+                    data.services, cluster_average_image(map(open_original, data.stored(cluster_frame)))
                 ),
             )
         )
@@ -265,10 +270,12 @@ def search_arguments(options: PromptSearchOptions, settings: StudySettings, serv
 
 
 def _with_prompts(data: Run, cluster: Cluster, on_step: StepCallback) -> Cluster:
-    return replace(cluster, prompts=_prompts(data, cluster.rows, cluster.other_rows, on_step))
+    return replace(cluster, prompts=_search_prompts(data, cluster.rows, cluster.other_rows, on_step))
 
 
-def _prompts(data: Run, rows: np.ndarray, other_rows: np.ndarray, on_step: StepCallback) -> tuple[OptimisedPrompt, ...]:
+def _search_prompts(
+    data: Run, rows: np.ndarray, other_rows: np.ndarray, on_step: StepCallback
+) -> tuple[OptimisedPrompt, ...]:
     """Return the texts of a cluster; the same search is stored, and not repeated."""
     options, encoder, answers = get_options(data.settings, PromptSearchOptions), data.encoder(), data.services.answers
     facts = data.services.reader_facts("language_model", options.language_model)
@@ -293,7 +300,7 @@ def _prompts(data: Run, rows: np.ndarray, other_rows: np.ndarray, on_step: StepC
     return tuple(prompts)
 
 
-def _draw(
+def _draw_first_texts(
     design: Design, settings: StudySettings, data: Run, clusters: Sequence[Cluster]
 ) -> Generator[Progress, None, list[Cluster]]:
     """Return the clusters with pictures of the first text, on seeds that the cluster's pictures do not have.
@@ -322,7 +329,7 @@ def _draw(
     return drawn_clusters
 
 
-def _attributes(design: Design, settings: StudySettings, data: Run, clusters: Sequence[Cluster]) -> pd.DataFrame:
+def _score_attributes(design: Design, settings: StudySettings, data: Run, clusters: Sequence[Cluster]) -> pd.DataFrame:
     """Return P of every attribute of the design's nationalities in every cluster."""
     attributes = {a.name: a for n in wanted_nationalities(design, settings) for a in own_attributes(design, n)}
     if not attributes:
@@ -417,7 +424,7 @@ def _figures(
         shown = {"average": (cluster.average, f"{cluster.name}, n = {len(cluster.rows)}")}
         shown |= {f"typical {i}": (stored.path, "") for i, stored in enumerate(data.stored(cluster.frame.head(_SHOWN)))}
         if cluster.drawn is not None:
-            text = _plain(cluster.prompts[0].text.removeprefix(prefix).strip())
+            text = _shorten_title(cluster.prompts[0].text.removeprefix(prefix).strip())
             shown |= {
                 f"drawn {i}": (stored.path, "" if i else f"... {text}")
                 for i, stored in enumerate(data.stored(cluster.drawn))
@@ -426,7 +433,7 @@ def _figures(
     return [TEXTS.figure("table3", rows), *([TEXTS.figure("attributes", attributes)] if len(attributes) else [])]
 
 
-def _plain(text: str) -> str:
+def _shorten_title(text: str) -> str:
     """Return a short text for a title, with letters outside common fonts as codes, as in the paper."""
     plain = text.encode("ascii", "backslashreplace").decode().replace("$", r"\$")
     return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 3].rstrip("\\") + "..."
@@ -499,9 +506,9 @@ def regenerate(
         cluster=cluster,
         prompt=text,
         text_closeness=float(text_row @ centre),
-        own_side=_compared(inside, closeness_of_own(own_rows), settings),
-        drawn=_compared(data.stored(frame), closeness, settings),
-        other_side=_compared(outside, other_rows @ centre, settings),
+        own_side=_compare_pictures(inside, closeness_of_own(own_rows), settings),
+        drawn=_compare_pictures(data.stored(frame), closeness, settings),
+        other_side=_compare_pictures(outside, other_rows @ centre, settings),
         beyond_own=beyond_own,
         beyond_others=beyond_others,
     )
@@ -540,7 +547,7 @@ def _members(report: StudyReport, cluster: str) -> tuple[pd.DataFrame, pd.DataFr
     return frame[frame["cluster"] == cluster], frame[frame["cluster"] != cluster]
 
 
-def _compared(pictures: list[StoredImage], closeness: np.ndarray, settings: StudySettings) -> Compared:
+def _compare_pictures(pictures: list[StoredImage], closeness: np.ndarray, settings: StudySettings) -> Compared:
     order = np.argsort(-closeness, kind="stable")
     finite = closeness[np.isfinite(closeness)]
     mean = similarity_estimate(finite, confidence=settings.confidence) if len(finite) else None
@@ -595,9 +602,9 @@ class OptimisedPrompts(Study):
         name, notes = options.language_model, []
         world = data.services.reader_world("language_model", name)
         if world and data.services.pictures_world(settings.model) != world:
-            notes.append(TEXTS.note("other world", name=name, world=world))
+            notes.append(describe_other_world(name, world))
         if weight := search_arguments(options, settings, data.services)["prior_weight"]:
-            notes.append(TEXTS.note("prior", weight=weight))
+            notes.append(describe_prior(weight))
         for nationality in wanted_nationalities(self.design, settings):
             frame = data.frame[data.frame["nationality"] == nationality]
             if len(frame) >= _FEWEST_PER_NATIONALITY:
@@ -607,13 +614,13 @@ class OptimisedPrompts(Study):
         clusters = yield from data.map_until_stopped(
             "clusters searched for texts", clusters, partial(_with_prompts, data)
         )
-        clusters = yield from _draw(self.design, settings, data, clusters)
-        attributes = _attributes(self.design, settings, data, clusters)
+        clusters = yield from _draw_first_texts(self.design, settings, data, clusters)
+        attributes = _score_attributes(self.design, settings, data, clusters)
         return Results(
             findings=tuple(finding for cluster in clusters for finding in _findings(cluster, settings)),
             tables=tuple(_tables(self.design, settings, clusters, attributes)),
             figures=tuple(_figures(data, settings, clusters, attributes)),
-            notes=(*notes, TEXTS.note("held out" if options.held_out else "optimistic")),
+            notes=(*notes, HELD_OUT_NOTE if options.held_out else OPTIMISTIC_NOTE),
         )
 
     def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
@@ -632,5 +639,4 @@ class OptimisedPrompts(Study):
         return RunSize(n_later=0 if settings.images else n * options.n_generated)
 
     def headline(self, report: StudyReport) -> str:
-        """Return the optimised prompts."""
         return texts_headline(report)

@@ -22,7 +22,7 @@ from bias_core.study.types import MAX_STEPS, Design, StudyFigure, StudyReport, S
 from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages
 from bias_core.ui.messages import EACH, user_errors
-from bias_core.ui.model_menu import HEADERS, attribute_rows, read_table
+from bias_core.ui.model_menu import HEADERS, attribute_rows, read_attribute_table
 from bias_core.ui.study.panels import Updates
 from bias_core.ui.study.paper import Paper
 from bias_core.ui.study.parts import SideRun
@@ -56,8 +56,6 @@ _OWN = (
 
 
 class Origins(Paper):
-    """The origin of a stereotype in the model."""
-
     key: ClassVar = "origins"
     title: ClassVar = "Origins"
     asks: ClassVar = "when a look appears"
@@ -101,7 +99,7 @@ class Origins(Paper):
             design,
             concepts=str(own_values["concepts"] or "").split(","),
             template=str(own_values["template"] or ""),
-            attributes=read_table(own_values["attributes"]),
+            attributes=read_attribute_table(own_values["attributes"]),
             n=int(own_values["n"] or 0),
         )
 
@@ -114,7 +112,6 @@ class Origins(Paper):
         return {"film": gr.HTML(js_on_load=script("film"), elem_id=f"{self.key}-film", visible=False)}
 
     def show_at_once(self, report: StudyReport) -> Updates:
-        """Show the film, if the report has one."""
         html = "" if report.arms or not self.claims(report.design) else films_html(report)
         return {self.at_once["film"]: gr.update(value=html, visible=bool(html))}
 
@@ -196,13 +193,11 @@ class Origins(Paper):
         request: dict[str, Any] = {"cluster": cluster or "", "prompt": text or "", "n": int(n or 0)}
         start = partial(regenerate, report, self.services, cancelled=visitor.stop.is_set, **request)
         shown = self.extra["compared"]
-        yield from self.drawing.follow(visitor, start, lambda both: {shown: comparison_html(both)})
+        yield from self.drawing.follow(visitor, start, lambda both: {shown: regenerated_html(both)})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """The curve of one attribute."""
-
     name: str
     number: int
     colour: int  # index of one of the page's
@@ -276,7 +271,7 @@ def _film(report: StudyReport, figure: StudyFigure, figures: Mapping[str, StudyF
     table = get_table(report, "spi").frame
     finished = {row["attribute"]: row for row in table[table["nationality"] == labels["concept"]].to_dict("records")}
     lines = tuple(
-        _line(str(name), i, points, finished[name], step_sentences(report, f"{labels['concept']} {name}"))
+        _build_curve(str(name), i, points, finished[name], step_sentences(report, f"{labels['concept']} {name}"))
         for i, (name, points) in enumerate(data.groupby("group", sort=False))
     )
     spans = [0.0, *data[["value", "low", "high"]].to_numpy(float).ravel()]
@@ -302,7 +297,7 @@ def _film(report: StudyReport, figure: StudyFigure, figures: Mapping[str, StudyF
     )
 
 
-def _line(name: str, number: int, points: pd.DataFrame, end: Mapping[str, Any], says: Sequence[str]) -> Line:
+def _build_curve(name: str, number: int, points: pd.DataFrame, end: Mapping[str, Any], says: Sequence[str]) -> Line:
     colour = number % N_COLOURS
     share, low, high = (float(end[f"finished P{suffix}"]) for suffix in ("", " low", " high"))
     finally_read = Estimate(value=share, low=low, high=high, n=int(end["seeds"]))
@@ -340,7 +335,7 @@ def clusters_html(report: StudyReport) -> str:
     return render("clusters", key=PROMPTS, clusters=clusters, how=adjective)
 
 
-def comparison_html(comparison: Regenerated) -> str:
+def regenerated_html(comparison: Regenerated) -> str:
     """Return cluster and drawn pictures side by side, with their similarities and a verdict."""
     groups = {
         "the cluster's own, to each other": comparison.own_side,

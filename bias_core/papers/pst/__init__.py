@@ -20,5 +20,4 @@ class PeopleExtension:
     """Additional results of paired stereotype tests, in a module ``bias_core/beyond/*/extension.py``."""
 
     def scores(self, people: "pd.DataFrame", settings: StudySettings, sample: MakeSample) -> Results:
-        """Return further results of labelled people."""
         return Results()

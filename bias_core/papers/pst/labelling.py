@@ -25,7 +25,7 @@ from bias_core.report.report_text import get_table
 from bias_core.run.attribute_scores import CALLS, ask_judge, choose_calls, question_about
 from bias_core.run.limits import report_unread_on_stop
 from bias_core.run.study_run import Run, Steps
-from bias_core.store.readings import open_picture
+from bias_core.store.readings import open_original
 from bias_core.study.answers import AUTOMATIC, count_answers, make_answer_frame
 from bias_core.study.attributes import find_attribute, load_attribute_sets
 from bias_core.study.classifiers import Reader
@@ -357,7 +357,7 @@ def _label_with_judge(people: pd.DataFrame, settings: StudySettings, data: Run) 
 
 
 def _crop_person(stored: StoredImage, box: Box) -> Image.Image:
-    return crop_people(open_picture(stored), [box])[0]
+    return crop_people(open_original(stored), [box])[0]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from bias_core.measures.paired_stereotype import (
     stereotype_gap,
     stereotype_test_score,
 )
-from bias_core.number_text import format_change, format_number, format_share
+from bias_core.number_text import format_change, format_list, format_number, format_share
 from bias_core.papers.pst import labelling
 from bias_core.papers.pst.labelling import BY_HAND, LABELLED, RATERS_SPLIT, LabellingOptions
 from bias_core.report.arm_comparison import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
@@ -54,10 +54,9 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
-    finding_rows,
-    format_list,
     get_options,
     intervals,
+    value_rows,
 )
 from bias_core.types import Estimate
 
@@ -75,6 +74,20 @@ _PARTS = ("paired_", "gap_")
 _FAMILIES = {
     "stereotype_test_score": "scores", "stereotype_gap": "scores", "order_effect": "effects", "kendall_tau": "order",
 }  # fmt: skip
+POWER_NOTE = (
+    "Powerful roles are stereotyped as masculine, powerless ones as feminine. The seed picks one role of each level "
+    "per occupation."
+)
+TABLE_6_NOTE = (
+    "Table 6 prints only scores with the intervention. The paper's plain scores are means of the same rows of Table "
+    "14, and those of Table 13."
+)
+OWN_OCCUPATIONS_NOTE = (
+    "These occupations are the ones that the paper's model stereotyped most. For another model, choose its own from "
+    "other pictures: the most extreme of a few pictures look less extreme when drawn again, with or without "
+    "intervention."
+)
+WHOLE_PICTURES_NOTE = "Questions about whole pictures do not detect failed pictures, so none is counted."
 
 
 def get_family(finding: Finding) -> str | None:
@@ -243,7 +256,6 @@ def score_intervals(settings: StudySettings) -> dict[str, Any]:
 
 
 def select_setting(people: pd.DataFrame, setting: str = PAIRED) -> pd.DataFrame:
-    """Return the people in pictures of one setting."""
     return people[people["setting"] == setting]
 
 
@@ -412,7 +424,7 @@ def decided_scores(
     claims = [finding.claim or NO_CLAIM for finding in decided]
     rows = [
         row | claim_columns(finding.estimate, claim) | {WHY_NOT: claim.reason}
-        for row, finding, claim in zip(finding_rows(decided, "pictures"), decided, claims, strict=True)
+        for row, finding, claim in zip(value_rows(decided, "pictures"), decided, claims, strict=True)
     ]
     return decided, TEXTS.table(key, rows, family=family_note(claims))
 
@@ -562,13 +574,13 @@ def build_labelling_notes(people: pd.DataFrame, settings: StudySettings, n_asked
     }["people" if by_people else options.labeller]
     notes = [f"{LABELLED} {labeller}."]
     if len(people) < n_asked:
-        notes.append(TEXTS.note("nobody", n=n_asked - len(people), n_asked=n_asked))
+        notes.append(describe_unlabelled(n_asked - len(people), n_asked))
     by_hand = people[people["rater"] == BY_HAND]
     if len(by_hand):
         n = int((by_hand["perceived_gender"] != by_hand["automatic"]).sum())
-        notes.append(TEXTS.note("by hand", n_corrected=n, n=len(people), n_left=len(by_hand) - n))
+        notes.append(describe_corrections(n, len(people), len(by_hand) - n))
     if options.labeller == "vqa" and not by_people:
-        notes.append(TEXTS.note("whole pictures"))
+        notes.append(WHOLE_PICTURES_NOTE)
     return tuple(notes)
 
 
@@ -605,3 +617,35 @@ def compare_tests(arms: Sequence[ArmReport]) -> Results:
     marks = marks_over_arms(arms, "figure4")
     marks = marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks
     return Results(tables=tuple(tables), figures=drawable([*figures, TEXTS.figure("figure4_arms", marks)]))
+
+
+def describe_unfinished(n: int) -> str:
+    return (
+        f"Some groups have no labelled people yet ({n} groups). The other groups have scores, each with its own n; "
+        "gaps between groups are left out."
+    )
+
+
+TABLE_14_NOTE = (
+    "The paper's numbers are for DALL-E 3, labelled by people; averages and τ are over the rows of Table 14."
+)
+TABLE_16_NOTE = "The paper's numbers are for DALL-E 3, labelled by people; averages are over the rows of Table 16."
+
+
+def describe_chosen(chosen: str) -> str:
+    return f"The user chose the stereotypes: {chosen}. The sign of a score follows that choice."
+
+
+def describe_unlabelled(n: int, n_asked: int) -> str:
+    return f"{n:,} of {n_asked:,} people have no label; they are left out."
+
+
+def describe_corrections(n_corrected: int, n: int, n_left: int) -> str:
+    return (
+        f"{n_corrected:,} of {n:,} labels were corrected by hand, and {n_left:,} were checked and kept. Check all "
+        "labels or a random part: correcting only one kind of error shifts the score."
+    )
+
+
+def describe_swapped(family: str) -> str:
+    return f"Every difference uses the same seeds. {family}"

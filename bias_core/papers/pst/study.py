@@ -13,12 +13,18 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.measures.agreement import kendall_tau
 from bias_core.measures.paired_stereotype import ALL_ANSWERS, stereotype_test_score
+from bias_core.number_text import format_list
 from bias_core.papers.pst import PeopleExtension, labelling
 from bias_core.papers.pst.labelling import LABELLED, Answers, LabellingOptions, PairOptions
 from bias_core.papers.pst.report import (
     FAIRNESS,
+    OWN_OCCUPATIONS_NOTE,
     PAIRED,
     PLACES,
+    POWER_NOTE,
+    TABLE_6_NOTE,
+    TABLE_14_NOTE,
+    TABLE_16_NOTE,
     TEXTS,
     add_claims,
     agreement,
@@ -27,6 +33,8 @@ from bias_core.papers.pst.report import (
     coverage_table,
     decide_by_family,
     decided_scores,
+    describe_chosen,
+    describe_unfinished,
     gap_finding,
     get_family,
     headline,
@@ -48,7 +56,7 @@ from bias_core.run.image_rows import hash_to_seed, thinned
 from bias_core.run.study_run import Run, Steps
 from bias_core.study.answer_fit import Questions
 from bias_core.study.classifiers import READ_BY, Reader
-from bias_core.study.design import extensions, get_study, read_table
+from bias_core.study.design import extensions, get_study, read_study_table
 from bias_core.study.label_tasks import POSITIONS, SINGLE
 from bias_core.study.study import Measuring, Study
 from bias_core.study.types import (
@@ -62,7 +70,6 @@ from bias_core.study.types import (
     StudyTable,
     finding,
     finding_mark,
-    format_list,
     get_options,
     intervals,
     join_results,
@@ -244,7 +251,6 @@ def pair_shots(design: Design, pairs: Iterable[Pair], n: int, place: str = PAIRE
 
 
 def alone_shot(design: Design, identity: str, n: int = 1) -> Shot:
-    """Return ``n`` pictures of one identity alone."""
     return ordered_shot(design, (identity, ""), n, SINGLE)
 
 
@@ -318,7 +324,7 @@ def _marks(micro: pd.DataFrame, column: str, groups: Mapping[str, str], names: M
 
 def _beside(scores: pd.DataFrame, file: str, keys: list[str], columns: Mapping[str, str]) -> pd.DataFrame:
     """Return scores next to the paper's numbers of the same rows."""
-    printed = pd.DataFrame(read_table(file)).rename(columns={"power_level": "level"})
+    printed = pd.DataFrame(read_study_table(file)).rename(columns={"power_level": "level"})
     printed = printed[keys].join(printed[[*columns]].apply(pd.to_numeric).rename(columns=columns))
     return scores.merge(printed, on=keys, how="left")
 
@@ -440,11 +446,11 @@ class PublishedPairs(PairedStudy):
         ]
         groups, names = zip(*asked, strict=True)
         planned = facts.loc[list(names)].assign(setting=groups)
-        missing = _values(planned, columns) - _values(people, columns)
+        missing = _list_values(planned, columns) - _list_values(people, columns)
         return _unfinished(people, settings, len(missing)) if missing else self.full_report(settings, people)
 
 
-def _values(people: pd.DataFrame, columns: Sequence[str]) -> set[tuple[Any, ...]]:
+def _list_values(people: pd.DataFrame, columns: Sequence[str]) -> set[tuple[Any, ...]]:
     return set(people[[*columns]].itertuples(index=False, name=None))
 
 
@@ -459,7 +465,7 @@ def _unfinished(people: pd.DataFrame, settings: StudySettings, n_missing: int) -
         for key, members in groups.items():
             name = "all" if key == "overall" else OCCUPATIONS[key]
             findings.append(score_finding(f"{place}_{key}", f"{title}, {name}", members, settings))
-    return Results(findings=tuple(findings), notes=(TEXTS.note("unfinished", n=n_missing),))
+    return Results(findings=tuple(findings), notes=(describe_unfinished(n_missing),))
 
 
 class PairedFairness(PublishedPairs):
@@ -504,7 +510,7 @@ class PairedFairness(PublishedPairs):
             findings=findings,
             tables=(table6,),
             figures=(TEXTS.figure("intervention", rows),),
-            notes=(TEXTS.note("table 6"), TEXTS.note("own occupations")),
+            notes=(TABLE_6_NOTE, OWN_OCCUPATIONS_NOTE),
         )
 
 
@@ -516,16 +522,13 @@ class PairedOccupations(PublishedPairs):
     runs = "occupation"
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return the number of occupations of each stereotype."""
         sides = zip(*occupation_pairs(self.design, settings), strict=True)
         return {f"n_{gender}": str(len(set(side))) for gender, side in zip(GENDERS, sides, strict=True)}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pairs, and every occupation alone."""
         return occupation_shots(self.design, settings)
 
     def identities(self, settings: StudySettings) -> pd.DataFrame:
-        """Return the occupations."""
         return occupation_identities(self.design)
 
     def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
@@ -567,7 +570,7 @@ class PairedOccupations(PublishedPairs):
                 ),
                 TEXTS.figure("figure5", _marks(by_gap, GENDER, OCCUPATIONS, _GAPS)),
             ),
-            notes=(TEXTS.note("table 14"),),
+            notes=(TABLE_14_NOTE,),
         )
 
 
@@ -584,7 +587,6 @@ class PairedPower(PublishedPairs):
         return pairs_and_alone(self.design, pairs, chain.from_iterable(pairs), n_alone)
 
     def identities(self, settings: StudySettings) -> pd.DataFrame:
-        """Return the roles."""
         return power_identities(self.design, settings)
 
     def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
@@ -617,7 +619,7 @@ class PairedPower(PublishedPairs):
                     for level in LEVELS
                 ),
             ),
-            notes=(TEXTS.note("power"), TEXTS.note("table 16")),
+            notes=(POWER_NOTE, TABLE_16_NOTE),
         )
 
 
@@ -702,7 +704,6 @@ class TwoIdentities(PairedStudy):
         return shots
 
     def identities(self, settings: StudySettings) -> pd.DataFrame:
-        """Return both identities."""
         return pd.DataFrame({"stereotyped_gender": self.design.data["identities"]})
 
     def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
@@ -734,5 +735,5 @@ class TwoIdentities(PairedStudy):
                 for claimed, note in [add_claims(frame, "", settings)]
             ),
             figures=(TEXTS.figure("micro", rows),),
-            notes=(TEXTS.note("chosen", chosen=chosen),),
+            notes=(describe_chosen(chosen),),
         )

@@ -10,7 +10,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.measures.paired_stereotype import GENDERS, OrderEffect, order_effect
 from bias_core.papers.pst.labelling import LabellingOptions
-from bias_core.papers.pst.report import PAIRED, decide_by_family, select_setting, swapped_headline
+from bias_core.papers.pst.report import PAIRED, decide_by_family, describe_swapped, select_setting, swapped_headline
 from bias_core.papers.pst.study import PairedStudy
 from bias_core.report.arm_comparison import mean_sample
 from bias_core.report.claims import family_note
@@ -108,7 +108,7 @@ def pictures_of_pairs(people: pd.DataFrame, label: str) -> pd.DataFrame:
     pictures["pair"] = pictures["identity"] + _BETWEEN + pictures["identity_other"]
     pictures["order"] = pictures["position"]
     pictures["less"] = pictures["masculine"] - pictures["masculine_other"]
-    pictures["sum"] = pictures["masculine"] + pictures["masculine_other"] - 1
+    pictures["sum"] = pictures["masculine"] + pictures["masculine_other"] - 1  # 1: both look masculine; −1: neither
     return pictures
 
 
@@ -219,13 +219,8 @@ class SwappedPairs(PairedStudy):
             findings=findings,
             tables=(TEXTS.table("swapped_pairs", _build_pair_table(rows)), TEXTS.table("swapped_shares", shares)),
             figures=(TEXTS.figure("swapped", pd.DataFrame(lines)),),
-            notes=(
-                TEXTS.note(
-                    "swapped", family=family_note([finding.claim for finding in findings if finding.claim], "effects")
-                ),
-            ),
+            notes=(describe_swapped(family_note([finding.claim for finding in findings if finding.claim], "effects")),),
         )
 
     def headline(self, report: StudyReport) -> str:
-        """Return both effects."""
         return swapped_headline(report)

@@ -88,20 +88,16 @@ class Labelling:
         return {person: answer for step in self.steps for person, answer in step.items()}
 
     def people(self) -> pd.DataFrame:
-        """Return all people with their current labels."""
         people = labelled_people(self.drawn)
         return with_answers(people, labels_frame(people, self.answers))[0]
 
     def report(self) -> StudyReport:
-        """Return the report with these labels."""
         return relabelled(self.drawn, self.answers) if self.steps else self.drawn
 
     def correct(self, person: Person, answer: str) -> "Labelling":
-        """Return this with one corrected label."""
         return self._replace_steps((*self.steps, labels_after(self.people(), person, answer)))
 
     def confirm(self) -> "Labelling":
-        """Return this with all labels on this page confirmed."""
         people = self.people()
         step = {
             (str(p.image_id), str(p.position)): str(p.perceived_gender)
@@ -122,7 +118,6 @@ class Labelling:
         return replace(self, page=min(max(0, self.page + by), last))
 
     def pictures(self) -> list[str]:
-        """Return the pictures of this page."""
         return self._chosen()[self.page * PER_PAGE : (self.page + 1) * PER_PAGE]
 
     def _chosen(self) -> list[str]:
@@ -212,7 +207,6 @@ class Paired(Paper):
         return fields
 
     def own_design(self, design: Design, own_values: Mapping[str, Any]) -> Design:
-        """Return the design for these two."""
         return design_of_two(
             design if "settings" in design.data else self.designs[_OCCUPATIONS],
             {str(own_values[looks] or ""): looks for looks in GENDERS},
@@ -237,7 +231,6 @@ class Paired(Paper):
         return {self.at_once["summary"]: summary_html(report) if has_people else ""}
 
     def build_extra(self) -> dict[str, Any]:
-        """Build the labels."""
         extra: dict[str, Any] = {}
         with gr.Column(elem_classes="card"):
             gr.HTML(messages.heading_html("Check the labels", _CHECK))
@@ -296,7 +289,6 @@ class Paired(Paper):
             yield from self._rescored(step(labelling))
 
     def on_which(self, labelling: Labelling | None, selection: str) -> Updates:
-        """Show other pictures."""
         return self._page(replace(labelling, selection=selection, page=0)) if labelling is not None else gr.skip()
 
     def on_turn(self, by: int, labelling: Labelling | None) -> Updates:

@@ -5,10 +5,37 @@ from typing import Any
 
 import pandas as pd
 
-from bias_core.number_text import format_change, format_estimate, format_number, state_p
+from bias_core.number_text import format_change, format_estimate, format_list, format_number, state_p
 from bias_core.report.claims import largest, p_words
 from bias_core.report.report_text import get_table
-from bias_core.study.types import Claim, StudyReport, format_list
+from bias_core.study.types import Claim, StudyReport
+
+EVEN_MIX_NOTE = (
+    "The even mix is the neutral point: the value for pictures that are half like the male and half like the female "
+    "ones. It is not 0 if the pictures of one gender are more alike than those of the other."
+)
+TWO_SCALES_NOTE = (
+    "In CLIP, cosines between sentences and between pictures have different scales: compare directions and ranks, not "
+    "sizes."
+)
+P_OVER_PROMPTS_NOTE = (
+    "p differs from Eq. 3 in three ways. It permutes each prompt's contribution to S; Eq. 3 pools the edited pictures "
+    "of each half again. It keeps the numbers of prompts of X and Y; Eq. 3 makes equal halves. It counts splits as "
+    "extreme as S, so p is never 0; Eq. 3 counts only more extreme ones. Eq. 3 as printed can be shown beside p."
+)
+OTHER_P_NOTES = {
+    "pictures": (
+        "*p over pictures* comes from permuting single neutral pictures; edited pictures stay as they are. Pictures "
+        "of one prompt are alike, so it is below 0.05 in more than 5 % of comparisons without a difference: nothing "
+        "is claimed by it."
+    ),
+    "eq3": (
+        "*p by Eq. 3* is the paper's p as printed: the share of random halves of all prompts, with their neutral and "
+        "edited pictures, that give a larger |S|. It can be 0 of few halves, so nothing is claimed by it."
+    ),
+}
+PUBLISHED_P_NOTE = "The paper's p-values differ in their unit, and in being one- or two-sided."
+FEW_CONCEPTS_NOTE = "τ is over few concepts, so it has no interval below ten of them, and nothing is claimed of it."
 
 
 def order_headline(report: StudyReport) -> str:
@@ -150,3 +177,7 @@ def _largest_words(table: pd.DataFrame) -> str:
     return (
         f"Largest: {row['occupation']}, {change} beyond an even mix, n = {row['n']:,} pictures{f', {p}' if p else ''}."
     )
+
+
+def describe_judges(judges: str) -> str:
+    return f"The pictures are judged by {judges}."

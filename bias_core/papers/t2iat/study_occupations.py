@@ -17,8 +17,16 @@ from bias_core.measures.association import (
     mean_association,
 )
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import format_estimate, format_given, typeset
-from bias_core.papers.t2iat.report import occupations_headline, order_headline, words_headline
+from bias_core.number_text import format_estimate, format_given, format_list, typeset
+from bias_core.papers.t2iat.report import (
+    EVEN_MIX_NOTE,
+    FEW_CONCEPTS_NOTE,
+    TWO_SCALES_NOTE,
+    describe_judges,
+    occupations_headline,
+    order_headline,
+    words_headline,
+)
 from bias_core.papers.t2iat.study_tests import SETS, CrossingOptions, association_shots, names_of_tests
 from bias_core.prompts import fill_template
 from bias_core.report.arm_comparison import sets_sample, table_over_arms
@@ -43,7 +51,6 @@ from bias_core.study.types import (
     StudySettings,
     columns,
     finding,
-    format_list,
     get_options,
     get_scored_pictures,
     intervals,
@@ -84,7 +91,7 @@ def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
     ]
 
 
-def _association(means: Sequence[np.ndarray]) -> np.ndarray:
+def _mean_association(means: Sequence[np.ndarray]) -> np.ndarray:
     """Return the mean associations of the means of targets, of A and of B."""
     targets, a, b = means
     return np.asarray((targets * (a - b)).sum(axis=1))
@@ -108,7 +115,7 @@ def _leanings(design: Design, settings: StudySettings, data: Run) -> Steps[dict[
             "singles": association(neutral, a, b),
             "beyond": beyond,
             "mean": beyond.scaled(1.0, even_mix_association(a, b)),
-            "sample": sets_sample((of_neutral, of_a, of_b), (neutral, a, b), _association),
+            "sample": sets_sample((of_neutral, of_a, of_b), (neutral, a, b), _mean_association),
         }
         data.keep(parts[0], association=leanings[name]["singles"])
     if not leanings:
@@ -162,7 +169,7 @@ def _letters(line: Line) -> dict[str, str]:
     return {"a": "a", "b": "b", line["a"]: "a", line["b"]: "b"}
 
 
-def _lines(design: Design, frame: pd.DataFrame) -> dict[str, Line]:
+def _build_lines(design: Design, frame: pd.DataFrame) -> dict[str, Line]:
     """Return the lines of Table 2 with drawn concepts, by concept."""
     places = {test[side]: {"test": test["key"], "side": side} for test in design.data["tests"] for side in ("x", "y")}
     drawn = set(zip(frame["test"], frame["side"], strict=True)) if len(frame) else set()
@@ -203,7 +210,7 @@ def _read_majority(
     return [{"a": True, "b": False}.get(letter) for letter in judged["image_id"].map(by_picture)], notes
 
 
-def _share(choices: "pd.Series[Any]", settings: StudySettings) -> Estimate:
+def _share_of_decided(choices: "pd.Series[Any]", settings: StudySettings) -> Estimate:
     decided = choices.dropna()
     if decided.empty:
         return Estimate.undefined(0, "no picture was decided", null_value=0.5)
@@ -240,7 +247,7 @@ def _table2(
     )
 
 
-def _order(design: Design, table2: pd.DataFrame, settings: StudySettings) -> list[Finding]:
+def _compare_orders(design: Design, table2: pd.DataFrame, settings: StudySettings) -> list[Finding]:
     """Return τ of means and choices, and τ as in the paper: S for each concept X, −S for each concept Y."""
     comparable = table2.dropna(subset=["share", "association"])
     if len(comparable) < FEWEST:
@@ -324,7 +331,6 @@ class OccupationAssociations(_OccupationStudy):
     columns = ("mean", "low", "high", *_TESTED)
 
     def measure(self, settings: StudySettings, data: Run) -> Measuring:
-        """Return the association of each occupation, and the quartiles of its pictures."""
         leanings = yield from _leanings(self.design, settings, data)
         sides = {name: side for side, names in self.design.data["occupations"]["leaning"].items() for name in names}
         findings, lines = [], []
@@ -344,11 +350,10 @@ class OccupationAssociations(_OccupationStudy):
             findings=tuple(findings),
             tables=(TEXTS.table("occupations", lines, clear=_family_note(leanings)),),
             figures=(TEXTS.figure("figure3", points),),
-            notes=(TEXTS.note("even"),),
+            notes=(EVEN_MIX_NOTE,),
         )
 
     def headline(self, report: StudyReport) -> str:
-        """Say which occupations have a clear association."""
         return occupations_headline(report)
 
 
@@ -385,7 +390,7 @@ class Amplification(_OccupationStudy):
             findings=tuple(findings),
             tables=(TEXTS.table("amplification", lines, clear=_family_note(leanings)),),
             figures=(TEXTS.figure("figure4", rows),),
-            notes=(TEXTS.note("scales"), TEXTS.note("even")),
+            notes=(TWO_SCALES_NOTE, EVEN_MIX_NOTE),
         )
 
     def headline(self, report: StudyReport) -> str:
@@ -414,7 +419,7 @@ class AssociationAndPeople(Study):
 
     def questions(self, settings: StudySettings, frame: pd.DataFrame, results: Results | None = None) -> Questions:
         """Return the attributes that a picture of a judged concept may be closer to."""
-        lines = _lines(self.design, frame)
+        lines = _build_lines(self.design, frame)
         concepts = {(line["test"], line["side"]): concept for concept, line in lines.items()}
         neutral = frame[frame["set"] == SETS[0]]
         of_pictures = [concepts.get(place, "") for place in zip(neutral["test"], neutral["side"], strict=True)]
@@ -430,7 +435,7 @@ class AssociationAndPeople(Study):
     def measure(self, settings: StudySettings, data: Run) -> Measuring:
         """Measure the share judged closer to A and the mean association per concept, and the agreement of orders."""
         rows = yield from data.embed(data.frame)
-        lines, rng = _lines(self.design, data.frame), np.random.default_rng(settings.seed)
+        lines, rng = _build_lines(self.design, data.frame), np.random.default_rng(settings.seed)
         means, parts = {}, []
         for concept, line in lines.items():
             mine = data.frame[(data.frame["test"] == line["test"]) & (data.frame["side"] == line["side"])]
@@ -451,7 +456,11 @@ class AssociationAndPeople(Study):
 
     def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
         """Return the report with people's choices in place of the encoder's."""
-        settings, results, lines = report.settings, report.results, _lines(self.design, get_scored_pictures(report))
+        settings, results, lines = (
+            report.settings,
+            report.results,
+            _build_lines(self.design, get_scored_pictures(report)),
+        )
         table2 = results.frame("table2").set_index("concept")
         means = {}
         for concept in lines:
@@ -472,7 +481,7 @@ class AssociationAndPeople(Study):
 
     def _judges(self, settings: StudySettings, *, by_people: bool = False) -> str:
         judges = "people, most votes win" if by_people else f"{settings.encoder}, by the closer sentence"
-        return TEXTS.note("judges", who=judges)
+        return describe_judges(judges)
 
     def _results(
         self,
@@ -487,14 +496,14 @@ class AssociationAndPeople(Study):
     ) -> Results:
         """Return the choices of people, or else of the encoder, next to the mean associations."""
         choices = judged["people" if by_people else "classifier"]
-        shares = {name: _share(choices[judged["concept"] == name], settings) for name in lines}
+        shares = {name: _share_of_decided(choices[judged["concept"] == name], settings) for name in lines}
         tested = shares.values() if fixed_n else map(without_fixed_n, shares.values())
         decided = decide_claims([*tested], confidence=settings.confidence)
         claims = dict(zip(shares, decided, strict=True))
         table2 = _table2(self.design, lines, shares, claims, means)
         return Results(
             findings=(
-                *_order(self.design, table2, settings),
+                *_compare_orders(self.design, table2, settings),
                 *(
                     _share_finding(self.design, line, shares[name], claims[name], expected[name])
                     for name, line in lines.items()
@@ -506,7 +515,7 @@ class AssociationAndPeople(Study):
                 TEXTS.table("judged", _judged_frame(lines, judged)),
             ),
             figures=_figures(table2),
-            notes=(self._judges(settings, by_people=by_people), TEXTS.note("few concepts")),
+            notes=(self._judges(settings, by_people=by_people), FEW_CONCEPTS_NOTE),
         )
 
     def family(self, finding: Finding) -> str | None:

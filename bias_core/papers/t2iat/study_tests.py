@@ -13,7 +13,8 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.association import AssociationTest, association_test, leave_one_out, repooled_permutation_test
 from bias_core.measures.intervals import permutation_test, smallest_p_value
 from bias_core.measures.paired_prevalence import PairedTest
-from bias_core.papers.t2iat.report import tests_headline
+from bias_core.number_text import format_list
+from bias_core.papers.t2iat.report import OTHER_P_NOTES, P_OVER_PROMPTS_NOTE, PUBLISHED_P_NOTE, tests_headline
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word
 from bias_core.report.arm_comparison import ARM, ROUNDING, counted_sample, nothing, table_over_arms
 from bias_core.report.claims import claim_columns, decide_claims, family_note, without_fixed_n
@@ -33,7 +34,6 @@ from bias_core.study.types import (
     StudySettings,
     columns,
     finding,
-    format_list,
     get_options,
     marks,
 )
@@ -65,8 +65,6 @@ class CrossingOptions(Options):
 
 @settings_class(frozen=True, kw_only=True)
 class TestOptions(CrossingOptions):
-    """The tests, and the options of their numbers."""
-
     n_permutations: int = setting(1000, "Permutations", "Permutations for the p-value", ge=1, le=100_000)
     effect_size_sd: Literal["pooled", "union"] = setting(
         "pooled", "Standard deviation of d", "Standard deviation in d: pooled, or union as in WEAT"
@@ -122,7 +120,6 @@ def _lowercase_title(title: str) -> str:
 
 
 def get_words(design: Design, concept: str) -> list[str]:
-    """Return the words of a concept or an attribute."""
     return [str(word) for word in design.data["concepts"][concept]]
 
 
@@ -421,11 +418,9 @@ class AssociationTests(Study):
     fewest_when_stopped = 1
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return the pairs of concepts that are tested."""
         return {"pairs": format_list(names_of_tests(self.design, settings, "xy", " and "), "; ")}
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures of all chosen tests."""
         return association_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: Run) -> Measuring:
@@ -474,9 +469,9 @@ class AssociationTests(Study):
             ),
             notes=(
                 *missing,
-                TEXTS.note("p prompts"),
-                *([TEXTS.note(f"p {options.p_value}")] if options.p_value in OTHER_P else []),
-                *([TEXTS.note("published p")] if "paper's S" in table1 else []),
+                P_OVER_PROMPTS_NOTE,
+                *([OTHER_P_NOTES[options.p_value]] if options.p_value in OTHER_P else []),
+                *([PUBLISHED_P_NOTE] if "paper's S" in table1 else []),
             ),
         )
 
@@ -523,5 +518,4 @@ class AssociationTests(Study):
         )
 
     def headline(self, report: StudyReport) -> str:
-        """Say which tests show a clear difference."""
         return tests_headline(report)

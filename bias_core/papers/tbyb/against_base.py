@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.intervals import difference_interval, percent
+from bias_core.measures.intervals import difference_interval
 from bias_core.measures.object_bias import added_objects, missing_objects
 from bias_core.measures.object_comparison import (
     ObjectOdds,
@@ -24,7 +24,7 @@ from bias_core.measures.object_comparison import (
     variety_change,
 )
 from bias_core.measures.object_distribution import chao_shen_entropy, object_counts
-from bias_core.number_text import format_change
+from bias_core.number_text import format_change, format_list, format_percent
 from bias_core.report.claims import NO_CLAIM, claim_columns, decide_claims, family_note, fewest_units, p_words
 from bias_core.report.stop_rules import stop_rule
 from bias_core.study.design import ReportTexts
@@ -38,7 +38,6 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     finding,
-    format_list,
 )
 from bias_core.types import Estimate
 
@@ -150,8 +149,8 @@ def against_base(
         variety=variety,
         added=added_objects(*sets, **options),
         missing=missing_objects(*sets, **options),
-        entropy=_entropy(shown),
-        base_entropy=_entropy(of_base),
+        entropy=_object_entropy(shown),
+        base_entropy=_object_entropy(of_base),
         reason=reason,
     )
 
@@ -240,7 +239,7 @@ def decide_changes(changes: Sequence[ObjectChange], confidence: float) -> list[O
     return [replace(change, claim=claim) for change, claim in zip(changes, claims, strict=True)]
 
 
-def _entropy(objects: Sequence[set[str]]) -> float:
+def _object_entropy(objects: Sequence[set[str]]) -> float:
     return chao_shen_entropy(list(object_counts(objects).values())) if any(objects) else math.nan
 
 
@@ -248,9 +247,9 @@ FAMILIES = dict.fromkeys(("object_shift", "variety_change", "added_objects", "mi
 """Families of the numbers that compare all objects of pictures with those of their base, by their measure."""
 
 
-def findings(name: str, result: AgainstBase) -> tuple[Finding, ...]:
+def change_findings(name: str, result: AgainstBase) -> tuple[Finding, ...]:
     """Return the findings against the base, first the object that changes most."""
-    listed_findings = [_named(name, result)]
+    listed_findings = [_build_named_object(name, result)]
     if result.shift:
         divergence, chance = result.shift.divergence, result.shift.chance
         shift = Estimate(
@@ -287,7 +286,7 @@ def surest_gain(result: AgainstBase) -> ObjectChange | None:
     return next((change for change in result.objects if change.is_gain), None)
 
 
-def _named(name: str, result: AgainstBase) -> Finding:
+def _build_named_object(name: str, result: AgainstBase) -> Finding:
     """Return the object with the surest gain, clear or not."""
     key, title = f"{name} named object", f"{name}: the object with the clearest gain over {result.base}, log-odds"
     lead_change, clear = surest_gain(result), [change for change in result.objects if change.claim.is_clear]
@@ -390,7 +389,7 @@ def figures(sets: Mapping[str, AgainstBase], settings: StudySettings) -> tuple[S
         if odds.word == word
     ]
     base = next(iter(sets.values())).base
-    return (TEXTS.figure("log_odds", rows, base=base, confidence=percent(settings.confidence)),)
+    return (TEXTS.figure("log_odds", rows, base=base, confidence=format_percent(settings.confidence)),)
 
 
 def _finite_ends(estimate: Estimate) -> dict[str, float]:

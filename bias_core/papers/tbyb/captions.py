@@ -34,13 +34,14 @@ from bias_core.measures.objects import (
     released_words,
     to_person,
 )
+from bias_core.number_text import format_rate
 from bias_core.prompts import fill_template
 from bias_core.protocols import Captioner
 from bias_core.report.arm_comparison import counted_sample, mean_sample
 from bias_core.report.stop_rules import ShareValues, stop_rule
 from bias_core.run.attribute_scores import ask_judge, measure_judge_errors, question_about
 from bias_core.run.study_run import Run, Steps
-from bias_core.store.readings import open_picture
+from bias_core.store.readings import open_original
 from bias_core.study.classifiers import Reader
 from bias_core.study.design import ReportTexts
 from bias_core.study.study import encoders_and_judge
@@ -342,7 +343,7 @@ def judged_things(data: Run, reading: pd.DataFrame, sets: Mapping[str, pd.Index]
         return ThingsReport()
     questions = {thing: question_about(fill_template(SHOWS, thing)) for thing in {thing for _, thing in pairs}}
     asked_about = {
-        (images[row].path.stem, questions[thing]): partial(open_picture, images[row]) for row, thing in pairs
+        (images[row].path.stem, questions[thing]): partial(open_original, images[row]) for row, thing in pairs
     }
     judge = data.settings.judge
     answers = yield from ask_judge(
@@ -350,12 +351,12 @@ def judged_things(data: Run, reading: pd.DataFrame, sets: Mapping[str, pd.Index]
     )
     keys = ((images[row].path.stem, questions[thing]) for row, thing in pairs)
     things = pd.DataFrame(pairs, columns=["row", "thing"]).assign(p_yes=[float(answers[key][0]) for key in keys])
-    errors, n_known = yield from _errors(data, questions)
+    errors, n_known = yield from _measure_judge_errors(data, questions)
     note = f"corrected by the judge's errors on {n_known} of {len(questions)} things" if errors else ""
-    return _report(things, sets, data.settings, errors, note)
+    return _build_things_report(things, sets, data.settings, errors, note)
 
 
-def _errors(data: Run, questions: Mapping[str, str]) -> Steps[tuple[ReaderErrors | None, int]]:
+def _measure_judge_errors(data: Run, questions: Mapping[str, str]) -> Steps[tuple[ReaderErrors | None, int]]:
     """Return the judge's errors on known pictures with and without things (None if none), and the number of things."""
     model, judge = data.settings.model, data.settings.judge
     sentences = {thing: (fill_template(_WITH, thing), fill_template(_WITHOUT, thing)) for thing in sorted(questions)}
@@ -375,7 +376,7 @@ def _errors(data: Run, questions: Mapping[str, str]) -> Steps[tuple[ReaderErrors
     return errors if tells else None, sum(map(bool, of_thing.values()))
 
 
-def _report(
+def _build_things_report(
     things: pd.DataFrame, sets: Mapping[str, pd.Index], settings: StudySettings, errors: ReaderErrors | None, note: str
 ) -> ThingsReport:
     findings, rows = [], []
@@ -384,16 +385,16 @@ def _report(
         if set_things.empty:
             continue
         share = missing_things(set_things["p_yes"], errors=errors, confidence=settings.confidence).with_note(note)
-        says = f"{settings.judge} does not see {100 * share.value:.0f} % of the things that the prompts name."
+        says = f"{settings.judge} does not see {format_rate(share.value)} of the things that the prompts name."
         findings.append(
             finding(f"{name} missing things", f"{name}: named things that are missing", "missing_things", share, says)
         )
-        rows += list(_lines(name, set_things, settings))
+        rows += list(_list_missing_things(name, set_things, settings))
     tables = (TEXTS.table("missing_things", rows, judge=settings.judge),) if rows else ()
     return ThingsReport(findings=tuple(findings), tables=tables)
 
 
-def _lines(name: str, set_things: pd.DataFrame, settings: StudySettings) -> Sequence[dict[str, object]]:
+def _list_missing_things(name: str, set_things: pd.DataFrame, settings: StudySettings) -> Sequence[dict[str, object]]:
     """Return a line for each thing of a set, as the judge sees it, most often missing first."""
     groups = [
         (str(thing), thing_answers["p_yes"].to_numpy(float))

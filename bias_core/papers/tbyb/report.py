@@ -12,7 +12,7 @@ from bias_core.measures.object_bias import DIMENSIONS, compare_models, normalise
 from bias_core.measures.object_distribution import FORMULAS, top_objects
 from bias_core.measures.objects import GenderCounts
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import format_change, format_share
+from bias_core.number_text import format_change, format_list, format_share
 from bias_core.papers.tbyb.captions import BLANK, MEASURES, STRONGER, Scores
 from bias_core.report.arm_comparison import (
     ARM,
@@ -38,7 +38,6 @@ from bias_core.study.types import (
     StudyTable,
     columns,
     drawable,
-    format_list,
     mark,
 )
 
@@ -56,9 +55,34 @@ BY_RELEASED_RULES = f"{RUN}, released rules"
 _WITHOUT_ENDS = ("normalised_entropy", "gini", "effective_number")  # without intervals in the table of measures
 _BY_RELEASED_RULES = {"B_D": "B_D, released rules", "H_J": "H_J, released rules"}  # columns
 _TABLE2 = {"B_D": "Dist. Bias", "H_J": "Hallucination", "M_G, blank": "Gen. Miss Rate"}  # to the released columns
+AGAINST_BASE_NOTE = (
+    "Each picture is compared with the base's picture of the same prompt and seed. All objects of all sets of "
+    "pictures are one family of tests; the numbers of all objects together (divergence, variety, added and missing "
+    "objects) are another. p of the divergence comes from permutation within pairs. The paper's measures B_D, H_J and "
+    "M_G stand below."
+)
+READING_NOTES = (
+    (
+        "B_D, the paper's distribution bias, is lower if a few objects dominate. It grows with pictures and "
+        "vocabulary: compare it at equal numbers only. Normalised entropy, Gini and the effective number of objects "
+        "are given as well."
+    ),
+    (
+        "H_J, the paper's hallucination score: captions name only some objects, so H_J of a faithful picture is far "
+        "from 0."
+    ),
+    (
+        "M_G, the paper's miss rate, was near 0 against a blank for every model in the paper; the stronger negative "
+        "is more informative."
+    ),
+)
+NORMALISED_NOTE = (
+    "Normalised: 0 is the least biased of these lines, 1 the most; rank 1 is the most biased. Normalising also "
+    "enlarges chance differences: read the differences with their intervals first."
+)
 
 
-def findings(name: str, scores: Scores, published: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
+def set_findings(name: str, scores: Scores, published: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
     """Return the three measures and their companions; ``published`` is a row of the released evaluations."""
     return tuple(
         Finding(
@@ -122,7 +146,7 @@ def among_released(
     figures: list[StudyFigure] = []
     note = ""
     for name, scores in sets.items():
-        theirs = {row["Model"]: row for row in rows if row.get("Target", "general") == _target(name)}
+        theirs = {row["Model"]: row for row in rows if row.get("Target", "general") == _released_name(name)}
         if not theirs or not scores.estimates.keys() >= set(_PLACED.values()):
             continue
         measures = pd.DataFrame(
@@ -139,11 +163,11 @@ def among_released(
         frame = _with_ranks(measures, numbers, settings)
         title, key = f"{name.capitalize()}: this run among the released models", f"figure4_{len(figures) + 1}"
         figures.append(space_figure(frame, title, key=key if figures else "figure4"))
-        frames.append(frame.rename_axis("model").reset_index().assign(prompts=_target(name)))
+        frames.append(frame.rename_axis("model").reset_index().assign(prompts=_released_name(name)))
         note = normalised_note(measures)
     if not frames:
         return [], []
-    note += f" {TEXTS.note('ranks', fixed='; released values have none')}"
+    note += f" {describe_ranks('; released values have none')}"
     of = "This run among the released models"
     return [TEXTS.table("comparison", pd.concat(frames, ignore_index=True), of=of, note=note)], figures
 
@@ -173,8 +197,7 @@ def _fixed_beside(column: "pd.Series[float]", sample: Sample, settings: StudySet
     return Numbers(values=values, n=run_numbers.n * len(values), drawn=drawn)
 
 
-def _target(name: str) -> str:
-    """Return the name of these prompts in the released evaluations."""
+def _released_name(name: str) -> str:
     return "general" if name == ALL else name
 
 
@@ -322,7 +345,7 @@ def compare_objects(
         entries = {"all conditions": [(f"{arm.name}, {name}", arm, name) for arm in arms for name in names]}
     frames, figures, notes = [], [], dict[str, None]()
     for i, (name, lines) in enumerate(entries.items(), start=1):
-        frame, measures = _compared(lines, settings)
+        frame, measures = _compare_entries(lines, settings)
         if by_rank and "rank" in frame:
             frame = frame.sort_values("rank", kind="stable")
         figures.append(space_figure(frame, f"{name.capitalize()}: the arms", key=f"figure4-{i}"))
@@ -343,7 +366,7 @@ compare_datasets = partial(compare_objects, title="Data sets, most biased first 
 compare_conditions = partial(compare_objects, sets_together=True)
 
 
-def _compared(entries: Sequence[Entry], settings: StudySettings) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _compare_entries(entries: Sequence[Entry], settings: StudySettings) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return a line per entry with distance and rank, and the measures behind them."""
     arms = [arm for _, arm, _ in entries]
     numbers = {
@@ -394,8 +417,9 @@ def _usable(measures: pd.DataFrame) -> list[str]:
 def normalised_note(measures: pd.DataFrame) -> str:
     """Return a note that explains :func:`normalise_lines`."""
     left_out = ", ".join(sign for name, sign in AXES.items() if name not in _usable(measures))
-    note = TEXTS.note("normalised")
-    return f"{note} Left out, because it is undefined or all lines agree: {left_out}." if left_out else note
+    if not left_out:
+        return NORMALISED_NOTE
+    return f"{NORMALISED_NOTE} Left out, because it is undefined or all lines agree: {left_out}."
 
 
 def space_figure(compared: pd.DataFrame, of: str, *, key: str = "figure4") -> StudyFigure:
@@ -416,7 +440,7 @@ def _list_released_lines(arms: Sequence[ArmReport], name: str) -> Iterator[pd.Da
             yield mine.assign(**{ARM: f"{arm.name}, released rules", "model": arm.settings.model})
     frame = arms[0].results.frame("table2")
     if not frame.empty:
-        theirs = frame[(frame["prompts"] == _target(name)) & ~frame["model"].str.startswith(RUN)]
+        theirs = frame[(frame["prompts"] == _released_name(name)) & ~frame["model"].str.startswith(RUN)]
         yield theirs.assign(**{ARM: theirs["model"] + ", in the paper"})
 
 
@@ -495,3 +519,11 @@ def _added_in_words(change: Finding) -> str:
     estimate = change.estimate
     numbers = format_change(estimate.value, estimate.low, estimate.high, n=estimate.n)
     return f"{numbers} (n = {estimate.n:,} pairs, {p_words(change.claim or NO_CLAIM)})"
+
+
+def describe_ranks(fixed: str) -> str:
+    return f"M_G is the paper's, against a blank. Intervals of ranks come from resampled pictures{fixed}."
+
+
+def describe_same_pictures(first: str, second: str, parts: str) -> str:
+    return f"{first} and {second} drew identical pictures for {parts}: there the two conditions do not differ."

@@ -17,7 +17,7 @@ from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.measures.intervals import mean_interval
 from bias_core.measures.object_distribution import subset_distribution_bias
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import typeset
+from bias_core.number_text import format_list, typeset
 from bias_core.papers.tbyb import against_base, captions, captions as things, report
 from bias_core.papers.tbyb.report import ALL, TEXTS, arms_headline, headline
 from bias_core.prompts import fix_articles
@@ -28,7 +28,7 @@ from bias_core.run.study_run import Run, Steps
 from bias_core.run.suggestions import suggest_scenes
 from bias_core.store.images import pixel_digest
 from bias_core.study.classifiers import Reader, language_model_name
-from bias_core.study.design import distinct_texts, keep_only_options, read_table
+from bias_core.study.design import distinct_texts, keep_only_options, read_study_table
 from bias_core.study.study import Measuring, Study
 from bias_core.study.types import (
     ArmReport,
@@ -42,7 +42,6 @@ from bias_core.study.types import (
     columns,
     drawable,
     finding,
-    format_list,
     get_options,
     join_results,
 )
@@ -54,7 +53,6 @@ Parts = Mapping[str, pd.DataFrame]  # readings of each condition's pictures, wit
 
 
 FEWEST = 2  # objects, professions, or prompts of a trigger
-_READ_AS = ("evenness", "hallucination", "misses")  # notes of every report
 SETS = ("objects", "professions")
 _PUBLISHED = (
     "runwayml/stable-diffusion-v1-5",
@@ -72,8 +70,6 @@ _MOST_PROMPTS, _LONGEST_PROMPT = 200, 500  # prompts, and characters of one
 
 @settings_class(frozen=True, kw_only=True)
 class PromptedOptions(captions.CaptioningOptions):
-    """Options for pictures of prompts, and their base."""
-
     base_prompt: str = setting(
         "",
         "Base prompt",
@@ -86,8 +82,6 @@ _READING = tuple(declared_settings(PromptedOptions))
 
 @settings_class(frozen=True, kw_only=True)
 class GeneralOptions(PromptedOptions):
-    """Options for the general prompts."""
-
     sets: tuple[str, ...] = setting(SETS, "Prompts", "Sets of prompts: objects, professions, or both")
     person: bool = setting(
         True, "A person in every prompt", "Put a person in every prompt; otherwise use a picture of a {object}"
@@ -101,8 +95,6 @@ class GeneralOptions(PromptedOptions):
 
 @settings_class(frozen=True, kw_only=True)
 class TaskOptions(captions.CaptioningOptions):
-    """Options for the trigger words."""
-
     triggers: tuple[str, ...] = setting(
         (), "Trigger words", "Trigger words; words that are not built in need your own scenes (default: all)"
     )
@@ -134,7 +126,7 @@ def general_shots(
         forms = source.get(f"templates{ending}", {})  # of professions, by descriptor
         columns = source["columns"]["actions"] if with_person else [""]
         for row, column in product(
-            thinned(read_table(source["file"]), share, minimum=FEWEST, seed=settings.seed), columns
+            thinned(read_study_table(source["file"]), share, minimum=FEWEST, seed=settings.seed), columns
         ):
             action, name = row.get(column, ""), row["object"]
             form = forms.get(action) or objects[f"template{ending}" if with_person else "template_alone"]
@@ -204,7 +196,7 @@ def _with_base_scenes(design: Design, shots: list[Shot], in_place_of: str) -> li
         replacements |= dict.fromkeys(words - replacements.keys(), in_place_of)
     if not words <= replacements.keys():
         return shots
-    plain = [fix_articles(_named(shot.group).sub(replacements[shot.group], shot.prompt)) for shot in shots]
+    plain = [fix_articles(_word_pattern(shot.group).sub(replacements[shot.group], shot.prompt)) for shot in shots]
     return against_base.base_scenes(
         shots, [replace(shot, prompt=prompt) for shot, prompt in zip(shots, plain, strict=True)]
     )
@@ -216,7 +208,7 @@ def _own_scenes(scenes: Sequence[str], triggers: Sequence[str]) -> dict[str, lis
         raise InvalidInput("your own scenes need their trigger word: give triggers, such as pizza")
     by_word: dict[str, list[str]] = {word: [] for word in triggers}
     for scene in _checked_prompts(scenes):
-        word = next((word for word in triggers if _named(word).search(scene)), None)
+        word = next((word for word in triggers if _word_pattern(word).search(scene)), None)
         if word is None:
             raise InvalidInput(f"the scene {scene!r:.80} names no trigger word ({', '.join(triggers)})")
         by_word[word].append(scene)
@@ -235,13 +227,13 @@ def written_scenes(word: str, language_model: str, model: str, services: StudySe
         return suggest_scenes(word, writer, follows=follows)
 
 
-def _named(word: str) -> re.Pattern[str]:
+def _word_pattern(word: str) -> re.Pattern[str]:
     return re.compile(rf"\b{re.escape(word)}\b", re.I)
 
 
-def _released(design: Design, model: str, kind: str) -> list[dict[str, str]]:
+def _read_released(design: Design, model: str, kind: str) -> list[dict[str, str]]:
     """Return the released evaluations of all models; InvalidInput if ``model`` is not among them."""
-    rows = read_table(design.data["evaluations"][kind]["file"])
+    rows = read_study_table(design.data["evaluations"][kind]["file"])
     models = dict.fromkeys(row["Model"] for row in rows)
     if model not in models:
         raise InvalidInput(f"no released evaluation of {model!r}; there are {', '.join(models)}")
@@ -303,8 +295,6 @@ _CHANGE = " change "  # in the keys of their findings
 
 @settings_class(frozen=True, kw_only=True)
 class ControlledOptions(captions.CaptioningOptions):
-    """Options for conditions and prompts."""
-
     conditions: tuple[str, ...] = setting(
         ("fair", "trigger", "backdoor"),
         "Conditions",
@@ -381,7 +371,7 @@ def _change_findings(changes: Mapping[str, Mapping[str, Estimate]], base: str) -
     ]
 
 
-def _measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: StudySettings) -> pd.DataFrame:
+def _build_measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: StudySettings) -> pd.DataFrame:
     """Return B_D at equal numbers, H_J and M_G of each condition."""
     n = min(map(len, parts.values()))
 
@@ -442,7 +432,7 @@ def shared_pictures(data: Run, names: Sequence[str]) -> list[str]:
                 f"{n} of {size} {words}"
                 for words, n, size in same.groupby(level="words").agg(["sum", "size"]).itertuples()
             ]
-            warnings.append(TEXTS.note("same pictures", one=first, other=second, parts=", ".join(parts)))
+            warnings.append(report.describe_same_pictures(first, second, ", ".join(parts)))
     return warnings
 
 
@@ -485,7 +475,7 @@ class ObjectStudy(Study):
             parts = [prompt for prompt in prompts if prompt in parts] if 1 < len(prompts) <= _FEW else []
         options, released, published, by_released_rules = settings.options, list[dict[str, str]](), {}, False
         if isinstance(options, (GeneralOptions, TaskOptions)):
-            released = _released(self.design, options.published_model, self.released)
+            released = _read_released(self.design, options.published_model, self.released)
             by_released_rules = options.released_rules
             published = {row.get("Target", ALL): row for row in released if row["Model"] == options.published_model}
         readings, (whole, whole_name) = {part: reading[frame[self.parts] == part] for part in parts}, self.whole
@@ -501,8 +491,8 @@ class ObjectStudy(Study):
         )
         against = against_base.compare_sets(named_readings, base, settings, called=self.base)
         for part, name in names.items():
-            findings += against_base.findings(name, against[name]) if name in against else ()
-            findings += report.findings(name, sets[part], published.get(part))
+            findings += against_base.change_findings(name, against[name]) if name in against else ()
+            findings += report.set_findings(name, sets[part], published.get(part))
         findings += judged.findings
         table4 = report.gender_table(sets, settings, _men_drawn(frame, data), self.design.data["gender_shares"]["rows"])
         placed, places = report.among_released(sets, released, settings)
@@ -519,7 +509,8 @@ class ObjectStudy(Study):
             ),
             figures=drawable((*against_base.figures(against, settings), *places, *report.build_figures(sets, table4))),
             notes=(
-                *map(TEXTS.note, ["against a base"] * bool(against) + [*_READ_AS]),
+                *([report.AGAINST_BASE_NOTE] if against else []),
+                *report.READING_NOTES,
                 *(self.design.notes if released else ()),
                 *filter(None, [self.note]),
             ),
@@ -527,7 +518,6 @@ class ObjectStudy(Study):
         )
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
-        """Return the captioner and the encoder."""
         return captions.captioning_readers(settings)
 
     def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
@@ -536,14 +526,13 @@ class ObjectStudy(Study):
             captions.captioner_ready(settings, services)
 
     def watch(self, settings: StudySettings, data: Run, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
-        """Read the share of misses."""
         return captions.watch_captions(settings, data, frame)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the objects of each arm against the first, and the paper's table over arms."""
         against = against_base.compare_objects_of_arms(arms, settings)
         object_results = Results(
-            findings=tuple(chain.from_iterable(starmap(against_base.findings, against.items()))),
+            findings=tuple(chain.from_iterable(starmap(against_base.change_findings, against.items()))),
             tables=against_base.tables(against, first="arm"),
             figures=against_base.figures(against, settings),
         )
@@ -584,13 +573,12 @@ class GeneralObjects(ObjectStudy):
     released = "general"
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return what the prompts show."""
         return general_words(self._shots(settings), with_person=get_options(settings, GeneralOptions).person)
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every prompt."""
         options = get_options(settings, GeneralOptions)
-        _released(self.design, options.published_model, "general")
+        _read_released(self.design, options.published_model, "general")
         return against_base.with_base_prompt(self._shots(settings), settings, options.base_prompt)
 
     def _shots(self, settings: StudySettings) -> list[Shot]:
@@ -611,7 +599,6 @@ class TriggeredObjects(ObjectStudy):
     base = "scenes without the word"
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return the trigger words."""
         options = get_options(settings, TaskOptions)
         shots = scene_shots(self.design, settings, options.triggers, options.scenes)
         return _scene_words(shots, options.scenes)
@@ -619,7 +606,7 @@ class TriggeredObjects(ObjectStudy):
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every scene."""
         options = get_options(settings, TaskOptions)
-        _released(self.design, options.published_model, "task_oriented")
+        _read_released(self.design, options.published_model, "task_oriented")
         shots = scene_shots(self.design, settings, options.triggers, options.scenes)
         if options.base and not settings.images:
             shots = _with_base_scenes(self.design, shots, options.in_place_of)
@@ -628,8 +615,6 @@ class TriggeredObjects(ObjectStudy):
 
 
 class DatasetObjects(ObjectStudy):
-    """Objects in the pictures of a dataset."""
-
     kind = "dataset_bias"
     options = captions.CaptioningOptions
     whole = ("all pictures", "Dataset")
@@ -640,7 +625,6 @@ class DatasetObjects(ObjectStudy):
         return []
 
     def compare_measures(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return the scores of every dataset."""
         return report.compare_datasets(settings, arms)
 
 
@@ -652,7 +636,6 @@ class PromptedObjects(ObjectStudy):
     parts = "prompt"
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures of the prompts."""
         prompts = self.design.data["prompts"]
         _check_negatives(prompts, settings)
         shots = [
@@ -670,7 +653,6 @@ class ControlledObjects(ObjectStudy):
     watches_shares = False  # a share over mixed conditions means nothing
 
     def design_words(self, settings: StudySettings) -> Mapping[str, str]:
-        """Return the prompts and conditions."""
         conditions = get_options(settings, ControlledOptions).conditions
         shots = controlled_shots(self.design, settings)
         has_trigger = [_has_trigger(self.design, shot) for shot in shots]
@@ -714,19 +696,19 @@ class ControlledObjects(ObjectStudy):
         against = against_base.decide_objects(compared_sets, settings.confidence)
         judged = yield from things.judged_things(data, reading, {name: part.index for name, part in parts.items()})
         changes = {name: measure_changes(parts[name], parts[base], settings) for name in against}
-        measures = _measures(parts, sets, settings)
+        measures = _build_measures(parts, sets, settings)
         compared = report.ranked_sets(measures, sets, settings)
         places = compared.rename_axis("condition").reset_index()
         shown = [*against_base.figures(against, settings), report.change_figure(sets, base)]
         shown += [report.space_figure(compared, "The conditions"), report.curve_figure(sets), report.rates_figure(sets)]
-        findings = [finding for name in against for finding in against_base.findings(name, against[name])]
+        findings = [finding for name in against for finding in against_base.change_findings(name, against[name])]
         changed = decide_findings(_change_findings(changes, base), self.family, confidence=settings.confidence)
         return Results(
             findings=(
                 *findings,
                 *changed,
                 *judged.findings,
-                *[finding for name in names for finding in report.findings(name, sets[name])],
+                *[finding for name in names for finding in report.set_findings(name, sets[name])],
             ),
             tables=(
                 *against_base.tables(against, first="condition"),
@@ -736,7 +718,7 @@ class ControlledObjects(ObjectStudy):
                     "comparison",
                     places,
                     of="The conditions",
-                    note=f"{report.normalised_note(measures)} {TEXTS.note('ranks', fixed='')}",
+                    note=f"{report.normalised_note(measures)} {report.describe_ranks('')}",
                 ),
                 report.top_table(sets, settings, base=base),
                 *_gained_table(parts),
@@ -745,8 +727,8 @@ class ControlledObjects(ObjectStudy):
             notes=(
                 *_notes(sets, changed),
                 *shared_pictures(data, names),
-                TEXTS.note("against a base"),
-                *map(TEXTS.note, _READ_AS),
+                report.AGAINST_BASE_NOTE,
+                *report.READING_NOTES,
                 *self.design.notes,
             ),
             scored=reading,

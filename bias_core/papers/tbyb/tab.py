@@ -11,7 +11,7 @@ from bias_core.ui import messages
 from bias_core.ui.messages import EACH, QUIET, heading_html
 from bias_core.ui.study.panels import Updates
 from bias_core.ui.study.paper import Paper
-from bias_core.ui.study.pictures import Look
+from bias_core.ui.study.pictures import PictureView
 from bias_core.ui.study.result_page import CHOOSE_JS
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
@@ -68,7 +68,6 @@ class Objects(Paper):
         return fields
 
     def own_design(self, design: Design, own_values: Mapping[str, Any]) -> Design:
-        """Return the design for these prompts."""
         return design_of_prompts(design, str(own_values["prompts"] or "").splitlines(), int(own_values["n"] or 0))
 
     def own_settings(self, settings: StudySettings) -> StudySettings:
@@ -90,7 +89,6 @@ class Objects(Paper):
         return extra
 
     def show_extra(self, report: StudyReport) -> Updates:
-        """Show the objects of a new report."""
         plot = self.page.plot(report)
         is_plotted = plot is not None and plot.key == "log_odds"  # it is next to the pictures
         return {self.extra[name]: _HEADINGS.get(name, "") + shown(report) for name, shown in _SHOWN.items()} | {
@@ -116,10 +114,11 @@ class Objects(Paper):
         return prompts, messages.error_html(problem.message)
 
     def on_object(self, report: StudyReport | None, event: gr.EventData) -> Updates:
-        """Show the pictures with an object."""
         if report is None:
             return gr.skip()
-        return self.page.pictures.show_only(Look(report=report, picture_filter=f"objects={event.object}", whole=True))
+        return self.page.pictures.show_only(
+            PictureView(report=report, picture_filter=f"objects={event.object}", whole=True)
+        )
 
 
 APART = ("log_odds", "figure2", "figure4", "top_objects")  # figures that this tab shows next to their numbers
@@ -139,7 +138,7 @@ _CURVE = {
 
 def odds_html(report: StudyReport, *, with_figure: bool = True) -> str:
     """Return the objects with the clearest change from the base, with numbers; "" without a base."""
-    figure, table = _figure(report, "log_odds"), report.results.frame("log_odds")
+    figure, table = _find_figure(report, "log_odds"), report.results.frame("log_odds")
     if figure is None or table.empty:
         return ""
     note = next(t.note for t in report.results.tables if t.key == "log_odds")
@@ -152,7 +151,7 @@ def odds_html(report: StudyReport, *, with_figure: bool = True) -> str:
 
 def curve_html(report: StudyReport) -> str:
     """Return Fig. 2, next to the numbers that its area depends on."""
-    figure = _figure(report, "figure2")
+    figure = _find_figure(report, "figure2")
     key = "measures" if report.results.frame("conditions").empty else "conditions"
     table = report.results.frame(key)
     if figure is None or table.empty:
@@ -168,7 +167,7 @@ def curve_html(report: StudyReport) -> str:
 
 def space_html(report: StudyReport) -> str:
     """Return Fig. 4 with its numbers; "" for a single model."""
-    figure, table = _figure(report, "figure4"), report.results.frame("comparison")
+    figure, table = _find_figure(report, "figure4"), report.results.frame("comparison")
     if figure is None or table.empty:
         return ""
     note = next(t.note for t in report.results.tables if t.key == "comparison")
@@ -203,7 +202,7 @@ def examples_html(report: StudyReport) -> str:
     )
 
 
-def _figure(report: StudyReport, key: str) -> StudyFigure | None:
+def _find_figure(report: StudyReport, key: str) -> StudyFigure | None:
     return next((figure for figure in report.results.figures if figure.key == key), None)
 
 

@@ -66,11 +66,9 @@ class CalibrationTab(ResultPage):
         return {}
 
     def build_memory(self) -> None:
-        """Remember the shown report."""
         self.parts["report"] = build_shown_report(self.key, self.services)
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
-        """Build and wire the tab inside its ``gr.Tab``."""
         self.parts["visitor"] = visitor
         gr.HTML(render("question", question=self.question, caution=self.caution))
         looked_at = build_opening_signal(self.key)
@@ -90,7 +88,6 @@ class CalibrationTab(ResultPage):
         self.on_any("click", list(self.openers.values()), self.on_opener, None, outputs)
 
     def _build_openers(self, names: Sequence[str]) -> None:
-        """Build a button for each of these shipped reports."""
         with gr.Row(elem_classes="chips"):
             for name in names:
                 self.openers[name] = gr.Button(TITLES[name], size="sm", min_width=0, scale=0, elem_id=f"open-{name}")
@@ -98,7 +95,7 @@ class CalibrationTab(ResultPage):
     @cached_property
     def _verdicts(self) -> str:
         other_reports = load_others(self.services.settings.assets_dir / "validity")
-        return summary_html(tuple(self.shipped.values()), other_reports)
+        return verdicts_html(tuple(self.shipped.values()), other_reports)
 
     def on_look(self, shown: StudyReport | None) -> Updates:
         """Show the verdicts, and the first shipped report unless one is open; the page starts without them."""
@@ -106,11 +103,9 @@ class CalibrationTab(ResultPage):
         return verdicts | (self.first_example() if shown is None else {})
 
     def first_example(self) -> Updates:
-        """Show the first shipped report."""
         return next((self.on_open(name) for name in self.shipped), {self.parts["status"]: gr.skip()})
 
     def on_opener(self, event: gr.EventData) -> Updates:
-        """Show the chosen shipped report."""
         return self.on_open(next(name for name, button in self.openers.items() if button is event.target))
 
     def on_open(self, name: str) -> Updates:
@@ -127,7 +122,9 @@ class CalibrationTab(ResultPage):
         return super().show_numbers(report) | hidden
 
 
-def summary_html(saved: Sequence[SavedReport], other_reports: Mapping[str, Sequence[SavedReport]] | None = None) -> str:
+def verdicts_html(
+    saved: Sequence[SavedReport], other_reports: Mapping[str, Sequence[SavedReport]] | None = None
+) -> str:
     """The verdict on every measure; without reports, how to get them.
 
     ``other_reports`` are the reports on other generators, by generator name.
@@ -144,24 +141,24 @@ def summary_html(saved: Sequence[SavedReport], other_reports: Mapping[str, Seque
             for of, of_lines in [_graded(reports_of)]
         ],
         counted=[
-            (report.settings.model, headline(report), _counts(table.frame), table.note)
+            (report.settings.model, headline(report), _format_grade_counts(table.frame), table.note)
             for reports_of in (saved, *(other_reports or {}).values())
             for report in _graded(reports_of)[0]
             for table in report.results.tables
             if table.key == COUNTED
         ],
-        sentence=_sentence([line for line in lines if line.kind == HEADLINE]),
+        sentence=_summarise_verdicts([line for line in lines if line.kind == HEADLINE]),
         papers=_papers_sentence([line for line in lines if line.kind == AS_PUBLISHED]),
         find_measure_key=find_measure_key,
         METRICS=METRICS,
         words=GRADE_WORDS,
-        about=_facts(reports, max(item.created for item in saved)) if lines else (),
+        about=_count_facts(reports, max(item.created for item in saved)) if lines else (),
         rule=next(iter(notes), ""),
         not_tested=[(METRICS[key].name, reason) for key, reason in NOT_HERE.items()],
     )
 
 
-def _counts(frame: pd.DataFrame) -> pd.DataFrame:
+def _format_grade_counts(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the counts of headlines as text, without p and the numbers of runs: the note and the report have them."""
     left_out = {"p", "p adjusted", *(name for name in map(str, frame) if name.endswith(": runs"))}
     text = readable(frame)
@@ -175,7 +172,7 @@ def _graded(saved: Sequence[SavedReport]) -> tuple[list[StudyReport], list[Verdi
     return reports, sorted(lines, key=lambda line: -GRADES.index(line.grade))
 
 
-def _sentence(lines: Sequence[VerdictLine]) -> str:
+def _summarise_verdicts(lines: Sequence[VerdictLine]) -> str:
     n = count_grades(lines)
     parts = [f"{n['holds'] + n['remark']} of {len(lines)} measures used in headlines recover the planted bias"]
     parts += [f"; inconclusive: {n['inconclusive']}"] * bool(n["inconclusive"])
@@ -195,7 +192,7 @@ def _papers_sentence(lines: Sequence[VerdictLine]) -> str:
     return f"{says}{unclear}{fails}. {none}" if lines else ""
 
 
-def _facts(reports: Sequence[StudyReport], created: float) -> list[str]:
+def _count_facts(reports: Sequence[StudyReport], created: float) -> list[str]:
     first, n = reports[0], sum(report.n_images for report in reports)
     return [
         f"tested on {time.strftime('%d %B %Y', time.gmtime(created))}",

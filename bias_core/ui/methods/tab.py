@@ -162,7 +162,7 @@ def about_html(settings: Settings) -> str:
 
 
 @cache
-def example_html(folder: str) -> str:
+def measure_example_html(folder: str) -> str:
     """A shipped report's plot of one measure against its ground truth; "" without reports."""
     with user_errors():
         for saved in load_shipped(Path(folder))[:1]:
@@ -187,7 +187,7 @@ class MethodsTab:
 
     def on_look(self) -> list[Any]:
         """The example, made once for all visitors when the tab is first opened, and the measures."""
-        html = example_html(str(self.services.settings.assets_dir / "validity"))
+        html = measure_example_html(str(self.services.settings.assets_dir / "validity"))
         return [gr.update(value=html, visible=bool(html)), gr.update(value=self._measures, visible=True)]
 
     @cached_property
@@ -198,7 +198,6 @@ class MethodsTab:
         """Nothing to remember."""
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
-        """Build the tab inside its ``gr.Tab``."""
         settings = self.services.settings
         gr.HTML(render("question", question=_QUESTION, caution=_CAUTION))
         looked_at = build_opening_signal(self.key)

@@ -10,9 +10,9 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.explore.exploration import OF_THE_MODEL
-from bias_core.measures.intervals import percent, with_p_through_ends
+from bias_core.measures.intervals import with_p_through_ends
 from bias_core.measures.paired_prevalence import PairedTest
-from bias_core.number_text import typeset
+from bias_core.number_text import format_list, format_percent, shorten, typeset
 from bias_core.report.arm_comparison import (
     ArmDifference,
     arms_table,
@@ -34,7 +34,6 @@ from bias_core.study.types import (
     StudySettings,
     StudyTable,
     columns,
-    format_list,
     table,
 )
 from bias_core.types import Estimate
@@ -77,7 +76,7 @@ def compare_reports(first: StudyReport, second: StudyReport) -> SideBySide:
     if first.design.name != second.design.name:
         notes.append("The two studies have different designs.")
     return SideBySide(
-        pairs=tuple(pairs), differ=tuple(_differences(first.settings, second.settings)), notes=tuple(notes)
+        pairs=tuple(pairs), differ=tuple(_list_different_settings(first.settings, second.settings)), notes=tuple(notes)
     )
 
 
@@ -102,7 +101,6 @@ def common_numbers(first: StudyReport, second: StudyReport) -> list[tuple[Findin
 
 
 def _sentences(report: StudyReport) -> dict[str, set[tuple[str, str]]]:
-    """Sentences of each attribute by name."""
     study, found = known_study(report.design), dict[str, set[tuple[str, str]]]()
     for attributes in study.attributes(report.settings).values() if study else ():
         for attribute in attributes:
@@ -149,14 +147,14 @@ def comparison_report(reports: Sequence[StudyReport], titles: Sequence[str]) -> 
     confidence = first.settings.confidence
     differences = decide_differences(
         [
-            _difference((line[0], line[i]), (names[0], names[i]), confidence)
+            _subtract_findings((line[0], line[i]), (names[0], names[i]), confidence)
             for line in lines.values()
             for i in range(1, len(line))
         ],
         confidence,
     )
-    frames = [_pictures(name, report) for name, report in zip(names, reports, strict=True)]
-    differ = _differences(*(report.settings for report in reports))
+    frames = [_frame_of_arm(name, report) for name, report in zip(names, reports, strict=True)]
+    differ = _list_different_settings(*(report.settings for report in reports))
     return StudyReport(
         run_id="-and-".join(report.run_id for report in reports),
         design=_design(names, [report.design for report in reports]),
@@ -269,12 +267,12 @@ def _build_arm(name: str, report: StudyReport) -> ArmReport:
     )
 
 
-def _pictures(name: str, report: StudyReport) -> pd.DataFrame:
+def _frame_of_arm(name: str, report: StudyReport) -> pd.DataFrame:
     frame = pd.DataFrame({"image_id": []}) if report.pictures is None else report.pictures
     return frame.rename(columns={"arm": _OWN_ARM}).assign(arm=name)
 
 
-def _difference(pair: tuple[Finding, Finding], names: tuple[str, str], confidence: float) -> ArmDifference:
+def _subtract_findings(pair: tuple[Finding, Finding], names: tuple[str, str], confidence: float) -> ArmDifference:
     """A difference, before it is decided, with its table row."""
     first, second = (finding.estimate for finding in pair)
     estimate = estimate_difference(first, second, confidence)
@@ -317,7 +315,7 @@ def _settings_table(differ: Sequence[str]) -> StudyTable:
     return table("settings", "Settings that differ", rows)
 
 
-def _differences(*settings: StudySettings) -> list[str]:
+def _list_different_settings(*settings: StudySettings) -> list[str]:
     declared, options = (
         declared_settings(StudySettings),
         [option_values(run_settings.options) for run_settings in settings],
@@ -338,7 +336,7 @@ def _format_value(value: Any, *, percent_of: bool = False) -> str:
     if value in (None, "", ()):
         return "none"
     if percent_of and isinstance(value, float):
-        return percent(value)
+        return format_percent(value)
     text = ", ".join(str(item).partition("|")[0] for item in value) if isinstance(value, (tuple, list)) else str(value)
     text = typeset(value) if isinstance(value, float) else text
-    return text if len(text) <= 60 else f"{text[:60]}…"
+    return shorten(text, 60)

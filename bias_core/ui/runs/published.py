@@ -40,7 +40,6 @@ class PublishedPart:
         self.services = services
 
     def build(self) -> None:
-        """Build the fold."""
         choices = [(measure.label, key) for key, measure in published_measures().items()]
         with gr.Accordion(
             "Published numbers and yours", open=False, elem_classes="more", elem_id="runs-published"
@@ -61,7 +60,6 @@ class PublishedPart:
         return key, self.on_choice(visitor, key)
 
     def on_choice(self, visitor: Visitor, key: str | None) -> str:
-        """The table and the plot of a measure."""
         measures = published_measures()
         measure = measures.get(key or "") or next(iter(measures.values()))
         with messages.user_errors() as problem:

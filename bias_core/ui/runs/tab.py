@@ -71,8 +71,6 @@ def _fit(design: Design, counts: Mapping[str, int]) -> Fit:
 
 
 class RunsTab(StudyTab):
-    """Earlier runs and uploaded pictures."""
-
     key: ClassVar = "runs"
     title: ClassVar = "Runs"
     group: ClassVar = "Runs"
@@ -86,7 +84,6 @@ class RunsTab(StudyTab):
     also: ClassVar = (UNMEASURED.kind,)
 
     def build_beside(self) -> dict[str, Any]:
-        """Build the comparison of a seed in two runs."""
         self.same_seed = SameSeed(self.key)
         return {f"same seed {i}": part for i, part in enumerate(self.same_seed.outputs())}
 
@@ -205,7 +202,6 @@ class RunsTab(StudyTab):
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def on_compare(self, visitor: Visitor, first: str | None, other_runs: Sequence[str]) -> Updates:
-        """Show finished runs as the arms of one report."""
         with messages.user_errors() as problem:
             report = self.compare.compared(visitor, first, other_runs)
             text = messages.done_html(f"Compared: {get_title(report)}.", self.element("header"))
@@ -235,15 +231,12 @@ class RunsTab(StudyTab):
         return shown | {part: gr.update(value=shown[part], visible=True) for part in copied[:-1]}
 
     def link(self, report: StudyReport) -> str:
-        """The address in the tab of its study."""
         return self._home(report.design).link(report) if self._home(report.design) is not self else super().link(report)
 
     def on_wanted(self, visitor: Visitor, event: gr.EventData) -> Updates:
-        """Queue a run of the list."""
         return self.on_click(visitor) | {self.parts["wanted"]: str(event.run)}
 
     def on_again(self, visitor: Visitor, run_id: str) -> Iterator[Updates]:
-        """Run it again or continue it."""
         cancelled = visitor.stop.is_set
         yield from self._follow(visitor, lambda: history.go_on(self.services, visitor.key, run_id, cancelled=cancelled))
 
@@ -270,7 +263,6 @@ class RunsTab(StudyTab):
         return self.places.open(key) | shown
 
     def on_label_click(self, visitor: Visitor) -> Updates:
-        """Queue it, and show its progress here."""
         return self.on_click(visitor) | self.places.open(self.key)
 
     def on_label(self, visitor: Visitor, imported: Arrived | None) -> Iterator[Updates]:
@@ -300,15 +292,12 @@ class RunsTab(StudyTab):
             yield self.refused(problem)
 
     def ended(self, visitor: Visitor) -> Updates:
-        """Update the list."""
         return {self.parts["list"]: self.on_list(visitor)}
 
     def done(self, report: StudyReport) -> Updates:
-        """Show the report in its tab."""
         return self._show(SavedReport(report=report, created=time.time()), f"Done in {report.seconds:.1f} s.")
 
     def find_tab_key(self, design: Design) -> str:
-        """The key of the tab that shows reports of this design."""
         return self._home(design).get_design_key(design)
 
     def _home(self, design: Design) -> StudyTab:
@@ -363,7 +352,6 @@ class ComparePart:
         self.services, self.first_examples = services, first_examples
 
     def build(self) -> None:
-        """Build the menus below the list of runs."""
         with gr.Row(elem_classes="compare-two"):
             self.first = gr.Dropdown([], label="Baseline", elem_id="compare-first", min_width=240)
             self.second = gr.Dropdown(
@@ -407,7 +395,6 @@ class ComparePart:
         return comparison_report([report for report, _ in found], [title for _, title in found])
 
     def _report(self, visitor: Visitor, choice: str | None) -> tuple[StudyReport, str]:
-        """A report, and its title with its source."""
         if not choice:
             raise InvalidInput("choose a baseline and at least one run to compare with it")
         saved, _ = open_any(self.services, visitor, choice)
@@ -419,7 +406,6 @@ class ComparePart:
 
 
 def _two_alike(studies: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """The first two runs of one study."""
     for first, study in studies.items():
         for second, second_study in studies.items():
             if first != second and study == second_study:

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 import pandas as pd
 
-from bias_core.number_text import format_number, format_rate, format_share, typeset
+from bias_core.number_text import format_number, format_points, format_rate, format_share
 from bias_core.report.claims import WHY_NOT
 from bias_core.report.documents import data_uri
 from bias_core.report.figures import N_COLOURS
@@ -43,7 +43,7 @@ def _rows(report: StudyReport) -> Iterator[dict[str, Any]]:
     gaps: dict[tuple[str, str, str], dict[Any, Any]] = {
         (row["finding"], row["first"], row["second"]): row for row in frame.to_dict("records")
     }
-    baseline, by_arm = report.arms[0].name, [_shares(arm) for arm in report.arms]
+    baseline, by_arm = report.arms[0].name, [_index_shares(arm) for arm in report.arms]
     for title, first in by_arm[0].items():
         found = [shares.get(title) for shares in by_arm]
         if any(share is None or math.isnan(share.estimate.value) for share in found):
@@ -53,14 +53,14 @@ def _rows(report: StudyReport) -> Iterator[dict[str, Any]]:
         for i, (arm, share) in enumerate(zip(report.arms, found, strict=True)):
             if share is not None:
                 gap = gaps.get((title, baseline, arm.name)) if i else None
-                lanes.append(_lane(arm, share, name, i) | {"gap": gap and _gap(gap, name)})
+                lanes.append(_lane(arm, share, name, i) | {"gap": gap and _mark_gap(gap, name)})
         sizes = [abs(lane["gap"]["value"]) for lane in lanes if lane["gap"]]
         is_clear = any(lane["gap"]["is_clear"] for lane in lanes if lane["gap"])
         yield {"name": name, "which": find_filter(report, name), "lanes": lanes, "is_clear": is_clear,
                "largest": max(sizes, default=0.0)}  # fmt: skip
 
 
-def _shares(arm: ArmReport) -> dict[str, Finding]:
+def _index_shares(arm: ArmReport) -> dict[str, Finding]:
     """Return the shares of an arm's attributes by title; those of single prompts only if there are no others."""
     shares = [finding for finding in arm.results.findings if finding.metric == _SHARE]
     return {share.title: share for share in [share for share in shares if find_attribute_name(share)] or shares}
@@ -90,17 +90,16 @@ def _known_rate(arm: ArmReport, name: str) -> tuple[float, str] | None:
     return None
 
 
-def _gap(row: Mapping[Any, Any], name: str) -> dict[str, Any]:
+def _mark_gap(row: Mapping[Any, Any], name: str) -> dict[str, Any]:
     """Return the mark of a difference on an axis from -100 to 100 points, its text and its note."""
-    points = [typeset(100 * row[end], "+.0f") for end in ("difference", "low", "high")]
-    interval = "" if math.isnan(row["low"]) else f" [{points[1]}, {points[2]}]"
-    note = f"{name}, {row['second']} minus {row['first']}: {points[0]} points{interval}, n = {row['n']:,}"
-    value, low, high = ((1 + row[end]) / 2 for end in ("difference", "low", "high"))
+    change = [row[end] for end in ("difference", "low", "high")]
+    note = f"{name}, {row['second']} minus {row['first']}: {format_points(*change)}, n = {row['n']:,}"
+    value, low, high = ((1 + number) / 2 for number in change)
     is_clear = row["clear"] == "yes"
     why_not = f"not clear: {row[WHY_NOT]}" if row.get(WHY_NOT) else ""
     note += "; clear" if is_clear else f"; {why_not or 'not clear'}"
     return place_mark(value, low, high, note) | {
-        "text": f"{points[0]}{interval}",
+        "text": format_points(*change, unit=""),
         "is_clear": is_clear,
         "why_not": why_not,
         "value": row["difference"],
@@ -116,8 +115,6 @@ def place_mark(value: float, low: float, high: float, note: str) -> dict[str, An
 
 @dataclass(frozen=True, kw_only=True)
 class SeedInTwo:
-    """The pictures of one seed in two arms."""
-
     seed: int
     pictures: tuple[str, str]  # ids
     change: float  # one minus the cosine; nan if it was not measured
@@ -174,11 +171,9 @@ class SameSeed:
         grid.select(self.on_picture, [report, self.other], self.outputs(), **EACH)
 
     def on_other(self, shown: StudyReport | None, other_arm: str | None) -> Updates:
-        """Show another arm next to the first."""
         return gr.skip() if shown is None else self.show(shown, int(other_arm or 1))
 
     def on_seed(self, shown: StudyReport | None, other_arm: str | None, seed: str | None) -> str:
-        """Show another seed."""
         if shown is None:
             return ""
         arm = int(other_arm or 1)

@@ -32,7 +32,6 @@ class Field:
 
     @property
     def title(self) -> str:
-        """Return the text above the field."""
         return self.label or (f"{self.setting.label}, %" if self.setting.percent else self.setting.label)
 
     @property
@@ -46,20 +45,16 @@ Groups = Mapping[str, Sequence[Field]]
 
 
 class PlainFields:
-    """The fields of a form, and their values."""
-
     def __init__(self, key: str) -> None:
         self.key = key
 
     def build(self, groups: Groups, values: Mapping[str, Any]) -> None:
-        """Build the fields with their first values."""
         html, text = self._render(groups, values)
         place = script("fields", key=self.key)
         self.html = gr.HTML(html, js_on_load=place, elem_id=f"{self.key}-fields")
         self.values = gr.Textbox(text, visible="hidden", elem_id=f"{self.key}-values")
 
     def outputs(self) -> list[Any]:
-        """Return everything that :meth:`show` changes."""
         return [self.html, self.values]
 
     def show(self, groups: Groups, values: Mapping[str, Any]) -> Updates:

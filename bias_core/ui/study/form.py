@@ -75,7 +75,6 @@ class ArmsForm:
         self.presets: list[Any] = []
 
     def build_presets(self) -> None:
-        """Build a button for each of :data:`PRESETS`."""
         with gr.Row(elem_classes="chips"):
             self.presets = [
                 gr.Button(name, size="sm", min_width=0, scale=0, elem_id=f"{self.key}-arms-preset-{i}")
@@ -83,10 +82,9 @@ class ArmsForm:
             ]
 
     def build(self) -> None:
-        """Build the list, and the fields of an arm."""
         key = self.key
         self.chosen = gr.State(())
-        self.listed = gr.HTML(arms_html(()), js_on_load=script("arms"), elem_id=f"{key}-arms-list")
+        self.listed = gr.HTML(arm_list_html(()), js_on_load=script("arms"), elem_id=f"{key}-arms-list")
         label = "Your own pictures (zip), instead of drawing"
         self.images = gr.File(label=label, file_types=[".zip"], height=110, elem_id=f"{key}-arm-images")
         of_arm = script("arm_fields", list=f"{key}-arms-list", conditions=self._conditions())
@@ -111,12 +109,10 @@ class ArmsForm:
         return render("arm_fields", key=key, fields=fields)
 
     def outputs(self) -> list[Any]:
-        """Everything that :meth:`show` changes."""
         return [self.chosen, self.listed, self.status]
 
     def show(self, arms: Sequence[Arm]) -> Updates:
-        """Show these arms."""
-        return {self.chosen: tuple(arms), self.listed: arms_html(arms), self.status: ""}
+        return {self.chosen: tuple(arms), self.listed: arm_list_html(arms), self.status: ""}
 
     def wire(self, model: Any) -> None:
         """Wire adding, removing and presets, which use the form's ``model``, and the conditions of an arm's model."""
@@ -137,27 +133,23 @@ class ArmsForm:
         return {self.status: messages.error_html(problem.message)}
 
     def on_remove(self, chosen: tuple[Arm, ...], event: gr.EventData) -> Updates:
-        """Remove an arm."""
         remaining_arms = [arm for i, arm in enumerate(chosen) if i != int(event.remove)]
         return self.show(() if all(replace(arm, name="") == Arm() for arm in remaining_arms) else remaining_arms)
 
     def on_preset(self, name: str, event: gr.EventData) -> Updates:
-        """Replace the arms by those of a preset."""
         with messages.user_errors() as problem:
             arms = tuple(PRESETS.values())[self.presets.index(event.target)]
             return self.show(check_arm_conditions(arms, self.services.model_info(name)))
         return {self.status: messages.error_html(problem.message)}
 
     def on_model(self, event: gr.EventData) -> str:
-        """A note on the chosen model."""
         with messages.user_errors() as problem:
             hint = model_hint(self.services, str(event.name or ""))
             return "" if hint == HINT else messages.done_html(hint)
         return messages.error_html(problem.message)
 
 
-def arms_html(chosen: Sequence[Arm]) -> str:
-    """The list of arms, each with a button that removes it."""
+def arm_list_html(chosen: Sequence[Arm]) -> str:
     lines = []
     for arm in chosen:
         values = {
@@ -265,27 +257,23 @@ _BOX_LOOKS: Mapping[str, Mapping[str, Any]] = {
 
 
 def row(*parts: Box | str, **look: Any) -> Box:
-    """Return a row of parts."""
     return Box(kind="row", parts=parts, look=look)
 
 
 def line(*parts: Box | str, elem_classes: str = "line") -> Box:
-    """Return a row of parts of one height."""
     return row(*parts, equal_height=True, elem_classes=elem_classes)
 
 
-def drawing(*parts: Box | str, **look: Any) -> Box:
+def hidden_with_pictures(*parts: Box | str, **look: Any) -> Box:
     """Return a column of parts that are hidden with own pictures."""
     return Box(kind="column", parts=parts, draws=True, look=look)
 
 
 def group(title: str, *parts: Box | str, draws: bool = False, **look: Any) -> Box:
-    """Return parts under a heading."""
     return Box(kind="group", title=title, parts=parts, draws=draws, look=look)
 
 
 def fold(name: str, title: str, *parts: Box | str, **look: Any) -> Box:
-    """Return parts in a fold."""
     return Box(kind="fold", name=name, title=title, parts=parts, look=look)
 
 
@@ -393,7 +381,6 @@ class StudyForm(HasStudies):
         self.parts["remembered"] = gr.BrowserState({}, storage_key=f"t2i-bias-{self.key}", secret=_SECRET)
 
     def element(self, name: str) -> str:
-        """Return the element id of a part of the page."""
         return f"{self.key}-{name}"
 
     # What the form has, of each place: a tab, or one of the papers that share a page.
@@ -408,11 +395,9 @@ class StudyForm(HasStudies):
         return self.key
 
     def get_options(self, study: str) -> Mapping[str, Setting]:
-        """Return the options of a study by the names of their fields."""
         return {}
 
     def get_field_groups(self, study: str) -> Groups:
-        """Return the plain fields for a study."""
         return plain_groups()
 
     def first_values(self, key: str) -> dict[str, Any]:
@@ -465,7 +450,6 @@ class StudyForm(HasStudies):
         return self.first_values(self.keys[0])
 
     def build_layout(self, layout: Layout) -> None:
-        """Build the parts of a layout."""
         for part in layout:
             if isinstance(part, Box):
                 self._build_box(part)
@@ -525,7 +509,6 @@ class StudyForm(HasStudies):
         return {**self.form, "images": self.own_pictures.images, PLAIN: self.plain.values, ARMS_INPUT: self.arms.chosen}
 
     def values(self) -> dict[str, Any]:
-        """Return the first values of these components."""
         values = {name: part.value for name, part in self.inputs().items()}
         return read_plain(values.pop(PLAIN)) | values
 
@@ -534,14 +517,12 @@ class StudyForm(HasStudies):
         raise InvalidInput("this page has no form")
 
     def show_settings(self, design: Design, settings: StudySettings) -> Updates:
-        """Return the form for these settings of a shipped design."""
         above, arms = split_first_arm(settings)
         values = self.get_form_values(design.name, above) | {ARMS_INPUT: arms}
         count = self.describe_size(settle(design, settings))  # no listener sees arms in a closed fold
         return self.show_source(DRAWN) | self.show_values(values) | {self.parts["count"]: count}
 
     def fill(self, values: Mapping[str, Any]) -> Updates:
-        """Return the form with these values and their number of pictures."""
         return self.show_values(values) | {self.parts["count"]: self.describe_form_size({**self.values(), **values})}
 
     def show_values(self, values: Mapping[str, Any]) -> Updates:
@@ -588,7 +569,6 @@ class StudyForm(HasStudies):
         )
 
     def on_model(self, values: Mapping[str, Any]) -> Updates:
-        """Show another model's conditions, and a note on it."""
         name = str(values["model"])
         with messages.user_errors() as problem:
             menu = {self.form["condition"]: self.conditions_after(name, values["condition"])}
@@ -620,7 +600,6 @@ class StudyForm(HasStudies):
         return messages.error_html(problem.message)
 
     def form_outputs(self) -> list[Any]:
-        """Return everything that the updates of the form change."""
         if not self.form:
             return []
         notes = [self.parts[name] for name in ("model_note", "count")]
@@ -628,7 +607,6 @@ class StudyForm(HasStudies):
         return list(dict.fromkeys([*shown, *notes]))
 
     def source_outputs(self) -> list[Any]:
-        """Everything that :meth:`show_source` changes."""
         return [self.own_pictures.source, self.own_pictures.box, self.own_pictures.images, *self.drawing_parts]
 
     def show_source(self, source: str, arrived: Arrived | None = None) -> Updates:
@@ -647,7 +625,6 @@ class StudyForm(HasStudies):
         return self.show_source(source, arrived) | size
 
     def wire_pictures(self) -> None:
-        """Wire the choice of pictures, and the upload."""
         pictures, size = self.own_pictures, [self.form["percent"]] if "percent" in self.form else []
         shown = [*self.source_outputs(), *size]
         changed = pictures.source.input(self.on_source, [pictures.source, pictures.arrived], shown, **messages.LATEST)

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import gradio as gr
 
 from bias_core.errors import Cancelled, InvalidInput
+from bias_core.number_text import format_counts, format_list
 from bias_core.report.documents import small_uri
-from bias_core.run.image_rows import count_in_words
 from bias_core.services import Services
 from bias_core.store.found_pictures import (
     AUTO,
@@ -25,7 +25,7 @@ from bias_core.store.found_pictures import (
 )
 from bias_core.store.imports import ImportedImages, with_table
 from bias_core.store.reader import ADDRESS, Check
-from bias_core.study.types import Arm, StudySettings, format_list, map_progress
+from bias_core.study.types import Arm, StudySettings, map_progress
 from bias_core.ui import messages
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
@@ -139,7 +139,7 @@ def arrived_html(arrived: Arrived) -> str:
     Up to three reasons or lines of each list are open, longer lists are folded.
     """
     return render("arrived", arrived=arrived, look=arrived.look, n_prompts=_PROMPTS, n_each=_EACH, n_lines=_LINES,
-                  n_open=_OPEN, in_words=count_in_words)  # fmt: skip
+                  n_open=_OPEN, format_counts=format_counts)  # fmt: skip
 
 
 class OwnPictures:
@@ -149,7 +149,6 @@ class OwnPictures:
         self.key, self.services = key, services
 
     def build_choice(self) -> None:
-        """Build the choice."""
         self.images = gr.State(None)  # PictureChoice of a run on own pictures; None if they are drawn
         self.arrived = gr.State(None)
         choices = [("Draw with a model", DRAWN), ("Use my pictures", OWN)]
@@ -164,7 +163,6 @@ class OwnPictures:
         )
 
     def build_upload(self) -> None:
-        """Build the upload, what arrived, and corrections."""
         key, upload_mb = self.key, self.services.settings.upload_mb
         look: dict[str, Any] = {"elem_classes": "own-pictures", "elem_id": f"{key}-own-pictures"}
         with gr.Column(visible=False, **look) as self.box, gr.Row():
@@ -205,7 +203,6 @@ class OwnPictures:
         )  # fmt: skip
 
     def outputs(self) -> list[Any]:
-        """Everything that :meth:`show` changes."""
         return [
             self.images, self.arrived, self.there, self.found, self.fold, self.label, self.file, self.table,
             self.status, self.prompts_from, self.copies, self.prompt, self.ways,
@@ -228,7 +225,6 @@ class OwnPictures:
         return self.events
 
     def on_upload(self, visitor: Visitor, path: str | None) -> Iterator[Updates]:
-        """Show what arrived."""
         if not path:
             yield self.show(None) | {self.status: messages.error_html("No file arrived: choose it again.")}
             return
@@ -252,8 +248,6 @@ class OwnPictures:
             yield {part: value for part, value in shown.items() if part is not self.fold}  # which is being used
 
     def on_table(self, visitor: Visitor, arrived: Arrived | None, table: str | None) -> Iterator[Updates]:
-        """Give the pictures the prompts of a table."""
-
         def read(check: Check) -> Arrived:
             path, uploads = present(arrived).path, self.services.uploads
             if not table:

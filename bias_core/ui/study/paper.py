@@ -46,7 +46,6 @@ class Paper(HasStudies, Panels):
         return design.kind in {*self.also, *(paper_design.kind for paper_design in self.designs.values())}
 
     def shows(self, report: StudyReport) -> bool:
-        """Return True for a report of one of its studies."""
         return self.claims(report.design)
 
     def build_own(self) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from bias_core.ui.study.form import (
     FORM,
     OWN_INPUT,
     USE_OWN,
-    drawing,
     fold,
+    hidden_with_pictures,
     line,
     pass_values_by_name,
     plain_groups,
@@ -48,16 +48,14 @@ _ASKED_JS = "(...values) => { window.holdForm(true); return [window.openKey() ??
 
 
 class PapersTab(StudyTab):
-    """The page of all papers."""
-
     key: ClassVar = "paper"
     title: ClassVar = PAPER_TESTS
     place: ClassVar = 10
     question: ClassVar = ""
     layout: ClassVar = (
         "chips",
-        line("study", drawing("percent", scale=3, min_width=200)),
-        line("source", drawing(row("model", "condition", equal_height=True), scale=7, min_width=240)),
+        line("study", hidden_with_pictures("percent", scale=3, min_width=200)),
+        line("source", hidden_with_pictures(row("model", "condition", equal_height=True), scale=7, min_width=240)),
         "upload",
         "model_note",
         fold("own_words", "Your own words", "own_words", elem_id="paper-own"),
@@ -84,20 +82,16 @@ class PapersTab(StudyTab):
 
     @property
     def keys(self) -> Sequence[str]:
-        """Keys of the papers, as addresses name them."""
         return tuple(self.papers)
 
     def find_paper(self, design: Design) -> Paper | None:
-        """Return the paper that shows reports of a design; None for a design of no paper."""
         claiming = (paper for paper in self.papers.values() if paper.claims(design))
         return self._of_study.get(design.name) or next(claiming, None)
 
     def claims(self, design: Design) -> bool:
-        """Return True if a paper shows reports of this design."""
         return self.find_paper(design) is not None
 
     def get_design_key(self, design: Design) -> str:
-        """Return the key of the paper that shows reports of a design."""
         paper = self.find_paper(design)
         return self._first.key if paper is None else paper.key
 
@@ -107,7 +101,6 @@ class PapersTab(StudyTab):
         return "" if paper is None else paper.key
 
     def get_current_key(self, visitor: Visitor) -> str:
-        """Return the key of the paper that a visitor looks at."""
         return visitor.paper or self._first.key
 
     # The form.
@@ -166,11 +159,9 @@ class PapersTab(StudyTab):
         return any(get_study(self.designs[name]).judged for name in paper.studies)
 
     def get_options(self, study: str) -> Mapping[str, Setting]:
-        """Return the options of a study by the names of their fields."""
         return {OPTION + name: setting for name, setting in option_settings(self.designs[study]).items()}
 
     def get_field_groups(self, study: str) -> Groups:
-        """Return the plain fields with the options of a study."""
         fields = [
             Field(name=name, setting=setting, is_wide=setting.kind is tuple)
             for name, setting in self.get_options(study).items()
@@ -178,7 +169,6 @@ class PapersTab(StudyTab):
         return {**plain_groups(), "Options of this study": fields}
 
     def first_values(self, key: str) -> dict[str, Any]:
-        """Return the form of a paper before any edit."""
         paper, study = self.papers[key], self.papers[key].studies[0]
         model = str(self.designs[study].settings.get("model", StudySettings().model))
         values = super().first_values(key) | {"study": study, "model": model, USE_OWN: False}
@@ -240,7 +230,6 @@ class PapersTab(StudyTab):
         return self.fill(values | words) | {paper.own[name]: value for name, value in own_values.items()}
 
     def wire_form(self) -> None:
-        """Wire the events that change the form."""
         super().wire_form()
         parts, form, named = self.parts, self.form, self.inputs()
         changed = [*self.plain.outputs(), form["model"], form["condition"], parts["model_note"], parts["status"]]
@@ -280,7 +269,6 @@ class PapersTab(StudyTab):
         return find_report(visitor.results.get(key, ""), self.services)
 
     def show_empty(self) -> Updates:
-        """Return the result page without a result."""
         hidden = dict.fromkeys((self.parts["shown"], self.parts["results"]), gr.update(visible=False))
         return (
             hidden
@@ -289,11 +277,9 @@ class PapersTab(StudyTab):
         )
 
     def first_examples(self) -> list[Any]:
-        """Return the makers of each paper's first example."""
         return [lambda key=key: self.first_example(key) for key in self.papers]
 
     def first_example(self, key: str = "") -> Updates:
-        """Show the first example of a paper before any run."""
         paper = self.papers.get(key, self._first)
         return paper.examples.first(self.show_report, self.parts["header"])
 
@@ -308,7 +294,6 @@ class PapersTab(StudyTab):
         return [chosen, retry, known.then(*told, js=_ASKED_JS, **QUIET)]
 
     def running_outputs(self) -> list[Any]:
-        """Return what shows a run at work."""
         names = ("status", "at_work", "run", "stop", LARGEST)
         return [*(self.parts[name] for name in names), self.drawing.html, *self.no_classifier.outputs()]
 
@@ -345,7 +330,6 @@ class CloserLook(Panels):
         return paper if paper is not None and paper.closer else None
 
     def shows(self, report: StudyReport) -> bool:
-        """Return True if the paper of a report explains its parts."""
         return self._find_paper(report) is not None
 
     def build_extra(self) -> dict[str, Any]:
@@ -359,7 +343,6 @@ class CloserLook(Panels):
         return extra
 
     def show_extra(self, report: StudyReport) -> Updates:
-        """Show the first part of a new report."""
         paper = self._find_paper(report)
         choices = [] if paper is None else paper.closer_looks(report)
         first = choices[0][1] if choices else ""
@@ -367,14 +350,12 @@ class CloserLook(Panels):
         return {self.extra["closer"]: menu, **self._look_closer(report, first)}
 
     def wire_panels(self) -> None:
-        """Wire the menu and the pictures."""
         report, extra = self._page.parts["report"], self.extra
         shown = [extra[name] for name in ("words", "behind", "opened")]
         extra["closer"].input(self.on_closer, [report, extra["closer"]], shown, **LATEST)
         extra["behind"].select(self.on_open, report, extra["opened"], **EACH)
 
     def on_closer(self, report: StudyReport | None, key: str) -> Updates:
-        """Show another part of a report."""
         return gr.skip() if report is None else self._look_closer(report, key)
 
     def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:

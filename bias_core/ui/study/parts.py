@@ -14,7 +14,7 @@ import numpy as np
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.measures.paired_stereotype import GENDERS
-from bias_core.number_text import format_number
+from bias_core.number_text import format_count, format_number
 from bias_core.report.corrected import BUDGET, Correction, PeopleAnswers, build_correction, corrected
 from bias_core.report.documents import small_uri
 from bias_core.report.report_text import describe_report_reader, is_known
@@ -110,8 +110,6 @@ def get_chip(event: gr.EventData) -> str:
 
 
 class ExamplesPart:
-    """The shipped examples of a tab or paper."""
-
     def __init__(self, key: str, folder: Path) -> None:
         self.key, self.folder = key, folder
         self.listed = list_examples(key, folder)
@@ -181,7 +179,6 @@ class NextPart:
             return {self.chosen: step, **tab.on_click(visitor)}
 
         def on_tick(report: StudyReport | None, event: gr.EventData) -> str:
-            """Count the pictures of the ticked cells."""
             ticked = [*map(str, event.cells)]
             return gr.skip() if report is None else tab.next_html(report, ticked, str(event.width))
 
@@ -235,7 +232,6 @@ class PeoplePart:
         self.box = self.corrected = None  # type: Any
 
     def build_corrected(self) -> None:
-        """The corrected numbers."""
         self.corrected = gr.HTML(visible=False, elem_classes="card", elem_id=f"{self.key}-corrected")
 
     def build_task(self) -> None:
@@ -269,7 +265,6 @@ class PeoplePart:
                 )
 
     def outputs(self) -> list[Any]:
-        """Everything that :meth:`show` changes."""
         return [self.corrected, self.box, self.by, self.attributes, self.refresh, self.n, self.button]
 
     def wire(self, report: Any, headers: list[Any], update: Callable[[StudyReport], Updates]) -> None:
@@ -352,7 +347,7 @@ def corrected_html(correction: Correction, of: str = "") -> str:
 def questions_in_words(readings: Sequence[Reading]) -> str:
     """The number of questions about each picture, in words."""
     n = count_questions(readings)
-    return f"{n:,} question{'s' if n != 1 else ''}"
+    return format_count(n, "question")
 
 
 def button_text(n: float | None, by: str | None, readings: Sequence[Reading] = ()) -> str:
@@ -460,7 +455,6 @@ class SideRun:
         self.services = services
 
     def build(self, text: str, **look: Any) -> None:
-        """Build the buttons."""
         with gr.Row(elem_classes="tools"):
             self.button = gr.Button(text, **{"scale": 0, "min_width": 180, **look})
             self.stop = gr.Button(
@@ -468,7 +462,6 @@ class SideRun:
             )
 
     def build_status(self, elem_id: str) -> None:
-        """Build the status line."""
         self.status = gr.HTML(elem_id=elem_id)
 
     def wire(self, tab: Any, run: Callable[..., Iterator[Updates]], inputs: list[Any], outputs: list[Any]) -> None:

@@ -55,7 +55,7 @@ class Thumbnail:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class PictureCell:
     """Pictures of one arm, condition or concept; its name is "" if all are of one."""
 
     name: str
@@ -65,7 +65,7 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class PictureView:
     """A choice of a report's pictures, and their order.
 
     ``picture_filter`` is ``column=value`` (in a column of lists, one word), or several of these joined by :data:`AND`.
@@ -84,12 +84,11 @@ class Look:
         return _balance_arms(self.all_rows(), [arm.name for arm in self.report.arms]).head(MOST_SHOWN)
 
     def all_rows(self) -> pd.DataFrame:
-        """The chosen rows in order."""
         frame = _frame(self.report)
         for condition in self.picture_filter.split(AND):
             column, _, value = condition.partition("=")
             if column in frame:
-                frame = frame[[value in values for values in _values(frame, column)]]
+                frame = frame[[value in values for values in _split_values(frame, column)]]
         if self.only:
             frame = frame[frame["image_id"].isin(self.only)]
         by, _, way = self.order.rpartition(" ")
@@ -97,16 +96,16 @@ class Look:
             frame = frame.sort_values(by, ascending=way == "up", na_position="last", kind="stable")
         return frame
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[PictureCell]:
         """A few pictures of each cell, or the chosen ones."""
         blanked = [] if self.whole or self.only else self._blanked()
         return [*self._scored(), *blanked]
 
-    def _scored(self) -> list[Cell]:
+    def _scored(self) -> list[PictureCell]:
         frame, column = self.all_rows(), self._cell_column()
         if column is None or frame[column].nunique() < 2:
             return [self._cell("", frame, MOST_SHOWN if self.whole else FEW, self.picture_filter)]
-        groups = _numbered([(str(name), rows) for name, rows in frame.groupby(column, sort=False) if str(name)])
+        groups = _sort_numbered([(str(name), rows) for name, rows in frame.groupby(column, sort=False) if str(name)])
         limit = (
             MOST_SHOWN // len(groups) if self.whole else max(FEW_OF_EACH, FEW // len(groups) // 2 * 2)
         )  # rows of two are full
@@ -123,7 +122,7 @@ class Look:
         n = 0 if column in (None, "arm") else frame[column].nunique()
         return f"The first {MOST_CELLS} of {n} groups; choose any other by its name in the plot." * (n > MOST_CELLS)
 
-    def _blanked(self) -> list[Cell]:
+    def _blanked(self) -> list[PictureCell]:
         """Pictures blanked by a checker or refused by a host, with the reason."""
         blanked = [stored for stored in self.report.stored.values() if stored.blocked]
         pictures = [
@@ -135,7 +134,7 @@ class Look:
             )
             for stored in blanked[:FEW]
         ]
-        return [Cell(name=BLANKED, pictures=pictures, n=len(blanked))] if blanked else []
+        return [PictureCell(name=BLANKED, pictures=pictures, n=len(blanked))] if blanked else []
 
     def words(self) -> str:
         """Description of the chosen pictures; "" for all."""
@@ -154,10 +153,10 @@ class Look:
         chosen = (name for name in names if any(column.startswith(f"{name}: ") for column in columns))
         return next(chosen, names[0] if names else "")
 
-    def _cell(self, name: str, rows: pd.DataFrame, limit: int, rest_filter: str) -> Cell:
+    def _cell(self, name: str, rows: pd.DataFrame, limit: int, rest_filter: str) -> PictureCell:
         pictures, is_rest = self._thumbnails(rows.head(limit)), len(rows) > limit and not self.whole
         n = int(rows["image_id"].notna().sum())
-        return Cell(name=name, pictures=pictures, n=n, rest_filter=rest_filter if is_rest else None)
+        return PictureCell(name=name, pictures=pictures, n=n, rest_filter=rest_filter if is_rest else None)
 
     def _cell_column(self) -> str | None:
         """The first column that groups the pictures: the arm, or the study's own columns."""
@@ -190,7 +189,7 @@ class Look:
 
 
 def find_filter(report: StudyReport, name: str) -> str:
-    """Filter (see :class:`Look`) for the pictures of a mark or number with this name; "" if there is none.
+    """Filter (see :class:`PictureView`) for the pictures of a mark or number with this name; "" if there is none.
 
     For an attribute, pictures that show it; else those of the arm, group, target or object of this name, or of all
     that the name lists.
@@ -206,13 +205,12 @@ def _condition(report: StudyReport, name: str) -> str:
     if f"{name}: perceived" in frame:
         return f"{name}: perceived=yes"
     for column in (name for name in frame.columns if name not in _HIDDEN):
-        if not is_numeric_dtype(frame[column]) and any(name in values for values in _values(frame, column)):
+        if not is_numeric_dtype(frame[column]) and any(name in values for values in _split_values(frame, column)):
             return f"{column}={name}"
     return ""
 
 
 def file_url(path: Path) -> str:
-    """URL of a stored picture."""
     return f"gradio_api/file={path.as_posix()}"
 
 
@@ -224,7 +222,7 @@ def filter_choices(report: StudyReport) -> list[tuple[str, str]]:
     for i, column in enumerate(words):
         if _is_redundant(frame, column, words[i + 1 :]):
             continue
-        counts = Counter(value for values in _values(frame, column) for value in values)
+        counts = Counter(value for values in _split_values(frame, column) for value in values)
         if 1 < len(counts) <= _MOST_VALUES:
             said = column.replace("_", " ")
             choices += [(f"{said}: {value} ({n:,})", f"{column}={value}") for value, n in counts.items()]
@@ -236,7 +234,7 @@ def _is_redundant(frame: pd.DataFrame, column: str, later: Sequence[str]) -> boo
 
     Later columns are the study's own, with its names.
     """
-    words, *later_words = (_words(frame, name) for name in (column, *later))
+    words, *later_words = (_read_cells(frame, name) for name in (column, *later))
     if any(
         len(set(words)) == len(set(column_words)) == len(set(zip(words, column_words, strict=True)))
         for column_words in later_words
@@ -246,12 +244,12 @@ def _is_redundant(frame: pd.DataFrame, column: str, later: Sequence[str]) -> boo
     return column == "group" and all(" " in group and set(group.split()) <= set(says) for group, *says in rows)
 
 
-def _values(frame: pd.DataFrame, column: str) -> Iterator[Sequence[str]]:
-    for cell in _words(frame, column):
+def _split_values(frame: pd.DataFrame, column: str) -> Iterator[Sequence[str]]:
+    for cell in _read_cells(frame, column):
         yield [word for word in (cell.split(", ") if column in _LISTS else [cell]) if word]
 
 
-def _words(frame: pd.DataFrame, column: str) -> list[str]:
+def _read_cells(frame: pd.DataFrame, column: str) -> list[str]:
     """Cells of a column as text; missing ones are ""."""
     cells = frame[column]
     return [str(cell) if is_known else "" for cell, is_known in zip(cells, cells.notna(), strict=True)]
@@ -267,7 +265,7 @@ def order_choices(report: StudyReport) -> list[tuple[str, str]]:
 
 
 def grid_html(
-    cells: Sequence[Cell], words: str = "", perceived: str = "", *, left_out: str = "", is_drawn: bool = False
+    cells: Sequence[PictureCell], words: str = "", perceived: str = "", *, left_out: str = "", is_drawn: bool = False
 ) -> str:
     """Numbered thumbnails by cell; ``words`` above them describe a choice, and their edges show ``perceived``.
 
@@ -309,7 +307,6 @@ class Pictures:
         self.grid.submit(self.on_cell, [report, self.only, self.order], chosen, **EACH)
 
     def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:
-        """One picture large."""
         return "" if report is None else self.large(report, str(event.image))
 
     def large(self, report: StudyReport, image_id: str) -> str:
@@ -326,10 +323,9 @@ class Pictures:
     def on_choose(
         self, report: StudyReport | None, only: tuple[str, ...] | None, picture_filter: str | None, order: str | None
     ) -> dict[Any, Any]:
-        """Show other pictures or another order."""
         if report is None:
             return {self.picture: ""}
-        look = Look(
+        look = PictureView(
             report=report,
             picture_filter=picture_filter or ALL,
             order=order or "",
@@ -341,10 +337,11 @@ class Pictures:
     def on_cell(
         self, report: StudyReport | None, only: tuple[str, ...] | None, order: str | None, event: gr.EventData
     ) -> dict[Any, Any]:
-        """Show all pictures of a cell."""
         if report is None:
             return {self.picture: ""}
-        look = Look(report=report, picture_filter=str(event.which), order=order or "", whole=True, only=only or ())
+        look = PictureView(
+            report=report, picture_filter=str(event.which), order=order or "", whole=True, only=only or ()
+        )
         return self.show_only(look)
 
     def show(self, report: StudyReport | None, picture_filter: str = ALL) -> dict[Any, Any]:
@@ -355,10 +352,10 @@ class Pictures:
             self.box: gr.update(visible=True),
             self.which: gr.update(choices=filter_choices(report), value=picture_filter),
             self.order: gr.update(choices=order_choices(report), value=""),
-            **self._show_look(Look(report=report, picture_filter=picture_filter, **self._how)),
+            **self._show_look(PictureView(report=report, picture_filter=picture_filter, **self._how)),
         }
 
-    def show_only(self, look: Look) -> dict[Any, Any]:
+    def show_only(self, look: PictureView) -> dict[Any, Any]:
         """Show a choice made elsewhere, such as in a figure."""
         look = replace(look, **self._how)
         choices = filter_choices(look.report)
@@ -370,7 +367,7 @@ class Pictures:
             **self._show_look(look),
         }
 
-    def _show_look(self, look: Look) -> dict[Any, Any]:
+    def _show_look(self, look: PictureView) -> dict[Any, Any]:
         is_drawn = any(stored.row.model in self._drawing for stored in look.report.stored.values())
         return {
             self.grid: grid_html(
@@ -397,7 +394,7 @@ def _with_gaps(groups: list[tuple[str, pd.DataFrame]]) -> list[tuple[str, pd.Dat
     return aligned
 
 
-def _numbered(groups: list[tuple[str, pd.DataFrame]]) -> list[tuple[str, pd.DataFrame]]:
+def _sort_numbered(groups: list[tuple[str, pd.DataFrame]]) -> list[tuple[str, pd.DataFrame]]:
     """Groups in their order; if all end with a number, like clusters, sorted by it within a kind."""
     ends = [name.rpartition(" ") for name, _ in groups]
     if not all(number.isdecimal() for *_, number in ends):
@@ -416,7 +413,6 @@ def _balance_arms(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
 
 
 def picture_html(report: StudyReport, row: "pd.Series[Any]") -> str:
-    """A large picture with all its facts."""
     stored = report.stored[row["image_id"]]
     facts = {
         **({"Prompt": stored.row.prompt} if stored.row.prompt else {}),

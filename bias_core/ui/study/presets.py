@@ -14,8 +14,6 @@ from bias_core.values import changed_settings
 
 @dataclass(frozen=True)
 class Preset:
-    """A complete study in one click."""
-
     name: str  # on its button
     study: str  # a shipped design
     says: str  # tooltip of its button, and text in the list of examples

@@ -29,7 +29,7 @@ from bias_core.ui.study.comparison import comparison_html
 from bias_core.ui.study.form import StudyForm, build_take
 from bias_core.ui.study.panels import Panels, Updates
 from bias_core.ui.study.parts import DrawingPart, NextPart, PeoplePart, classification_html, skeleton_html
-from bias_core.ui.study.pictures import Look, Pictures, find_filter
+from bias_core.ui.study.pictures import Pictures, PictureView, find_filter
 from bias_core.ui.study.shown_report import FINDINGS, hide_upload_paths, take
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
@@ -155,8 +155,6 @@ LATER = ("by_attribute", "details")  # their content is made when they are opene
 
 
 class ResultPage(StudyForm, Panels):
-    """The result part of a tab."""
-
     drawing: DrawingPart
     null_words: ClassVar[str] = ""  # heading of the column of null values; "" for that of the report
 
@@ -218,7 +216,7 @@ class ResultPage(StudyForm, Panels):
         """Show the pictures of a mark in the plot, or of a number."""
         if report is None:
             return {self.pictures.picture: ""}
-        return self.pictures.show_only(Look(report=report, picture_filter=str(event.pictures), whole=True))
+        return self.pictures.show_only(PictureView(report=report, picture_filter=str(event.pictures), whole=True))
 
     def plot(self, report: StudyReport) -> StudyFigure | None:
         """The figure next to the pictures; None if a panel shows it."""
@@ -227,7 +225,6 @@ class ResultPage(StudyForm, Panels):
         return figure if shown else None
 
     def find_panels(self, report: StudyReport) -> list[Panels]:
-        """The panels that show reports like this."""
         return [panel for panel in self.panels if panel.shows(report)]
 
     def chart_html(self, report: StudyReport, plot: StudyFigure | None) -> str:
@@ -280,11 +277,9 @@ class ResultPage(StudyForm, Panels):
             parts.update(build_take(key))
 
     def build_pictures(self) -> Pictures:
-        """Build the pictures and their surroundings."""
         return Pictures(self.key, self.services)
 
     def fold(self, name: str) -> gr.Accordion:
-        """Build one of :data:`FOLDS`."""
         element = f"{self.key}-fold-{name.replace('_', '-')}"
         self.parts[name] = gr.Accordion(FOLDS[name], open=False, elem_classes="more fold", elem_id=element)
         return self.parts[name]
@@ -298,14 +293,12 @@ class ResultPage(StudyForm, Panels):
         ]
 
     def result_outputs(self) -> list[Any]:
-        """Everything that shows a report."""
         outputs = [*self.pictures.outputs(), *self.people.outputs()]
         for panel in self.panels:
             outputs += [panel.box, *panel.at_once.values(), *panel.extra.values()]
         return [*(self.parts[n] for n in SHOWN), *outputs]
 
     def wire_results(self) -> None:
-        """Wire the buttons, folds and downloads of a result."""
         parts, report = self.parts, self.parts["report"]
         self.wire_take(parts["taking"].select)
         if "visitor" in parts:  # the labels of a task have no link
@@ -346,7 +339,6 @@ class ResultPage(StudyForm, Panels):
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def finished(self, report: StudyReport) -> Updates:
-        """Show a finished report."""
         ended = "Stopped after" if report.stopped else "Done in"
         text = f"{ended} {report.seconds:.1f} s. {report.n_images:,} pictures scored."
         text += f" The stop rule ended it: {report.stop_rule}." if report.stop_rule else ""
@@ -371,7 +363,6 @@ class ResultPage(StudyForm, Panels):
         }
 
     def show_panels(self, report: StudyReport) -> Updates:
-        """Change all panels that a report changes at once."""
         return {part: shown for panel in self.panels for part, shown in panel.show_at_once(report).items()}
 
     def show_numbers(self, report: StudyReport) -> Updates:
@@ -407,7 +398,6 @@ class ResultPage(StudyForm, Panels):
         }
 
     def figures_by_attribute(self, report: StudyReport) -> list[StudyFigure]:
-        """The figures of *By attribute*."""
         page = get_page_layout(report.design)
         return [figure for figure in self._folded_figures(report) if page.is_by_attribute(figure)]
 
@@ -420,7 +410,6 @@ class ResultPage(StudyForm, Panels):
         return [figure for figure in figures if plot is None or figure.key != plot.key]
 
     def on_fold(self, report: StudyReport | None, filled: Sequence[str] | None, event: gr.EventData) -> Updates:
-        """Fill the opened fold."""
         return self.on_unfold(next(name for name in LATER if self.parts[name] is event.target), report, filled)
 
     def on_unfold(self, name: str, report: StudyReport | None, filled: Sequence[str] | None) -> Updates:
@@ -430,7 +419,6 @@ class ResultPage(StudyForm, Panels):
         return self.show_later(name, report) | {self.parts["filled"]: (*(filled or ()), name)}
 
     def show_later(self, name: str, report: StudyReport) -> Updates:
-        """Content of one of :data:`LATER`."""
         parts = self.parts
         if name == "by_attribute":
             shown = {parts["attributes"]: figures_html(self.figures_by_attribute(report))}
@@ -447,7 +435,6 @@ class ResultPage(StudyForm, Panels):
         }
 
     def later_outputs(self, name: str) -> list[Any]:
-        """Everything that :meth:`show_later` changes."""
         if name == "by_attribute":
             panels = [part for panel in self.panels for part in (panel.box, *panel.extra.values())]
             return [self.parts["attributes"], *panels]
@@ -468,15 +455,15 @@ def find_mark_filters(report: StudyReport, figure: StudyFigure) -> dict[str, str
     return {
         name: picture_filter
         for name in names
-        if (picture_filter := find_filter(report, name) or find_filter(report, _subject(name)))
+        if (picture_filter := find_filter(report, name) or find_filter(report, _cut_details(name)))
     }
 
 
 def find_number_filters(report: StudyReport) -> dict[str, str]:
     """Filters for the pictures of a report's numbers, by title: "man: P", "Farmer (expected male): δ"."""
     titles = [finding.title for finding in report.results.findings]
-    return {title: picture_filter for title in titles if (picture_filter := find_filter(report, _subject(title)))}
+    return {title: picture_filter for title in titles if (picture_filter := find_filter(report, _cut_details(title)))}
 
 
-def _subject(title: str) -> str:
+def _cut_details(title: str) -> str:
     return title.partition(":")[0].partition(" (")[0].strip()

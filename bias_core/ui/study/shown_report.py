@@ -49,13 +49,13 @@ def get_report_name(report: StudyReport | None, services: Services) -> str:
     if not is_saved(report, services):
         name += f"/{report.results.token}"
         _UNSAVED.put(name, report)
-    return _signed(name)
+    return _sign_name(name)
 
 
 def find_report(name: object, services: Services) -> StudyReport | None:
     """Return the report of a name by :func:`get_report_name`; None if it is no longer stored or the name is forged."""
     run_id = str(name).rpartition(":")[0]
-    if not hmac.compare_digest(_signed(run_id).encode(), str(name).encode()):
+    if not hmac.compare_digest(_sign_name(run_id).encode(), str(name).encode()):
         return None
     if not run_id.isalnum():
         return _UNSAVED.get(run_id)
@@ -65,7 +65,7 @@ def find_report(name: object, services: Services) -> StudyReport | None:
     return None
 
 
-def _signed(name: str) -> str:
+def _sign_name(name: str) -> str:
     return f"{name}:{hmac.new(_SECRET, name.encode(), 'sha256').hexdigest()}"
 
 
@@ -107,7 +107,7 @@ def take(report: StudyReport, download: str, folder: Path) -> Path:
     elif kind == "figure" and form in FIGURE_FORMS:
         content = csv_bytes(figures[key].data) if form == "csv" else to_bytes(figures[key], form)
     elif kind == "table" and form in TABLE_FORMS:
-        content = _table_bytes(report, key, form)
+        content = _write_table(report, key, form)
     else:
         raise InvalidInput(f"there is no download named {download!r}")
     path = folder / name
@@ -115,7 +115,7 @@ def take(report: StudyReport, download: str, folder: Path) -> Path:
     return path
 
 
-def _table_bytes(report: StudyReport, key: str, form: str) -> bytes:
+def _write_table(report: StudyReport, key: str, form: str) -> bytes:
     if key == FINDINGS:
         frame = pd.DataFrame(finding_rows(report)) if form == "csv" else finding_frame(report)
     else:

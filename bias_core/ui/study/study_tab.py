@@ -54,8 +54,6 @@ _RUNS = ("run", "stop", LARGEST, *REPLICATES)  # buttons with handlers that repo
 
 
 class StudyTab(ResultPage):
-    """A tab that runs studies."""
-
     title: ClassVar[str]
     group: ClassVar[str]  # the group of tabs that shows it
     place: ClassVar[int]  # among the tabs, from left to right
@@ -76,15 +74,12 @@ class StudyTab(ResultPage):
         return self.key
 
     def ended(self, visitor: Visitor) -> Updates:
-        """Further updates when a run has ended."""
         return {}
 
     def done(self, report: StudyReport) -> Updates:
-        """Show the report of a run that ended here."""
         return self.finished(report)
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
-        """Build and wire the tab inside its ``gr.Tab``."""
         self.parts["visitor"] = visitor
         self.build_question()
         self.parts["looked_at"] = build_opening_signal(self.key, after=self.looked_at_after)
@@ -97,11 +92,9 @@ class StudyTab(ResultPage):
         self._wire(demo)
 
     def build_question(self) -> None:
-        """Build the question, and what not to conclude."""
         gr.HTML(render("question", question=self.question, caution=self.caution))
 
     def _build_ask(self) -> None:
-        """Build the form."""
         self.build_layout(self.layout)
 
     @property
@@ -234,7 +227,6 @@ class StudyTab(ResultPage):
         pressed.then(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
 
     def build_at_work(self) -> None:
-        """Build the question about a run at work."""
         self.parts["at_work"] = gr.HTML(elem_id=f"{self.key}-at-work", js_on_load=script("at_work"))
 
     def wire_at_work(self) -> None:
@@ -295,7 +287,6 @@ class StudyTab(ResultPage):
         return filled | {status: messages.done_html(f"Filled in. Press “{self.parts['run'].value}” to run it.")}
 
     def on_press(self, visitor: Visitor, *values: Any) -> Updates:
-        """Enter the queue."""
         filled = self.before_run(dict(zip(self.press_inputs(), values, strict=True)))
         notes = {part: note for part, note in self.without_notes().items() if part is not self.parts.get("count")}
         return self.note_at_work(visitor) or notes | filled | self.on_click(visitor)
@@ -359,11 +350,9 @@ class StudyTab(ResultPage):
         return self._buttons(running=True) | {self.parts["status"]: waiting, self.parts["at_work"]: ""}
 
     def on_stop(self, visitor: Visitor) -> None:
-        """Stop the run at its next step."""
         visitor.stop.set()
 
     def on_run(self, visitor: Visitor, values: Mapping[str, Any]) -> Iterator[Updates]:
-        """Run the study; show its progress, then its report."""
         yield from self.run_asked(visitor, partial(self.checked, values), values.get("report"))
 
     def run_asked(
@@ -479,11 +468,9 @@ class StudyTab(ResultPage):
         return self.examples.first(self.show_report, self.parts["header"])
 
     def first_view(self, visitor: Visitor) -> Updates:
-        """Updates for a visitor who opens the tab for the first time."""
         return self.first_example()
 
     def claims(self, design: Design) -> bool:
-        """True if this tab shows reports of this design."""
         return design.kind in {*self.also, *(tab_design.kind for tab_design in self.designs.values())}
 
     def fill_from(self, design: Design, settings: StudySettings) -> Updates:

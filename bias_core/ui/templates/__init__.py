@@ -35,10 +35,10 @@ class _Layout(Extension):
     """Handles line breaks as described at the top of this file."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
-        return _BREAK.sub(_space, source.strip())
+        return _BREAK.sub(_replace_break, source.strip())
 
 
-def _space(match: re.Match[str]) -> str:
+def _replace_break(match: re.Match[str]) -> str:
     """The replacement of a line break: a space or nothing."""
     before, after = match.string[max(0, match.start() - 40) : match.start()], match.string[match.end() :][:2]
     text_before, text_after = not before.endswith((">", "%}", "#}")), not after.startswith(("<", "{%", "{#"))

@@ -113,8 +113,6 @@ class RaterProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskProgress:
-    """The progress of a task."""
-
     task: Task
     join_code: str
     # n_items, n_gold_items: ordinary items, and those with a known answer
@@ -132,7 +130,6 @@ class TaskProgress:
 
     @property
     def counted_raters(self) -> tuple[RaterProgress, ...]:
-        """Raters whose answers count."""
         return tuple(rater for rater in self.raters if not rater.excluded)
 
 
@@ -150,8 +147,6 @@ class GivenAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledItem:
-    """An item with all of its answers, in the order given."""
-
     item: Item
     answers: Sequence[GivenAnswer]
 
@@ -176,7 +171,6 @@ def winner(votes: Counter[str]) -> str:
 
 
 def task_progress(store: LabelStore, key: OwnerKey) -> TaskProgress:
-    """Return the progress of the task and of each of its raters."""
     with store.read() as connection:
         row = owned_row(connection, key)
         task = stored_task(store, row)
@@ -263,10 +257,10 @@ def labelled_items(store: LabelStore, key: OwnerKey) -> list[LabelledItem]:
 
 
 def _read_labelled_items(connection: Connection, task_id: str) -> list[LabelledItem]:
-    return _with_answers(_read_items(connection, task_id), _read_answers(connection, task_id))
+    return _match_answers(_read_items(connection, task_id), _read_answers(connection, task_id))
 
 
-def _with_answers(of_task: Sequence[Item], given: Sequence[GivenAnswer]) -> list[LabelledItem]:
+def _match_answers(of_task: Sequence[Item], given: Sequence[GivenAnswer]) -> list[LabelledItem]:
     by_item: dict[int, list[GivenAnswer]] = {}
     for answer in given:
         by_item.setdefault(answer.item.id, []).append(answer)
@@ -415,7 +409,7 @@ def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterat
     task, given = progress.task, given_answers(store, key)
     by_name = {
         f"{'known' if entry.item.gold else 'train'}/{i:05d}-{entry.item.picture[:12]}.png": entry
-        for i, entry in enumerate(_with_answers(task_items(store, key), given), start=1)
+        for i, entry in enumerate(_match_answers(task_items(store, key), given), start=1)
     }
     labels = _label_rows(given)
     yield (
@@ -443,9 +437,9 @@ def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterat
     ordinary = {name: entry for name, entry in by_name.items() if entry.item.gold is None}
     yield "train/metadata.jsonl", json_lines([_metadata(name, entry, task) for name, entry in ordinary.items()])
     yield "label_studio/config.xml", text_from("label_studio.xml", autoescape=True, task=task)
-    yield "label_studio/tasks.json", _json_list(_studio_task(task, *pair) for pair in by_name.items())
+    yield "label_studio/tasks.json", _write_json_list(_studio_task(task, *pair) for pair in by_name.items())
     yield "argilla/settings.json", text_from("argilla.json", task=task)
-    yield "argilla/records.json", _json_list(_argilla_record(task, *pair) for pair in by_name.items())
+    yield "argilla/records.json", _write_json_list(_argilla_record(task, *pair) for pair in by_name.items())
     for name, entry in by_name.items():
         yield name, task_picture_png(store.pictures, entry.item.picture)
 
@@ -513,7 +507,7 @@ def _argilla_record(task: Task, name: str, entry: LabelledItem) -> dict[str, Any
     }
 
 
-def _json_list(records: Iterable[object]) -> str:
+def _write_json_list(records: Iterable[object]) -> str:
     """A JSON list with a line per record: Python indents in an encoder that is ten times as slow."""
     return "[\n" + ",\n".join(json.dumps(record, ensure_ascii=False) for record in records) + "\n]"
 

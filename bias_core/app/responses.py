@@ -81,7 +81,7 @@ class FirstPage:
         await (await self._answer(key, scope))(scope, receive, send)
 
     async def _answer(self, key: object, scope: Scope) -> Response:
-        page, request, origin = self._pages[key], Headers(scope=scope), _origin(scope)
+        page, request, origin = self._pages[key], Headers(scope=scope), _get_origin(scope)
         parts = page.parts
         tags = await self._preview(scope, origin)
         if tags:
@@ -120,7 +120,7 @@ def _stream_pieces(parts: list[bytes], between: bytes, headers: dict[str, str]) 
     return StreamingResponse(pieces(), headers=headers | {"content-length": str(length)})
 
 
-def _origin(scope: Scope) -> bytes:
+def _get_origin(scope: Scope) -> bytes:
     """The requested address, as a proxy gives it, with a valid host."""
     headers = Headers(scope=scope)
     host, proto = (headers.get(f"x-forwarded-{name}", "").split(",")[0].strip() for name in ("host", "proto"))
