@@ -167,7 +167,7 @@ class Run(Stoppable):
 
     @cached_property
     def notes_before_drawing(self) -> list[str]:
-        """What is known of an arm before it is drawn: settings and words without effect, prompts that are cut off."""
+        """Notes on an arm before it is drawn: settings and words without effect, prompts that are cut off."""
         if isinstance(self.rows, ImportedRows):
             return []
         planned = self.manifest.rows
