@@ -37,7 +37,7 @@ CODE = [*FILES, *(path for path in [ROOT / "app.py"] if path.exists())]
 PAPERS = {f"papers.{paper}" for paper in ("t2iat", "pst", "tbyb", "mcas", "oasis")}
 FLOORS = [
     {"types", "errors", "settings", "waiting"},
-    {"values", "number_text", "protocols", "prompts", "people"},
+    {"values", "wording", "protocols", "prompts", "people"},
     {"measures"},
     {"world"},
     {"models", "store"},

@@ -11,11 +11,11 @@ from scipy import stats
 
 from bias_core.measures.cards import METRICS
 from bias_core.measures.intervals import exact_interval, exact_p_value
-from bias_core.number_text import typeset
 from bias_core.report.headlines import AS_PUBLISHED, HEADLINE
 from bias_core.study.design import ReportTexts
 from bias_core.study.types import Results, StudyFigure, StudySettings, StudyTable, drawable, finding, mark
 from bias_core.types import Estimate
+from bias_core.wording import typeset
 from validation.repetitions import OWN_NULL
 
 

@@ -24,7 +24,6 @@ from bias_core.measures.paired_prevalence import (
     variety_difference_tests,
 )
 from bias_core.measures.sequential import difference_sequence
-from bias_core.number_text import format_number
 from bias_core.report.arm_comparison import MOST_IN_PAIRS, mean_sample, share_test
 from bias_core.report.stop_rules import stop_rule
 from bias_core.run.attribute_scores import AttributeScore
@@ -42,6 +41,7 @@ from bias_core.study.types import (
     table,
 )
 from bias_core.types import Estimate
+from bias_core.wording import format_number
 
 SEED_GIVES_ANOTHER = "The same seed gives"  # how the note begins that says that pairs are no before and after
 SEEDS = "seeds"

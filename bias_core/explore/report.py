@@ -23,7 +23,6 @@ from bias_core.explore.extension import NO_WORDS, explore_extensions
 from bias_core.explore.options import ExploreOptions, explore_options
 from bias_core.measures.clustering import ClusterResult
 from bias_core.measures.sequential import against
-from bias_core.number_text import format_count, format_list, format_points, format_rate, format_share, state_p
 from bias_core.report.claims import WHY_NOT, decide_claims, p_words
 from bias_core.report.headlines import differences_headline, numbers_headline
 from bias_core.run.attribute_scores import AttributeScore
@@ -45,6 +44,7 @@ from bias_core.study.types import (
     table,
 )
 from bias_core.types import Estimate, is_sourced
+from bias_core.wording import format_count, format_list, format_points, format_rate, format_share, state_p
 
 POOLED = "pooled over prompts"  # in titles, if the pictures have several prompts
 _FEWEST_TO_GROW, _MOST_GROWING = 4, 4  # pictures, and attributes in one figure

@@ -23,7 +23,6 @@ from bias_core.explore.report import (
     share_words,
 )
 from bias_core.explore.study import Explore, find_alike, get_units, keep_people, notes_on_pictures, score_cells
-from bias_core.number_text import format_list, format_points, format_rate, state_p
 from bias_core.prompts import fill_template
 from bias_core.report.claims import NO_CLAIM, p_words
 from bias_core.report.report_text import CORRECTED
@@ -50,6 +49,7 @@ from bias_core.study.types import (
 )
 from bias_core.types import Attribute, Estimate, is_sourced
 from bias_core.values import Options
+from bias_core.wording import format_list, format_points, format_rate, state_p
 
 _SHOWN = ("p", "corrected", "true", "unclear", "difference")  # ends of the keys of a concept's numbers
 

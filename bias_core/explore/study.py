@@ -43,7 +43,6 @@ from bias_core.measures.arrays import all_equal
 from bias_core.measures.association import association, association_beyond_even_mix, mean_association
 from bias_core.measures.clustering import ClusterResult, spectral_clusters
 from bias_core.measures.stereotype import asked_kept_estimate
-from bias_core.number_text import format_list, format_share
 from bias_core.prompts import fill_template
 from bias_core.report.headlines import ASKS_FOR_SEVERAL
 from bias_core.report.stop_rules import ShareValues
@@ -72,6 +71,7 @@ from bias_core.study.types import (
 from bias_core.study_services import StudyServices
 from bias_core.types import Attribute
 from bias_core.values import Options, declared_settings, option_values
+from bias_core.wording import format_list, format_share
 
 _PERSON = re.compile(r"\b(?:person|people|human|individual|m[ae]n|wom[ae]n|male|female)\b", re.I)
 _SEVERAL = re.compile(

@@ -17,7 +17,6 @@ from bias_core.explore.tab_concepts import concepts_html
 from bias_core.explore.tab_form import TYPED, ExploreForm
 from bias_core.measures.effects import images_needed
 from bias_core.measures.stereotype import prevalence_estimate
-from bias_core.number_text import format_change, format_rate, format_share, typeset
 from bias_core.report.claims import p_words
 from bias_core.report.documents import average_uri, data_uri
 from bias_core.report.figures import N_COLOURS, figure_svg
@@ -35,6 +34,7 @@ from bias_core.ui.study.pictures import Pictures, PictureView
 from bias_core.ui.study.result_page import find_mark_filters
 from bias_core.ui.study.study_tab import EACH, QUIET, Updates
 from bias_core.ui.templates import render, script
+from bias_core.wording import format_change, format_rate, format_share, typeset
 
 ALL_GROUPS = -1
 _ALIKE = "looks_like"  # column of the groups

@@ -5,7 +5,6 @@ from typing import Any
 
 from bias_core.explore.options import SEVERAL
 from bias_core.explore.several import ConceptShare, list_concept_shares
-from bias_core.number_text import format_rate, format_share
 from bias_core.report.figures import N_COLOURS
 from bias_core.study.design import PACK
 from bias_core.study.types import StudyFigure, StudyReport
@@ -13,6 +12,7 @@ from bias_core.types import is_sourced
 from bias_core.ui.study.comparison import place_mark
 from bias_core.ui.study.pictures import AND, find_filter
 from bias_core.ui.templates import render
+from bias_core.wording import format_rate, format_share
 
 
 def concepts_html(report: StudyReport, plot: StudyFigure | None) -> str:

@@ -38,7 +38,6 @@ from bias_core.explore.options import (
 )
 from bias_core.explore.study import prepare_pack
 from bias_core.explore.suggest import Suggested, suggest_attributes, suggest_settings, suggested_by_words
-from bias_core.number_text import format_list, format_rate
 from bias_core.run.next_steps import sizes_by_width
 from bias_core.run.study_run import Run
 from bias_core.services import Services
@@ -78,6 +77,7 @@ from bias_core.ui.study.study_tab import EACH, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
 from bias_core.values import Setting, declared_settings, option_values
+from bias_core.wording import format_list, format_rate
 
 Steps = Generator[Progress, None, list[Suggested]]
 _TICKED = 5  # suggestions ticked at first

@@ -61,7 +61,6 @@ from bias_core.labels.task_owner import (
     owned_task,
     set_status,
 )
-from bias_core.number_text import format_count, format_estimate
 from bias_core.report.claims import p_words
 from bias_core.report.corrected import Correction, build_correction, corrected
 from bias_core.report.headlines import headline
@@ -84,6 +83,7 @@ from bias_core.ui.study.study_tab import LATEST, PRIVATE, QUIET, StudyTab, Updat
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, run_queued, then_run
 from bias_core.values import parse_whole_number, text_from_value
+from bias_core.wording import format_count, format_estimate
 
 Memory: TypeAlias = Mapping[str, str] | None  # what the browser remembers: titles of tasks by their keys
 Profile: TypeAlias = gr.OAuthProfile | None

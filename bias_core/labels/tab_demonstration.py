@@ -16,7 +16,6 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.measures.agreement import agreement_estimate
-from bias_core.number_text import format_estimate
 from bias_core.report.report_text import is_known
 from bias_core.services import Services
 from bias_core.study.types import StudyFigure, figure, mark
@@ -24,6 +23,7 @@ from bias_core.types import Estimate
 from bias_core.ui import messages
 from bias_core.ui.messages import QUIET
 from bias_core.ui.templates import render, script
+from bias_core.wording import format_estimate
 
 FILE = "label/demonstration.json"
 YOU = "you"

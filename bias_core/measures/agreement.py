@@ -17,9 +17,9 @@ from bias_core.measures.arrays import Array, finite_vector, same_length
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.intervals import Seed, percentile_estimate
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import format_percent
 from bias_core.people import Scale
 from bias_core.types import Estimate, ReaderErrors
+from bias_core.wording import format_percent
 
 Codes = np.ndarray[Any, np.dtype[np.int64]]
 Coefficient = Literal["fleiss_kappa", "cohen_kappa", "krippendorff_alpha"]

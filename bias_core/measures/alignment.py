@@ -24,8 +24,8 @@ from bias_core.measures.arrays import (
 )
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.intervals import check_confidence, mean_interval
-from bias_core.number_text import format_percent
 from bias_core.types import Estimate
+from bias_core.wording import format_percent
 
 _ROUNDING = 1e-6  # unit rows closer than this differ by float32 rounding only
 

@@ -38,8 +38,8 @@ from bias_core.measures.intervals import (
     t_interval,
 )
 from bias_core.measures.paired_prevalence import PairedTest
-from bias_core.number_text import format_list
 from bias_core.types import Estimate
+from bias_core.wording import format_list
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,8 @@ from bias_core.measures.arrays import (
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.intervals import folded_interval, mean_interval, percentile_estimate, with_p_through_ends
 from bias_core.measures.relative_association import lean_score
-from bias_core.number_text import typeset
 from bias_core.types import Estimate
+from bias_core.wording import typeset
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,8 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector, probabilities, probability
 from bias_core.measures.intervals import check_confidence, exact_interval
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import format_percent, typeset
 from bias_core.types import Estimate, ReaderErrors
+from bias_core.wording import format_percent, typeset
 
 EffectSizeSD = Literal["pooled", "union"]
 

@@ -23,8 +23,8 @@ from bias_core.measures.two_phase import (
     reading_matrix,
     usable_errors,
 )
-from bias_core.number_text import format_percent
 from bias_core.types import Estimate, ReaderErrors
+from bias_core.wording import format_percent
 
 _FAR = 1e3  # log odds ratios beyond this count as infinite
 

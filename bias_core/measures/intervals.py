@@ -15,8 +15,8 @@ from scipy import special
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, Floats, finite_vector, probability
-from bias_core.number_text import format_percent
 from bias_core.types import Estimate
+from bias_core.wording import format_percent
 
 Seed = int | np.random.Generator
 Alternative = Literal["two-sided", "greater", "less"]

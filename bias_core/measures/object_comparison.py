@@ -24,8 +24,8 @@ from bias_core.measures.intervals import (
     with_value_inside,
 )
 from bias_core.measures.object_distribution import ImageObjects, build_presence_matrix, word_sets
-from bias_core.number_text import format_percent
 from bias_core.types import Estimate
+from bias_core.wording import format_percent
 
 NO_CHANGE = "both pictures of every pair show it, or neither does"
 

@@ -14,8 +14,8 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.intervals import Seed, normal_estimate
-from bias_core.number_text import format_percent
 from bias_core.types import Estimate
+from bias_core.wording import format_percent
 
 
 def chao_shen_entropy(counts: ArrayLike) -> float:

@@ -21,8 +21,8 @@ from bias_core.measures.intervals import (
     percentile_estimate,
     t_interval,
 )
-from bias_core.number_text import typeset
 from bias_core.types import Estimate, ReaderErrors
+from bias_core.wording import typeset
 
 N_RESAMPLES = 1999
 _ROUNDING = 1e-12

@@ -21,8 +21,8 @@ from bias_core.measures.intervals import (
     with_value_inside,
 )
 from bias_core.measures.sequential import confidence_sequence, share_interval
-from bias_core.number_text import format_list
 from bias_core.types import Estimate
+from bias_core.wording import format_list
 
 _By = str | Sequence[str]
 

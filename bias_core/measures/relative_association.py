@@ -29,8 +29,8 @@ from bias_core.measures.intervals import (
     product_noise,
     with_p_through_ends,
 )
-from bias_core.number_text import format_percent, typeset
 from bias_core.types import Estimate
+from bias_core.wording import format_percent, typeset
 
 MINIMUM_POLES = 0.002
 """The encoder does not separate texts of A and of B with scores nearer than this."""

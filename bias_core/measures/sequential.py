@@ -22,8 +22,8 @@ from bias_core.measures.intervals import (
     wilson_interval,
     with_p_through_ends,
 )
-from bias_core.number_text import format_percent
 from bias_core.types import Estimate
+from bias_core.wording import format_percent
 
 SEQUENCE = "confidence sequence"  # how the method of such an interval begins
 _PRIOR = 0.5  # of both sides of the Beta mixture

@@ -10,8 +10,8 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, paired_vectors, probabilities, probability
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import format_percent
 from bias_core.types import Estimate
+from bias_core.wording import format_percent
 
 
 def attribute_prevalence(similarity_positive: ArrayLike, similarity_negative: ArrayLike) -> float:

@@ -23,8 +23,8 @@ from bias_core.measures.intervals import (
     tail_share,
     with_value_inside,
 )
-from bias_core.number_text import format_percent
 from bias_core.types import Estimate, ReaderErrors
+from bias_core.wording import format_percent
 
 N_DRAWS = 4000  # 100 of them lie beyond each end of a 95 % interval
 FEWEST_LABELS = 2

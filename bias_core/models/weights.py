@@ -27,9 +27,9 @@ import safetensors
 from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable, NotEnoughMemory
 from bias_core.models import diffusers, hub_errors, peft, torch, transformers
 from bias_core.models.catalogue import is_hub_id, read_model_json
-from bias_core.number_text import format_list
 from bias_core.settings import ASSETS
 from bias_core.waiting import WEIGHTS_SECONDS, BuiltOnce, FairLock
+from bias_core.wording import format_list
 
 T = TypeVar("T")
 X = TypeVar("X")

@@ -35,7 +35,6 @@ from bias_core.measures.paired_prevalence import (
     prevalence_difference_test,
 )
 from bias_core.measures.sequential import SEQUENCE, confidence_sequence, difference_sequence
-from bias_core.number_text import format_list, format_number, format_percent
 from bias_core.report.claims import NO_CLAIM, SAME_TEST, WHY_NOT, decide_claims, decide_findings, family_note, p_words
 from bias_core.report.stop_rules import stop_rule
 from bias_core.study.attributes import find_attribute_name
@@ -57,6 +56,7 @@ from bias_core.study.types import (
     table,
 )
 from bias_core.types import Estimate, ReaderErrors
+from bias_core.wording import format_list, format_number, format_percent
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int_]

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bias_core.number_text import format_given, state_p
 from bias_core.study.types import MOST_IN_HOLM, Claim, Finding, Results, Verdict
 from bias_core.types import Estimate
+from bias_core.wording import format_given, state_p
 
 WHY_NOT, SAME_TEST = "why not clear", "same test as"
 """Columns of tables of claims: the reason, and the number that a number restates."""

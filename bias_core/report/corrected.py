@@ -28,7 +28,6 @@ from bias_core.measures.two_phase import (
     two_phase_estimate,
     two_phase_shares,
 )
-from bias_core.number_text import format_share
 from bias_core.people import load_scales
 from bias_core.report.arm_comparison import compare_arms, two_shares
 from bias_core.report.claims import NO_CLAIM, SAME_TEST, WHY_NOT, claim_columns, decide_claims, family_note, with_claims
@@ -65,6 +64,7 @@ from bias_core.study.types import (
 )
 from bias_core.study_services import StudyServices
 from bias_core.types import Estimate
+from bias_core.wording import format_share
 
 POINTS = 5.0  # half width that the label budget is for, in percent or points of the stereotype test score
 BUDGET = "more labels for ±5 points"

@@ -16,7 +16,6 @@ from markupsafe import Markup
 from PIL import Image, ImageOps
 
 from bias_core.measures.cards import METRICS, Card, load_references, work
-from bias_core.number_text import NO_INTERVAL, format_list
 from bias_core.report.figures import figure_svg, page_width
 from bias_core.report.headlines import headline
 from bias_core.report.palette import css_variables
@@ -49,6 +48,7 @@ from bias_core.store.export import DatasetFacts, escape_markdown, fenced
 from bias_core.study.design import CHECKLIST, format_summary, known_study
 from bias_core.study.types import ArmReport, Measured, StudyReport
 from bias_core.types import StoredImage
+from bias_core.wording import NO_INTERVAL, format_list
 
 _MOST_AVERAGED, _AVERAGE_SIZE = 200, 96  # pictures, pixels
 _SMALL = 128  # pixels

@@ -26,7 +26,6 @@ from bias_core import __version__
 from bias_core.errors import InvalidInput, UnknownModel, quoted
 from bias_core.measures.cards import METRICS, Card, with_works, work
 from bias_core.models.catalogue import hosted_name, is_hub_id, load_catalogue, split_revision
-from bias_core.number_text import format_interval, format_p
 from bias_core.report.claims import SAME_TEST, WHY_NOT
 from bias_core.report.commands import is_shipped, to_command
 from bias_core.report.documents import to_dict, to_html, to_markdown, to_model_card
@@ -54,6 +53,7 @@ from bias_core.store.images import get_source_type
 from bias_core.study.design import format_summary, study_classes
 from bias_core.study.types import Design, Finding, Measured, StudyFigure, StudyReport, StudySettings, named_parts
 from bias_core.types import IMPORTED, ModelInfo
+from bias_core.wording import format_interval, format_p
 
 _IN_ROW = ["image_id", "prompt", "seed"]  # part of an ImageRow
 _SPDX = {"apache-2.0": "Apache-2.0", "mit": "MIT"}

@@ -23,9 +23,9 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.cards import spell_out_symbols
-from bias_core.number_text import format_estimate, format_given, typeset
 from bias_core.report.palette import COLOURS
 from bias_core.store.picture_metadata import FIGURE_MARK
+from bias_core.wording import format_estimate, format_given, typeset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -11,7 +11,6 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bias_core.measures.cards import METRICS
-from bias_core.number_text import format_estimate, format_given, format_number, format_rate, format_share, state_p
 from bias_core.report.claims import SAME_TEST, WHY_NOT
 from bias_core.report.report_text import VALIDITY, corrected_headline, finding_rows, is_known
 from bias_core.study.answer_files import NOT_COUNTED
@@ -19,6 +18,7 @@ from bias_core.study.classifiers import TOO_LONG
 from bias_core.study.design import known_study
 from bias_core.study.judge_answers import often_in_doubt
 from bias_core.values import option_values
+from bias_core.wording import format_estimate, format_given, format_number, format_rate, format_share, state_p
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from bias_core.measures.cards import work
-from bias_core.number_text import format_list
 from bias_core.prompts import WORD_SLOT
 from bias_core.study.attributes import ALL, finding_key
 from bias_core.study.design import CHECKLIST, DIFFERS, find_design, read_study_table
 from bias_core.study.types import StudyFigure, StudyReport, StudySettings, mark, named_parts
 from bias_core.types import Estimate
 from bias_core.values import option_values
+from bias_core.wording import format_list
 
 IN_PAPER = "in the paper"
 _OTHER_STUDY = "from another study, not by the paper’s protocol"

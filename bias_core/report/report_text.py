@@ -12,7 +12,17 @@ import numpy as np
 import pandas as pd
 
 from bias_core.measures.cards import METRICS, work
-from bias_core.number_text import (
+from bias_core.report.claims import NO_CLAIM, SAME_TEST, WHY_NOT
+from bias_core.report.stop_rules import stop_rule
+from bias_core.store.export import escape_markdown, format_code, without_splits
+from bias_core.store.found_pictures import NO_PROMPT
+from bias_core.study.answer_files import NO_RATER
+from bias_core.study.attributes import find_attribute_name
+from bias_core.study.design import known_study
+from bias_core.study.types import ArmReport, Design, Measured, StudyReport, StudySettings, StudyTable, or_nan
+from bias_core.types import IMPORTED, ImageRow
+from bias_core.values import option_values
+from bias_core.wording import (
     NOT_KNOWN,
     format_change,
     format_estimate,
@@ -28,16 +38,6 @@ from bias_core.number_text import (
     state_p,
     typeset,
 )
-from bias_core.report.claims import NO_CLAIM, SAME_TEST, WHY_NOT
-from bias_core.report.stop_rules import stop_rule
-from bias_core.store.export import escape_markdown, format_code, without_splits
-from bias_core.store.found_pictures import NO_PROMPT
-from bias_core.study.answer_files import NO_RATER
-from bias_core.study.attributes import find_attribute_name
-from bias_core.study.design import known_study
-from bias_core.study.types import ArmReport, Design, Measured, StudyReport, StudySettings, StudyTable, or_nan
-from bias_core.types import IMPORTED, ImageRow
-from bias_core.values import option_values
 
 NOT_PUBLISHED = "not in the paper"
 BETWEEN_CLASSIFIERS = "between classifiers"

@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import shorten
 from bias_core.report.arm_comparison import mean_sample
 from bias_core.report.picture_facts import REFUSED, drawn_prompt, get_refusal_reason
 from bias_core.run.limits import REFUSED as REFUSED_PICTURES
 from bias_core.run.study_run import DrawnPicture
 from bias_core.study.types import Finding, Results, StudyTable, columns, table
 from bias_core.types import StoredImage
+from bias_core.wording import shorten
 
 _MOST_WARNINGS = 3
 _MOST_WORDS = 15  # words that a rewriter adds most often, and as many that it removes

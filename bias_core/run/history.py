@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from bias_core.errors import BiasCoreError, InvalidInput, StorageError, quoted
-from bias_core.number_text import format_percent, shorten
 from bias_core.report.saved import (
     EXAMPLE,
     NO_LONGER,
@@ -35,6 +34,7 @@ from bias_core.study.design import study_classes, with_known_options
 from bias_core.study.types import NOBODY, Design, Progress, StudyReport, StudySettings, each_arm, settings_from_dict
 from bias_core.study_services import StudyServices
 from bias_core.values import Setting, check_texts, declared_settings
+from bias_core.wording import format_percent, shorten
 
 _LONGEST = 60  # characters of an option in the list
 MOST_NAME, MOST_NOTE = 120, 2_000  # characters of the visitor's own words about a run

@@ -18,7 +18,6 @@ import numpy as np
 from bias_core.errors import HubNotReached, InvalidInput, ModelUnavailable, UnknownModel, quoted
 from bias_core.models.catalogue import check_condition, hosted_name
 from bias_core.models.engines import EngineProgress, run_rows
-from bias_core.number_text import format_counts, format_list, typeset
 from bias_core.prompts import SLOT, WORD_SLOT, fill_template, replace_word
 from bias_core.protocols import ChangesSampler, ChecksSettings, Hosted, ReadsPrompts, RewritesPrompts, TextToImage
 from bias_core.store.drawing_facts import PictureMetadata
@@ -29,6 +28,7 @@ from bias_core.study.types import FAIR, OFF, OWN, Shot, StudySettings
 from bias_core.study_services import StudyServices
 from bias_core.types import ImageRow, ModelInfo, PromptLimit, Sampler
 from bias_core.values import check_texts
+from bias_core.wording import format_counts, format_list, typeset
 
 FAIR_INSTRUCTION = (
     "You rewrite prompts for a model that draws pictures. Keep the subject, what it does and where it is exactly as "

@@ -11,7 +11,6 @@ from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import images_needed, share_half_width
 from bias_core.measures.intervals import EXACT
-from bias_core.number_text import format_list
 from bias_core.report.commands import changed_from_usual, drop_automatic_choices, is_shipped, to_command
 from bias_core.run.limits import most_pictures
 from bias_core.run.plan import count_requested_pictures, largest_scale, lay_out, read_files, settle, study_cost, warm_up
@@ -35,6 +34,7 @@ from bias_core.study.types import (
 )
 from bias_core.study_services import StudyServices
 from bias_core.values import Options, declared_settings
+from bias_core.wording import format_list
 
 _MOST_MINUTES = 10.0  # longest drawing that a visitor waits for
 _TRIAL = 0.01  # share of a design that shows how long one picture takes

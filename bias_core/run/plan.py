@@ -18,7 +18,6 @@ import pandas as pd
 from bias_core.errors import Cancelled, InvalidInput, TooLarge
 from bias_core.models.catalogue import check_condition, hosted_name
 from bias_core.models.engines import Cost, estimate_cost
-from bias_core.number_text import format_percent
 from bias_core.report.saved import encode
 from bias_core.report.stop_rules import stop_rule
 from bias_core.run.image_rows import ImportedRows, RowMaker, Rows, treated, treatment
@@ -44,6 +43,7 @@ from bias_core.study.types import (
 from bias_core.study_services import StudyServices
 from bias_core.types import ImageRow
 from bias_core.values import Options, changed_settings, check_texts, given_settings, option_values
+from bias_core.wording import format_percent
 
 MOST_ESTIMATED = 100_000  # most pictures laid out to estimate a cost, whatever the limit of a run
 

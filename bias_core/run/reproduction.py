@@ -12,7 +12,6 @@ from typing import Any
 
 from bias_core.errors import InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
-from bias_core.number_text import format_percent
 from bias_core.report.commands import DRAWING_SETTINGS
 from bias_core.run.image_rows import ImportedRows, RowMaker, treatment
 from bias_core.run.plan import check_size, count_requested_pictures, study_cost
@@ -32,6 +31,7 @@ from bias_core.study.design import (
 from bias_core.study.types import Arm, Design, StudySettings, StudyTable, arm_text, table
 from bias_core.types import ImageRow
 from bias_core.values import Setting, declared_settings
+from bias_core.wording import format_percent
 
 SETTINGS = "settings"  # key of the table
 

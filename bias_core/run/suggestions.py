@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.wordnet import Lexicon, lexicon
-from bias_core.number_text import format_count
 from bias_core.prompts import article, fill_template, fix_articles
 from bias_core.study.attributes import LONGEST_SENTENCE, plain_line, propose_candidates
 from bias_core.study.types import Claim
 from bias_core.types import Attribute
+from bias_core.wording import format_count
 
 if TYPE_CHECKING:
     from bias_core.protocols import LanguageModel

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from bias_core.errors import InvalidInput
-from bias_core.number_text import shorten
 from bias_core.values import read_json
+from bias_core.wording import shorten
 
 T = TypeVar("T")
 

@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar
 
 from bias_core.errors import InvalidInput, StorageError, quoted
-from bias_core.number_text import format_count, format_counts, limit_list
 from bias_core.store.copies import PossibleCopy, describe_possible_copies, find_copies, get_thumbnail
 from bias_core.store.drawing_facts import (
     LARGEST_SEED,
@@ -54,6 +53,7 @@ from bias_core.store.reader import TooMuch, count_picture, limit_file, may_write
 from bias_core.store.tables import Row, describe_unused_columns, note_unused_columns, parquet_rows, read_table, refuse
 from bias_core.types import IMPORTED, ImageRow, PictureRecord, is_blank
 from bias_core.values import MAX_TEXT, check_texts, normal_form, read_json
+from bias_core.wording import format_count, format_counts, limit_list
 
 T = TypeVar("T")
 

@@ -13,10 +13,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import HubNotReached, InvalidInput, quoted
-from bias_core.number_text import format_list
 from bias_core.prompts import MAX_PROMPT_CHARACTERS
 from bias_core.store.reader import TooMuch, limit_file, read_apart
 from bias_core.values import check_texts, normal_form, parse_whole_number, read_json
+from bias_core.wording import format_list
 
 if TYPE_CHECKING:
     import pyarrow as pa

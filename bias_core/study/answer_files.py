@@ -14,13 +14,13 @@ from typing import Any
 from xml.etree import ElementTree
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.number_text import format_counts, format_list
 from bias_core.store.reader import TooMuch, limit_file, read_apart
 from bias_core.store.tables import Row, read_table
 from bias_core.study.label_tasks import POSITIONS
 from bias_core.study.picture_names import is_picture
 from bias_core.study.types import StudyTable, table
 from bias_core.values import read_json
+from bias_core.wording import format_counts, format_list
 
 _BLANKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # and marks of encodings
 _MOST_NAMED, _LONGEST_SHOWN = 8, 80  # names with their numbers; characters of a name

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import ClassifierUnavailable, ModelUnavailable, NoClassifier, UnknownModel, UnsuitedClassifier
-from bias_core.number_text import shorten
 from bias_core.study.types import AUTO, Finding, Results, StudySettings, get_options, table
 from bias_core.values import Options
+from bias_core.wording import shorten
 
 if TYPE_CHECKING:  # the command line's help does without numpy
     from collections.abc import Mapping, Sequence

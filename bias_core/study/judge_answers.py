@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from bias_core.models.endpoints import CUT_OFF
-from bias_core.number_text import format_rate, shorten
 from bias_core.study.types import JudgeAnswer, StudyReport, StudyTable, table
+from bias_core.wording import format_rate, shorten
 
 VERDICTS, RAW = "judge_verdicts", "judge_said"
 _ANSWERS = ("yes", "no", "cannot tell")

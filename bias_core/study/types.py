@@ -15,10 +15,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from bias_core.errors import InvalidInput, quoted
-from bias_core.number_text import typeset
 from bias_core.prompts import SLOT, WORD_SLOT
 from bias_core.types import Estimate, ImageRow, ReaderFacts, Sampler, StoredImage
 from bias_core.values import RemembersNames, declared_settings, setting, settings_class
+from bias_core.wording import typeset
 
 if TYPE_CHECKING:  # the command line's help does without pandas and scipy
     import numpy as np

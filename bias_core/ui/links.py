@@ -6,7 +6,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from bias_core.measures.cards import metric
-from bias_core.number_text import shorten
 from bias_core.report.commands import is_shipped
 from bias_core.services import Services
 from bias_core.study.design import find_design, option_settings, typed_options
@@ -14,6 +13,7 @@ from bias_core.study.types import Arm, StudyReport, StudySettings, arm_text, par
 from bias_core.ui.messages import user_errors
 from bias_core.ui.templates import render
 from bias_core.values import changed_settings, check_texts, declared_settings
+from bias_core.wording import shorten
 
 Tabs = Mapping[str, Sequence[str]]  # keys of the tabs, each with the names of its studies
 EXPLORE = "explore"

@@ -22,10 +22,10 @@ from bias_core.errors import (
     UnknownModel,
     get_error_message,
 )
-from bias_core.number_text import format_count
 from bias_core.settings import on_public_server
 from bias_core.study.types import Progress
 from bias_core.ui.templates import render, without_variables
+from bias_core.wording import format_count
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 """Options of an event that is no API endpoint and shows no progress."""

@@ -9,7 +9,6 @@ import gradio as gr
 
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.models.catalogue import Role
-from bias_core.number_text import format_list
 from bias_core.services import Services
 from bias_core.study.attributes import AttributeSet, is_rate_of_another, read_rate
 from bias_core.study.classifiers import reading_words
@@ -17,6 +16,7 @@ from bias_core.study.types import AUTO
 from bias_core.types import Attribute
 from bias_core.ui.messages import QUIET
 from bias_core.ui.templates import without_variables
+from bias_core.wording import format_list
 
 HEADERS = ["name", "positive sentence", "negative sentence", "P*", "source of P*"]
 EMPTY_ROW = [""] * len(HEADERS)

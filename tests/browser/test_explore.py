@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from bias_core.number_text import format_estimate
+from bias_core.wording import format_estimate
 from bias_core.world.scene import draw_scene
 from tests.browser.doing import a_run, explore, open_accordion, serious, switch, unfold
 from tests.browser.timing import slowdown

@@ -13,7 +13,6 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.association import association, association_test, even_mix_association
 from bias_core.measures.effects import holm
 from bias_core.measures.intervals import permutation_test
-from bias_core.number_text import format_estimate
 from bias_core.papers.t2iat.study_tests import association_shots, edited, own_association, parse_words
 from bias_core.report.commands import to_command
 from bias_core.report.corrected import corrected
@@ -27,6 +26,7 @@ from bias_core.study.answers import read_answers
 from bias_core.study.design import find_design, get_study
 from bias_core.study.types import StudySettings
 from bias_core.ui.study.pictures import PictureView
+from bias_core.wording import format_estimate
 from tests import shared
 from tests.claimed import broken_claims, stray_numbers
 from tests.every import every

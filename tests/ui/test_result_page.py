@@ -18,7 +18,6 @@ from bias_core.explore.options import explore_settings
 from bias_core.explore.report import share_claims, share_figure, shares_headline
 from bias_core.explore.tab import ExploreTab
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import format_interval, format_number
 from bias_core.report.claims import NO_CLAIM, decide_claims
 from bias_core.report.figures import NARROW, WIDEST, figure_svg
 from bias_core.run.attribute_scores import AttributeScore
@@ -34,6 +33,7 @@ from bias_core.ui.study.parts import MOST_SHOWN, DrawingUpdates, classification_
 from bias_core.ui.study.pictures import FEW, PictureCell, PictureView, Thumbnail, _with_gaps, find_filter, grid_html
 from bias_core.ui.study.result_page import FOLDS, LATER, find_number_filters
 from bias_core.ui.templates import environment
+from bias_core.wording import format_interval, format_number
 from tests import shared
 from tests.explored import Explored, explore
 from tests.ui.tabs import built, opened_folds

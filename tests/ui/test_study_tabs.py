@@ -12,7 +12,6 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.propagation import predicted_gain
-from bias_core.number_text import format_interval, format_number
 from bias_core.papers.mcas.study import own_targets
 from bias_core.papers.mcas.tab import Internal
 from bias_core.papers.oasis import study_spi as spi
@@ -41,6 +40,7 @@ from bias_core.ui.study.pictures import PictureView, filter_choices
 from bias_core.ui.study.result_page import header_html
 from bias_core.ui.templates import keep_numbers_whole
 from bias_core.ui.visitor import Visitor
+from bias_core.wording import format_interval, format_number
 from tests import shared
 from tests.ui.fakes import FewWords
 from tests.ui.tabs import built, changed, form_values, opened_folds, paper_of, plain_of

@@ -23,10 +23,10 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, StorageError, get_error_message, quoted
-from bias_core.number_text import limit_list
 from bias_core.study.design import find_design
 from bias_core.study.types import Arm, Progress, WatchedShare, settings_from_dict
 from bias_core.values import Setting, declared_settings, name_and_value
+from bias_core.wording import limit_list
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -236,9 +236,9 @@ def pictures(
 
     Nothing is scored. `explore` and `study run` read --images in the same way, with the same options.
     """
-    from bias_core.number_text import format_counts, limit_list
     from bias_core.run.programs import FULL, format_json, look_answer
     from bias_core.store.imports import ImportedImages
+    from bias_core.wording import format_counts, limit_list
 
     with user_errors():
         with Console(stderr=True, emoji=False).status("Reading …") as status:
@@ -268,8 +268,8 @@ def attributes(
     concept: Annotated[str, typer.Argument(help="Show the set for this concept only.")] = "", *, as_json: AsJson = False
 ) -> None:
     """List the built-in attributes with their real-world rates P*."""
-    from bias_core.number_text import format_given
     from bias_core.run.programs import FULL, attributes_answer, format_json
+    from bias_core.wording import format_given
 
     with user_errors(), open_services() as services:
         sets = load_attribute_sets(services.settings.assets_dir / "studies")

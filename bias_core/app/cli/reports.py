@@ -20,9 +20,9 @@ from bias_core.app.cli.common import (
     user_errors,
 )
 from bias_core.errors import InvalidInput, quoted
-from bias_core.number_text import format_percent
 from bias_core.settings import COMMAND
 from bias_core.study.types import StudyReport
+from bias_core.wording import format_percent
 
 if TYPE_CHECKING:
     import pandas as pd

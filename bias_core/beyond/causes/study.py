@@ -25,7 +25,6 @@ from bias_core.measures.exchange import (
 from bias_core.measures.intervals import smallest_sign_p
 from bias_core.measures.sequential import share_interval
 from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
-from bias_core.number_text import format_change, format_estimate
 from bias_core.papers.oasis.study_spi import model_suits
 from bias_core.report.arm_comparison import mean_sample
 from bias_core.report.claims import NO_CLAIM, claim_columns, decide_claims, family_note, fewest_units, p_words
@@ -52,6 +51,7 @@ from bias_core.study.types import (
 from bias_core.study_services import StudyServices
 from bias_core.types import Estimate, StoredImage
 from bias_core.values import Options, option_values, setting, settings_class
+from bias_core.wording import format_change, format_estimate
 
 TEXTS = ReportTexts(__file__)
 _ASKS_OF_PARTS = (

@@ -14,7 +14,6 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.exchange import PriorEffects, prior_effects
 from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import format_change
 from bias_core.protocols import HasPrior, StepCallback
 from bias_core.report.arm_comparison import mean_sample
 from bias_core.run.image_rows import scaled
@@ -37,6 +36,7 @@ from bias_core.study.types import (
 from bias_core.study_services import StudyServices
 from bias_core.types import Estimate, StoredImage
 from bias_core.values import Options, option_values, setting, settings_class
+from bias_core.wording import format_change
 
 TEXTS = ReportTexts(__file__)
 _PRIOR_NOTE = (

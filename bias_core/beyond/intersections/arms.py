@@ -10,10 +10,10 @@ import numpy as np
 from bias_core.beyond.intersections.stereotypes import decide_links, known_errors, link_sentence, to_odds_ratio
 from bias_core.measures.intersections import LEAST_EXPECTED, Interaction, interaction
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import format_list
 from bias_core.report.claims import NO_CLAIM, WHY_NOT, claim_columns, family_note
 from bias_core.run.attribute_scores import AttributeScore
 from bias_core.study.types import Claim, Finding, Results, StudyFigure, StudyTable, columns, figure, table
+from bias_core.wording import format_list
 
 CELLS, TESTS = "crossed_arms", "arm_interactions"
 _MOST_FIGURES = 3

@@ -24,7 +24,6 @@ from bias_core.beyond.intersections.stereotypes import (
 )
 from bias_core.measures.intersections import LEAST_EXPECTED, CrossedShares, Interaction, crossed_shares, interaction
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
-from bias_core.number_text import format_list, format_rate
 from bias_core.report.claims import NO_CLAIM, WHY_NOT, claim_columns, family_note
 from bias_core.run.attribute_scores import AttributeScore
 from bias_core.study.types import (
@@ -41,6 +40,7 @@ from bias_core.study.types import (
     table,
 )
 from bias_core.types import Attribute, Estimate
+from bias_core.wording import format_list, format_rate
 
 MakeSample = Callable[[Sequence[str], np.ndarray], Sample]
 CELLS, INTERACTIONS = "crossed", "interactions"

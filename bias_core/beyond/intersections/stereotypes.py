@@ -18,7 +18,6 @@ from bias_core.measures.intersections import (
     interaction,
 )
 from bias_core.measures.paired_stereotype import checked_labels
-from bias_core.number_text import format_list, format_number, format_rate, typeset
 from bias_core.papers.pst import MakeSample
 from bias_core.papers.pst.labelling import LabellingOptions, also_seen, get_column
 from bias_core.papers.pst.report import FURTHER
@@ -43,6 +42,7 @@ from bias_core.study.types import (
     table,
 )
 from bias_core.types import Attribute, Estimate, ReaderErrors
+from bias_core.wording import format_list, format_number, format_rate, typeset
 
 SCORES = "crossed_scores"
 _SIDES = {

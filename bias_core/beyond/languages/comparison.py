@@ -11,7 +11,6 @@ import pandas as pd
 from bias_core.explore.arms import Scored, paired_arms
 from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.measures.stereotype import prevalence_estimate
-from bias_core.number_text import format_points, format_rate, state_p
 from bias_core.prompts import fill_template
 from bias_core.report.arm_comparison import mean_sample
 from bias_core.report.claims import WHY_NOT, claim_columns, decide_claims, family_note
@@ -28,6 +27,7 @@ from bias_core.study.types import (
     table,
 )
 from bias_core.types import Estimate
+from bias_core.wording import format_points, format_rate, state_p
 from bias_core.world.wordings import FORMS, Wording, rival_concepts
 
 LEAST_RECOGNISED = 0.5  # share of the recognition in English above which a language counts as understood

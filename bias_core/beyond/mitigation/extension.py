@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bias_core.explore.extension import ConceptOptions, ExploreExtension
-from bias_core.number_text import format_rate, format_share, state_p
 from bias_core.report.claims import claim_columns, decide_claims, family_note, p_words
 from bias_core.study.types import (
     Arm,
@@ -24,6 +23,7 @@ from bias_core.study.types import (
     table,
 )
 from bias_core.types import Estimate
+from bias_core.wording import format_rate, format_share, state_p
 
 if TYPE_CHECKING:
     from bias_core.run.attribute_scores import AttributeScore

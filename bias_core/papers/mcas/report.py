@@ -31,7 +31,6 @@ from bias_core.measures.relative_association import (
     relative_lean_over_encoders,
     text_relative_lean,
 )
-from bias_core.number_text import format_estimate, format_list, format_number, state_p
 from bias_core.prompts import fix_articles
 from bias_core.report.arm_comparison import (
     ARM,
@@ -76,6 +75,7 @@ from bias_core.study.types import (
 )
 from bias_core.types import Estimate
 from bias_core.values import Options, setting, settings_class
+from bias_core.wording import format_estimate, format_list, format_number, state_p
 
 GENDERS = ("male", "female")  # A and B: positive scores mean A
 _NOUNS = {

@@ -10,7 +10,6 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.association import association
 from bias_core.measures.composite_association import composite_association, internal_bias, mean_over_encoders
 from bias_core.measures.intervals import FEWEST_DRAWN
-from bias_core.number_text import format_list
 from bias_core.papers.mcas.report import (
     GENDERS,
     UNASSIGNED,
@@ -33,6 +32,7 @@ from bias_core.study.classifiers import Reader
 from bias_core.study.design import check_count, find_design, read_study_table
 from bias_core.study.study import Measuring, RunSize, Study
 from bias_core.study.types import ArmReport, Design, Finding, Results, Shot, StudyReport, StudySettings, get_options
+from bias_core.wording import format_list
 
 FEWEST_TARGETS = 3  # of a side
 OWN_NAME = "own-targets"

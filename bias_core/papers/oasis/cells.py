@@ -12,7 +12,6 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.alignment import image_direction
 from bias_core.measures.sequential import against, share_interval
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate, stereotype_score
-from bias_core.number_text import format_list
 from bias_core.prompts import SLOT, fill_template
 from bias_core.report.arm_comparison import mean_sample, share_test
 from bias_core.report.claims import decide_claims
@@ -38,6 +37,7 @@ from bias_core.study.types import (
 )
 from bias_core.types import Attribute, Estimate
 from bias_core.values import Options, option_values, setting, settings_class
+from bias_core.wording import format_list
 
 FEWEST_PICTURES = 8
 PLAIN = "doctor"

@@ -11,7 +11,6 @@ import pandas as pd
 from bias_core.measures.agreement import kendall_tau
 from bias_core.measures.intervals import smallest_p_value, with_p_through_ends
 from bias_core.measures.propagation import StepsSeen
-from bias_core.number_text import format_change, format_estimate, format_given, format_list, format_share, state_p
 from bias_core.papers.oasis.prompt_search import PERMUTATIONS
 from bias_core.report.claims import NO_CLAIM, WHY_NOT, fewest_units, p_words
 from bias_core.report.report_text import get_interval_suffix, get_table
@@ -28,6 +27,7 @@ from bias_core.study.types import (
 )
 from bias_core.types import Estimate, is_sourced
 from bias_core.values import option_values
+from bias_core.wording import format_change, format_estimate, format_given, format_list, format_share, state_p
 
 TEXTS = ReportTexts(__file__)
 GAIN = "gain-"  # start of the keys of figures of predicted gain

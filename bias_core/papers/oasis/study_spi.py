@@ -29,7 +29,6 @@ from bias_core.measures.propagation import (
     stereotype_propagation_index,
     visible_steps,
 )
-from bias_core.number_text import format_list, typeset
 from bias_core.papers.oasis.cells import (
     Cell,
     NationalityOptions,
@@ -76,6 +75,7 @@ from bias_core.study.types import (
 from bias_core.study_services import StudyServices
 from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
 from bias_core.values import setting, settings_class
+from bias_core.wording import format_list, typeset
 
 TEXTS = ReportTexts(__file__)
 

@@ -21,7 +21,6 @@ from bias_core.measures.alignment import similarity_estimate
 from bias_core.measures.clustering import MAX_CLUSTERS, spectral_clusters
 from bias_core.measures.intervals import smallest_p_value
 from bias_core.measures.stereotype import attribute_prevalence
-from bias_core.number_text import typeset
 from bias_core.papers.oasis.cells import (
     NationalityOptions,
     nationality_shots,
@@ -76,6 +75,7 @@ from bias_core.study.types import (
 from bias_core.study_services import StudyServices
 from bias_core.types import Estimate, StoredImage
 from bias_core.values import declared_settings, setting, settings_class
+from bias_core.wording import typeset
 
 TEXTS = ReportTexts(__file__)
 _FEWEST_PER_NATIONALITY = 2

@@ -11,7 +11,6 @@ import gradio as gr
 import numpy as np
 import pandas as pd
 
-from bias_core.number_text import format_change, format_estimate
 from bias_core.papers.oasis.cells import own_concepts, without_names
 from bias_core.papers.oasis.report import GAIN, PROMPTS, read_texts, step_sentences
 from bias_core.papers.oasis.study_stop import TEXTS, PromptSearchOptions, Regenerated, cluster_names, regenerate
@@ -28,6 +27,7 @@ from bias_core.ui.study.paper import Paper
 from bias_core.ui.study.parts import SideRun
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
+from bias_core.wording import format_change, format_estimate
 
 _TICKS = 5
 _SHOWN = 12  # pictures of each side of a comparison

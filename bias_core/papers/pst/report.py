@@ -21,7 +21,6 @@ from bias_core.measures.paired_stereotype import (
     stereotype_gap,
     stereotype_test_score,
 )
-from bias_core.number_text import format_change, format_list, format_number, format_share
 from bias_core.papers.pst import labelling
 from bias_core.papers.pst.labelling import BY_HAND, LABELLED, RATERS_SPLIT, LabellingOptions
 from bias_core.report.arm_comparison import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
@@ -59,6 +58,7 @@ from bias_core.study.types import (
     value_rows,
 )
 from bias_core.types import Estimate
+from bias_core.wording import format_change, format_list, format_number, format_share
 
 FURTHER = "further-"
 """Start of the keys of findings on further attributes."""

@@ -13,7 +13,6 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.measures.agreement import kendall_tau
 from bias_core.measures.paired_stereotype import ALL_ANSWERS, stereotype_test_score
-from bias_core.number_text import format_list
 from bias_core.papers.pst import PeopleExtension, labelling
 from bias_core.papers.pst.labelling import LABELLED, Answers, LabellingOptions, PairOptions
 from bias_core.papers.pst.report import (
@@ -77,6 +76,7 @@ from bias_core.study.types import (
 )
 from bias_core.study_services import StudyServices
 from bias_core.values import declared_settings, setting, settings_class
+from bias_core.wording import format_list
 
 OCCUPATION, POWER = "occupation", "power"
 _LONGEST = 80  # characters of an identity

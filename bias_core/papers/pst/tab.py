@@ -9,7 +9,6 @@ import gradio as gr
 import pandas as pd
 
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, ANSWERS, ANSWERS_IN_FOUR, NOT_TWO_PEOPLE, UNCLEAR, UNTOLD
-from bias_core.number_text import format_interval, format_number, format_share
 from bias_core.papers.pst.labelling import (
     BY_HAND,
     Answers,
@@ -34,6 +33,7 @@ from bias_core.ui.study.result_page import figures_html, findings_html
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import skip_if_empty
 from bias_core.values import declared_settings
+from bias_core.wording import format_interval, format_number, format_share
 
 _OCCUPATIONS = "pst-occupations"
 # Two labels chosen in quick succession both count, one after the other.

@@ -5,10 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from bias_core.number_text import format_change, format_estimate, format_list, format_number, state_p
 from bias_core.report.claims import largest, p_words
 from bias_core.report.report_text import get_table
 from bias_core.study.types import Claim, StudyReport
+from bias_core.wording import format_change, format_estimate, format_list, format_number, state_p
 
 EVEN_MIX_NOTE = (
     "The even mix is the neutral point: the value for pictures that are half like the male and half like the female "

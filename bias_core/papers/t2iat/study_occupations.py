@@ -17,7 +17,6 @@ from bias_core.measures.association import (
     mean_association,
 )
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import format_estimate, format_given, format_list, typeset
 from bias_core.papers.t2iat.report import (
     EVEN_MIX_NOTE,
     FEW_CONCEPTS_NOTE,
@@ -59,6 +58,7 @@ from bias_core.study.types import (
 from bias_core.study_services import StudyServices
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class
+from bias_core.wording import format_estimate, format_given, format_list, typeset
 
 TEXTS = ReportTexts(__file__)
 # A line of Table 2: concept, attributes a and b, the paper's score, test and side.

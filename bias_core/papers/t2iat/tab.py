@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import gradio as gr
 import pandas as pd
 
-from bias_core.number_text import format_p
 from bias_core.papers.t2iat.report import find_test, tests_table
 from bias_core.papers.t2iat.study_tests import OTHER_P, TestOptions, own_association
 from bias_core.report.report_text import get_table
@@ -15,6 +14,7 @@ from bias_core.study.types import Design, StudyFigure, StudyReport, get_options
 from bias_core.ui.study.paper import Paper, extremes_html
 from bias_core.ui.templates import render
 from bias_core.values import declared_settings
+from bias_core.wording import format_p
 
 _EDITS = [
     ("Add the word at the end: “a photo of a rose, peace”", "valence"),

@@ -24,7 +24,6 @@ from bias_core.measures.object_comparison import (
     variety_change,
 )
 from bias_core.measures.object_distribution import chao_shen_entropy, object_counts
-from bias_core.number_text import format_change, format_list, format_percent
 from bias_core.report.claims import NO_CLAIM, claim_columns, decide_claims, family_note, fewest_units, p_words
 from bias_core.report.stop_rules import stop_rule
 from bias_core.study.design import ReportTexts
@@ -40,6 +39,7 @@ from bias_core.study.types import (
     finding,
 )
 from bias_core.types import Estimate
+from bias_core.wording import format_change, format_list, format_percent
 
 TEXTS = ReportTexts(__file__)
 MOST_LINES = 12  # objects of each set of pictures in the table

@@ -34,7 +34,6 @@ from bias_core.measures.objects import (
     released_words,
     to_person,
 )
-from bias_core.number_text import format_rate
 from bias_core.prompts import fill_template
 from bias_core.protocols import Captioner
 from bias_core.report.arm_comparison import counted_sample, mean_sample
@@ -59,6 +58,7 @@ from bias_core.study.types import (
 from bias_core.study_services import StudyServices
 from bias_core.types import Estimate, ReaderErrors
 from bias_core.values import Options, setting, settings_class
+from bias_core.wording import format_rate
 
 BLANK, STRONGER = "blank", "stronger"  # the two negatives of M_G: the paper's, and another prompt or sentence
 ANOTHER = "another prompt"  # value of the option "negative": each picture is held against a prompt of other objects

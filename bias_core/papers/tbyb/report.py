@@ -12,7 +12,6 @@ from bias_core.measures.object_bias import DIMENSIONS, compare_models, normalise
 from bias_core.measures.object_distribution import FORMULAS, top_objects
 from bias_core.measures.objects import GenderCounts
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import format_change, format_list, format_share
 from bias_core.papers.tbyb.captions import BLANK, MEASURES, STRONGER, Scores
 from bias_core.report.arm_comparison import (
     ARM,
@@ -40,6 +39,7 @@ from bias_core.study.types import (
     drawable,
     mark,
 )
+from bias_core.wording import format_change, format_list, format_share
 
 Entry = tuple[str, ArmReport, str]  # a line of a comparison: its name, the arm, and which of the arm's sets of pictures
 Sets = Mapping[str, Scores]  # the scores of each set of pictures by its name

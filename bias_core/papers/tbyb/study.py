@@ -17,7 +17,6 @@ from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.measures.intervals import mean_interval
 from bias_core.measures.object_distribution import subset_distribution_bias
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import format_list, typeset
 from bias_core.papers.tbyb import against_base, captions, captions as things, report
 from bias_core.papers.tbyb.report import ALL, TEXTS, arms_headline, headline
 from bias_core.prompts import fix_articles
@@ -48,6 +47,7 @@ from bias_core.study.types import (
 from bias_core.study_services import StudyServices
 from bias_core.types import Estimate
 from bias_core.values import declared_settings, setting, settings_class
+from bias_core.wording import format_list, typeset
 
 Parts = Mapping[str, pd.DataFrame]  # readings of each condition's pictures, with `condition` and `words`
 

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import gradio as gr
 
 from bias_core.measures.cards import METRICS, Card, Reference, formula, load_references
-from bias_core.number_text import typeset
 from bias_core.report.shipped import load_shipped
 from bias_core.run.plan import library_versions
 from bias_core.services import Services
@@ -22,6 +21,7 @@ from bias_core.study.types import StudyReport
 from bias_core.ui.messages import EACH, user_errors
 from bias_core.ui.study.parts import build_opening_signal
 from bias_core.ui.templates import render, script
+from bias_core.wording import typeset
 
 _QUESTION = "What does each number mean, where does it come from, and what can it not tell?"
 _CAUTION = (

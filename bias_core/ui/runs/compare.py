@@ -12,7 +12,6 @@ from bias_core.errors import InvalidInput
 from bias_core.explore.exploration import OF_THE_MODEL
 from bias_core.measures.intervals import with_p_through_ends
 from bias_core.measures.paired_prevalence import PairedTest
-from bias_core.number_text import format_list, format_percent, shorten, typeset
 from bias_core.report.arm_comparison import (
     ArmDifference,
     arms_table,
@@ -38,6 +37,7 @@ from bias_core.study.types import (
 )
 from bias_core.types import Estimate
 from bias_core.values import declared_settings, option_values
+from bias_core.wording import format_list, format_percent, shorten, typeset
 
 KIND = "comparison"
 _OMITTED = ("options", "arms", "labels")

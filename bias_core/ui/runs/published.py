@@ -5,7 +5,6 @@ from typing import Any
 import gradio as gr
 
 from bias_core.measures.cards import with_works
-from bias_core.number_text import format_estimate
 from bias_core.report.published import (
     PublishedMeasure,
     ordered_lines,
@@ -20,6 +19,7 @@ from bias_core.ui import messages
 from bias_core.ui.study.parts import when
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
+from bias_core.wording import format_estimate
 
 _MOST_RUNS = 8  # newest runs of a study that are opened for it
 _WANTED_JS = """(visitor, key) => {

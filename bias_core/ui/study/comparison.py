@@ -8,7 +8,6 @@ from typing import Any
 import gradio as gr
 import pandas as pd
 
-from bias_core.number_text import format_number, format_points, format_rate, format_share
 from bias_core.report.claims import WHY_NOT
 from bias_core.report.documents import data_uri
 from bias_core.report.figures import N_COLOURS
@@ -17,6 +16,7 @@ from bias_core.study.types import ArmReport, Finding, StudyFigure, StudyReport
 from bias_core.ui.messages import EACH, LATEST, done_html
 from bias_core.ui.study.pictures import find_filter
 from bias_core.ui.templates import render, script
+from bias_core.wording import format_number, format_points, format_rate, format_share
 
 Updates = dict[Any, Any]
 SHARES, _SHARE = "shares", "attribute_prevalence"  # keys of a figure and of a measure

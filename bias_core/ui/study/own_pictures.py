@@ -11,7 +11,6 @@ from typing import Any, Literal
 import gradio as gr
 
 from bias_core.errors import Cancelled, InvalidInput
-from bias_core.number_text import format_counts, format_list
 from bias_core.report.documents import small_uri
 from bias_core.services import Services
 from bias_core.store.found_pictures import (
@@ -29,6 +28,7 @@ from bias_core.study.types import Arm, StudySettings, map_progress
 from bias_core.ui import messages
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
+from bias_core.wording import format_counts, format_list
 
 Updates = dict[Any, Any]
 DRAWN, OWN = "drawn", "own"

@@ -14,7 +14,6 @@ import numpy as np
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.measures.paired_stereotype import GENDERS
-from bias_core.number_text import format_count, format_number
 from bias_core.report.corrected import BUDGET, Correction, PeopleAnswers, build_correction, corrected
 from bias_core.report.documents import small_uri
 from bias_core.report.report_text import describe_report_reader, is_known
@@ -39,6 +38,7 @@ from bias_core.types import ImageRow, StoredImage
 from bias_core.ui import messages
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, run_queued, then_run
+from bias_core.wording import format_count, format_number
 
 Updates = dict[Any, Any]
 RATERS = (1, 2, 3, 5, 7)  # offered for each picture

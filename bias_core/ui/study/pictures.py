@@ -11,7 +11,6 @@ import gradio as gr
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from bias_core.number_text import format_given, format_number
 from bias_core.people import boxes_of_text
 from bias_core.report.documents import data_uri
 from bias_core.report.picture_facts import get_refusal_reason, prompt_facts
@@ -20,6 +19,7 @@ from bias_core.study.design import get_page_layout
 from bias_core.study.types import StudyReport
 from bias_core.ui.messages import EACH, LATEST, QUIET
 from bias_core.ui.templates import render, script
+from bias_core.wording import format_given, format_number
 
 Opened = Callable[[StudyReport, "pd.Series[Any]"], str]
 Explain = Callable[[StudyReport, str], str]

@@ -9,7 +9,6 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.cards import METRICS, Card
-from bias_core.number_text import NO_INTERVAL
 from bias_core.report import report_text as text
 from bias_core.report.commands import to_command, to_python
 from bias_core.report.export import FORMS
@@ -33,6 +32,7 @@ from bias_core.ui.study.pictures import Pictures, PictureView, find_filter
 from bias_core.ui.study.shown_report import FINDINGS, hide_upload_paths, take
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
+from bias_core.wording import NO_INTERVAL
 
 FEW, FEW_DIFFERENCES, FEW_IN_WORDS = 14, 6, 3  # findings shown at first
 CHOOSE_JS = script("choose")

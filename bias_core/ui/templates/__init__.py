@@ -15,11 +15,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
 from markupsafe import Markup
 
-from bias_core.number_text import format_estimate, format_interval, format_number, format_p, typeset
 from bias_core.report.documents import data_uri
 from bias_core.report.figures import figure_svg, page_width
 from bias_core.report.report_text import excerpt, is_known, number_columns
 from bias_core.ui.study.shown_report import FIGURE_FORMS, TABLE_FORMS
+from bias_core.wording import format_estimate, format_interval, format_number, format_p, typeset
 
 MOST_WATCHED = 8  # shares shown during a run
 TEMPLATES = Path(__file__).parent

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pandas as pd
 
-from bias_core.number_text import format_estimate, format_given, format_interval, format_number, format_p
 from bias_core.report.report_text import excerpt, markdown_table, readable
+from bias_core.wording import format_estimate, format_given, format_interval, format_number, format_p
 from tests.every import every
 
 NAN, INF = math.nan, math.inf
