@@ -25,7 +25,6 @@ from bias_core.measures.paired_prevalence import (
 )
 from bias_core.measures.sequential import difference_sequence
 from bias_core.report.arm_comparison import MOST_IN_PAIRS, mean_sample, share_test
-from bias_core.report.stop_rules import stop_rule
 from bias_core.run.attribute_scores import AttributeScore
 from bias_core.study.types import (
     ArmReport,
@@ -249,7 +248,7 @@ def _seed_frame(pair: PairedArms) -> pd.DataFrame:
 
 
 def _figures(arms: Sequence[ArmReport], pairs: Sequence[PairedArms], settings: StudySettings) -> Iterator[StudyFigure]:
-    fixed_n = stop_rule(settings) is None
+    fixed_n = not settings.may_stop_early
     scores = [(name, score) for name, scored in scored_arms(arms).items() for score in scored.scores]
     yield figure(
         "pairs",

@@ -26,7 +26,7 @@ from bias_core.explore.study import Explore, find_alike, get_units, keep_people,
 from bias_core.prompts import fill_template
 from bias_core.report.claims import NO_CLAIM, p_words
 from bias_core.report.report_text import CORRECTED
-from bias_core.report.stop_rules import ShareValues, stop_rule
+from bias_core.report.stop_rules import ShareValues
 from bias_core.run.attribute_scores import AttributeScore, watch_attributes
 from bias_core.run.image_rows import scaled
 from bias_core.run.study_run import Run, Steps
@@ -194,7 +194,7 @@ def _keep_finished_concepts(data: Run, shots: Sequence[Shot]) -> tuple[pd.DataFr
     Of a run that was stopped before its first concept was finished, and under a stop rule, all pictures are taken.
     """
     frame = data.frame.reset_index(drop=True)
-    if not data.stopped or stop_rule(data.settings) is not None or frame.empty:
+    if not data.stopped or data.settings.may_stop_early or frame.empty:
         return frame, []
     finished = Counter(int(picture.unit.partition(":")[0]) for picture in data.drawn_pictures)  # the place of its shot
     whole = [shot.facts["concept"] for i, shot in enumerate(shots) if finished[i] >= len(data.rows.make_rows(shot))]

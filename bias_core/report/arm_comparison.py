@@ -36,7 +36,6 @@ from bias_core.measures.paired_prevalence import (
 )
 from bias_core.measures.sequential import SEQUENCE, confidence_sequence, difference_sequence
 from bias_core.report.claims import NO_CLAIM, SAME_TEST, WHY_NOT, decide_claims, decide_findings, family_note, p_words
-from bias_core.report.stop_rules import stop_rule
 from bias_core.study.attributes import find_attribute_name
 from bias_core.study.study import Study
 from bias_core.study.types import (
@@ -604,7 +603,7 @@ def compare_arms(study: Study, settings: StudySettings, arms: Sequence[ArmReport
     findings = [difference_finding(line) for line in compared]
     differences = differences_table.frame
     common = [arms_table(lines, arms, settings.seed), *([ranks_table] if len(ranked) else [])]
-    watched = [] if stop_rule(settings) is None else [_UNDER_A_RULE]
+    watched = [] if not settings.may_stop_early else [_UNDER_A_RULE]
     missing = dict.fromkeys(f.title for of_arm in by_key for f in of_arm.values() if f.key not in lines)
     return Results(
         findings=(*findings, *decide_findings(own_results.findings, study.family, confidence=settings.confidence)),
@@ -683,7 +682,7 @@ def _compare(pair: tuple[Finding, Finding], names: tuple[str, str], settings: St
     test, value_first, value_second, paired = difference(
         *samples,
         depends_on_n=first.depends_on_n,
-        fixed_n=stop_rule(settings) is None,
+        fixed_n=not settings.may_stop_early,
         confidence=settings.confidence,
         seed=settings.seed,
     )

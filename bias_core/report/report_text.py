@@ -13,7 +13,6 @@ import pandas as pd
 
 from bias_core.measures.cards import METRICS, work
 from bias_core.report.claims import NO_CLAIM, SAME_TEST, WHY_NOT
-from bias_core.report.stop_rules import stop_rule
 from bias_core.store.export import escape_markdown, format_code, without_splits
 from bias_core.store.found_pictures import NO_PROMPT
 from bias_core.study.answer_files import NO_RATER
@@ -234,7 +233,7 @@ def size_in_words(design: Design, settings: StudySettings) -> str:
 
 def get_interval_suffix(report: StudyReport) -> str:
     """Return the addition to "interval" if the number of pictures was not fixed, or not all were drawn; else ""."""
-    watched = report.stopped or stop_rule(report.settings) is not None
+    watched = report.stopped or report.settings.may_stop_early
     return ", for shares valid at any time" if watched else ""
 
 

@@ -73,6 +73,6 @@ class StopRule:
 
 def stop_rule(settings: StudySettings) -> StopRule | None:
     """Return the rule in the settings; None if the number of pictures is fixed."""
-    if settings.stop_within is None and not settings.stop_when_clear:
+    if not settings.may_stop_early:
         return None
     return StopRule(within=settings.stop_within, when_clear=settings.stop_when_clear, confidence=settings.confidence)

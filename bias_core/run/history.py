@@ -24,7 +24,6 @@ from bias_core.report.saved import (
     report_store,
     with_note_on,
 )
-from bias_core.report.stop_rules import stop_rule
 from bias_core.run.run import run_study
 from bias_core.settings import Settings
 from bias_core.store.images import ImageStore
@@ -298,7 +297,7 @@ def go_on(
     if design.kind not in study_classes():
         raise InvalidInput(f"“{manifest.title}” cannot be run again. {NO_LONGER} {gone_study(design)}.")
     design, settings, gone = with_known_options(design, settings)
-    if has_rule := manifest.status == "finished" and stop_rule(settings) is not None:
+    if has_rule := manifest.status == "finished" and settings.may_stop_early:
         settings = replace(settings, stop_within=None, stop_when_clear=False)
     for arm_settings in each_arm(settings):
         if arm_settings.images and not Path(arm_settings.images).exists():

@@ -19,7 +19,6 @@ from bias_core.errors import Cancelled, InvalidInput, TooLarge
 from bias_core.models.catalogue import check_condition, hosted_name
 from bias_core.models.engines import Cost, estimate_cost
 from bias_core.report.saved import encode
-from bias_core.report.stop_rules import stop_rule
 from bias_core.run.image_rows import ImportedRows, RowMaker, Rows, treated, treatment
 from bias_core.run.limits import check_budget, check_work, looks_at_stop, most_pictures
 from bias_core.run.study_run import Run
@@ -60,19 +59,20 @@ def check_size(request: Run, limits: Settings, rows: RowMaker | None = None) -> 
     Without ``rows`` the size and steps of a picture are unknown, and not checked. The InvalidInput names the largest
     scale that is allowed.
     """
+    n_steps, pixels = (rows.num_inference_steps, rows.info.width * rows.info.height) if rows else (0, 0)
+    n, max_pictures = count_requested_pictures(request), most_pictures(limits, n_steps, pixels)
+    if n <= max_pictures:
+        return
     design, settings = request.design, request.settings
-    n, subject = count_requested_pictures(request), f"{design.name} at {format_percent(settings.scale)} of its size"
-    less, advice = "less in its options, its prompts or their number of pictures", "ask for a smaller scale"
+    subject = f"{design.name} at {format_percent(settings.scale)} of its size"
+    less = "less in its options, its prompts or their number of pictures"
     if settings.arms[1:]:
         subject, less = f"{design.name} with {len(settings.arms)} arms{subject.removeprefix(design.name)}", "fewer arms"
     elif not design.reference:
         subject, less = f"exploring “{request.study.get_run_title(settings)}”", "fewer pictures"
-    n_steps, pixels = (rows.num_inference_steps, rows.info.width * rows.info.height) if rows else (0, 0)
-    scale = 0.0
-    if n > (max_pictures := most_pictures(limits, n_steps, pixels)):
-        scale = largest_scale(request, max_pictures)
-        share = f"a scale of {scale:g} ({format_percent(scale)} of the full size)" if design.reference else less
-        advice = f"ask for {share if scale else less}"
+    scale = largest_scale(request, max_pictures)
+    share = f"a scale of {scale:g} ({format_percent(scale)} of the full size)" if design.reference else less
+    advice = f"ask for {share if scale else less}"
     with _allowing(scale):
         check_budget(n, limits, subject=subject, advice=advice, n_steps=n_steps, pixels=pixels)
 
@@ -219,7 +219,7 @@ def settle(design: Design, given: StudySettings, names: Collection[str] | None =
     """
     study, settings = get_study(design), with_protocol(design, given, names)
     design_settings = {name: value for name, value in design.settings.items() if name not in given_settings(settings)}
-    if not study.watches_shares and stop_rule(settings) is not None:
+    if not study.watches_shares and settings.may_stop_early:
         raise InvalidInput(
             f"{design.name} has no shares that a stop rule could watch; leave out both ways to stop early"
         )

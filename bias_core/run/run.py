@@ -94,7 +94,7 @@ def draw_study(run: Run, *, cancelled: Callable[[], bool] = lambda: False) -> Ge
     """Draw the pictures of a run that is laid out, and measure nothing; :func:`run_study` reuses them."""
     run.set_stop_signal(cancelled)
     for arm in run.each:
-        arm.reads_while_drawing = stop_rule(run.settings) is not None
+        arm.reads_while_drawing = run.settings.may_stop_early
     yield from _on_record(run.draw_all(), run)
 
 
@@ -173,7 +173,7 @@ def _read_arms(run: Run) -> Generator[Progress, None, tuple[list[ArmReport], Res
         run.state = "measuring"
         yield Progress(message="comparing the arms")
         results = compare_arms(run.study, run.settings, arms)
-        results = results if stop_rule(run.settings) is None else drop_fixed_n(results)
+        results = results if not run.settings.may_stop_early else drop_fixed_n(results)
     return arms, results
 
 

@@ -186,7 +186,7 @@ class Run(Stoppable):
     @property
     def fixed_n(self) -> bool:
         """True if the number of pictures was fixed beforehand and all of them are drawn."""
-        return not self.stopped and stop_rule(self.settings) is None
+        return not self.stopped and not self.settings.may_stop_early
 
     def draw_all(self) -> Steps[None]:
         """Draw the planned pictures of every arm, one arm after the other, with one progress over all of them.
@@ -195,7 +195,7 @@ class Run(Stoppable):
         """
         if self.arms:
             yield from self._draw_in_sequence(dict.fromkeys(range(len(self.arms))))
-            if stop_rule(self.settings) is not None:
+            if self.settings.may_stop_early:
                 yield from self._draw_to_same_size()
             for arm in self.arms:
                 arm.add_finished(arm.shots)
@@ -238,7 +238,8 @@ class Run(Stoppable):
         for shot in shots:
             rows += (of_shot := self.make_rows(shot))
             parts |= dict.fromkeys((row.id for row in of_shot), shot.part)
-        rule = stop_rule(self.settings) if self._watches_shares and n_first is None else None
+        is_ruled = self.settings.may_stop_early and self._watches_shares and n_first is None
+        rule = stop_rule(self.settings) if is_ruled else None
         in_order = self._order_rows(shots)[:n_first]
         watch, unread = Watch((row.id for row in in_order), self.settings.confidence, rule), list[StoredImage]()
         drawn = {row.id: parts[row.id] for row in in_order}
@@ -283,7 +284,7 @@ class Run(Stoppable):
         each, so that the finished pictures show all prompts equally often.
         """
         rows = [self.make_rows(shot) for shot in shots]
-        if stop_rule(self.settings) is None or not rows:
+        if not self.settings.may_stop_early or not rows:
             return [row for of_shot in rows for row in of_shot]
         rng = np.random.default_rng(self.settings.seed)
         rounds = (rng.permutation(len(rows)) for _ in range(max(map(len, rows))))

@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -155,9 +156,9 @@ class ManifestStore(_RunFiles):
                 data = file.read(_HEAD_BYTES)
                 if session is not None and not re.search(_SESSION % re.escape(json.dumps(session)).encode(), data):
                     return None
-                while not (rows := _ROWS.search(data)) and (piece := file.read(_PIECE)):
+                while not (found := _find_head(data)) and (piece := file.read(_PIECE)):
                     data += piece
-            return RunHead(**_read_values(data[: rows.start()] + b"}")) if rows else None
+            return found[0] if found else None
         except _NO_MANIFEST:
             return None
 
@@ -201,12 +202,12 @@ class ManifestStore(_RunFiles):
         path = self.path(run_id)
         try:
             data = path.read_bytes()
-            if not (rows := _ROWS.search(data)) or not data.endswith(b"]}"):
+            if not (found := _find_head(data)) or not data.endswith(b"]}"):
                 raise ValueError("it is not whole")
-            head = RunHead(**_read_values(data[: rows.start()] + b"}"))
         except _NO_MANIFEST as error:
             raise StorageError(f"no run {run_id!r} on record") from error
-        self._write_parts(replace(head, **about), data[rows.start() :])
+        head, end = found
+        self._write_parts(replace(head, **about), data[end:])
 
     def _write_parts(self, head: RunHead, rows: bytes) -> None:
         values = _shallow_dict(head, RunHead)
@@ -216,6 +217,14 @@ class ManifestStore(_RunFiles):
                 del values[name]
         text = json.dumps(values, ensure_ascii=False).removesuffix("}")
         write_atomically(self.path(head.id), text.encode() + rows)
+
+
+def _find_head(data: bytes) -> tuple[RunHead, int] | None:
+    """The head at the beginning of a manifest, and where its rows begin; None if that is not in ``data``."""
+    for rows in _ROWS.finditer(data):
+        with suppress(ValueError):  # rows of a table in the design
+            return RunHead(**_read_values(data[: rows.start()] + b"}")), rows.start()
+    return None
 
 
 def _shallow_dict(record: object, kind: type) -> dict[str, Any]:

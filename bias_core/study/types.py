@@ -194,6 +194,11 @@ class StudySettings(RemembersNames):
         (), "Arms", "Settings to compare on the same prompts, one per arm, such as 'condition=fair|guidance=3'"
     )
 
+    @property
+    def may_stop_early(self) -> bool:
+        """True if a stop rule may end the run before its number of pictures."""
+        return self.stop_within is not None or self.stop_when_clear
+
 
 _LIST_SETTINGS = {name for name, option in declared_settings(StudySettings).items() if option.kind is tuple}
 

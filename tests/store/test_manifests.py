@@ -55,6 +55,14 @@ def test_a_list_reads_no_rows(store):
     assert (head.models, head.conditions) == (("m",), ("",))
 
 
+def test_a_table_with_rows_in_the_design_is_not_taken_for_the_rows(store):
+    store.save(manifest(design={"data": {"shares": {"name": "men", "rows": [[1, 2]]}, "rows": [3]}}))
+    assert [run.id for run in store.list()] == ["abc123"]
+    store.describe("abc123", name="mine")
+    assert store.get("abc123").rows == manifest().rows
+    assert store.head("abc123").name == "mine"
+
+
 def test_a_file_without_blanks_is_listed_and_changed(store):
     store.save(manifest())
     whole = store.list()

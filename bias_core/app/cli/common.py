@@ -229,7 +229,7 @@ def run_with_bar(start: Callable[..., Generator[Progress, None, T]], *inputs: An
                     raise
                 break
             left = f", {step.seconds_left:.0f} s left" if step.seconds_left > 0 else ""
-            words = step.message + left + _format_shares(step.shares)
+            words = step.message + left + (_format_shares(step.shares) if step.shares else "")
             bar.update(task, completed=step.done, total=step.total, description=words)
     raise exit_stopped(stop.signal)
 

@@ -65,9 +65,8 @@ class Intersections(ExploreExtension["CrossedExploration"]):
         from bias_core.beyond.intersections.arms import cross_arms
         from bias_core.beyond.intersections.attributes import find_mosaics
         from bias_core.explore.arms import scored_arms
-        from bias_core.report.stop_rules import stop_rule
 
-        crossing = options.crossed if stop_rule(settings) is None else "none"
+        crossing = options.crossed if not settings.may_stop_early else "none"
         scores = {name: pictures.scores for name, pictures in scored_arms(arms).items()}
         crossed = cross_arms(scores, crossing=crossing, confidence=settings.confidence)
         return join_results(crossed, Results(figures=tuple(find_mosaics(arms))))

@@ -22,7 +22,6 @@ from bias_core.papers.pst import MakeSample
 from bias_core.papers.pst.labelling import LabellingOptions, also_seen, get_column
 from bias_core.papers.pst.report import FURTHER
 from bias_core.report.claims import WHY_NOT, claim_columns, decide_claims, family_note, p_words
-from bias_core.report.stop_rules import stop_rule
 from bias_core.run.attribute_scores import AttributeScore
 from bias_core.study.design import read_study
 from bias_core.study.label_tasks import SINGLE
@@ -282,7 +281,7 @@ def crossed_scores(people: pd.DataFrame, settings: StudySettings, sample: MakeSa
     place = next((setting for setting in _PLACES if setting in set(people["setting"])), "")
     if not attributes or not place:
         return Results()
-    if stop_rule(settings) is not None:
+    if settings.may_stop_early:
         note = "Scores are crossed with further attributes only if the number of pictures was fixed beforehand."
         return Results(notes=(note,))
     checked = checked_labels(people)

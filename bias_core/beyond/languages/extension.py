@@ -47,10 +47,9 @@ class Languages(ExploreExtension[LanguageOptions]):
         """Raise InvalidInput for a concept without a wording, and for settings that do not suit several arms."""
         if not options.wordings:
             return
-        watched = settings.stop_within is not None or settings.stop_when_clear
         for problem, is_so in (
             ("pictures are drawn in each language: remove your own pictures", bool(settings.images)),
-            ("each language needs the same number of pictures: turn the stop rule off", watched),
+            ("each language needs the same number of pictures: turn the stop rule off", settings.may_stop_early),
             ("attributes are compared: choose at least one", not options.scored),
             ("at least two seeds are needed: ask for more pictures", options.n_images < 2),
         ):

@@ -37,7 +37,7 @@ from bias_core.report.claims import (
 )
 from bias_core.report.corrected import kappa_finding
 from bias_core.report.report_text import get_table
-from bias_core.report.stop_rules import ShareValues, stop_rule
+from bias_core.report.stop_rules import ShareValues
 from bias_core.study.answers import AUTOMATIC
 from bias_core.study.design import ReportTexts
 from bias_core.study.label_tasks import SINGLE
@@ -252,7 +252,7 @@ SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the gro
 
 def score_intervals(settings: StudySettings) -> dict[str, Any]:
     """Return :func:`intervals` of scores; valid at any time if the number of pictures was not fixed beforehand."""
-    return {**intervals(settings), "fixed_n": stop_rule(settings) is None}
+    return {**intervals(settings), "fixed_n": not settings.may_stop_early}
 
 
 def select_setting(people: pd.DataFrame, setting: str = PAIRED) -> pd.DataFrame:

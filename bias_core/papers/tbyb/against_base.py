@@ -25,7 +25,6 @@ from bias_core.measures.object_comparison import (
 )
 from bias_core.measures.object_distribution import chao_shen_entropy, object_counts
 from bias_core.report.claims import NO_CLAIM, claim_columns, decide_claims, family_note, fewest_units, p_words
-from bias_core.report.stop_rules import stop_rule
 from bias_core.study.design import ReportTexts
 from bias_core.study.types import (
     ArmReport,
@@ -195,7 +194,7 @@ def compare_objects_of_arms(arms: Sequence[ArmReport], settings: StudySettings) 
     Empty without captions, which saved runs do not keep, and if the number of pictures was not fixed beforehand.
     """
     frames = [arm.results.scored for arm in arms]
-    if stop_rule(settings) is not None or not all(isinstance(frame, pd.DataFrame) for frame in frames):
+    if settings.may_stop_early or not all(isinstance(frame, pd.DataFrame) for frame in frames):
         return {}
     first, *other_frames = [
         frame.assign(**frame["unit"].str.split(":", n=1, expand=True).set_axis([*_UNIT], axis=1)) for frame in frames

@@ -37,7 +37,7 @@ from bias_core.measures.objects import (
 from bias_core.prompts import fill_template
 from bias_core.protocols import Captioner
 from bias_core.report.arm_comparison import counted_sample, mean_sample
-from bias_core.report.stop_rules import ShareValues, stop_rule
+from bias_core.report.stop_rules import ShareValues
 from bias_core.run.attribute_scores import ask_judge, measure_judge_errors, question_about
 from bias_core.run.study_run import Run, Steps
 from bias_core.store.readings import open_original
@@ -261,7 +261,7 @@ def other_prompts(prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
 def score(reading: pd.DataFrame, settings: StudySettings, *, by_released_rules: bool = False) -> Scores:
     """Return all measures of a part of :func:`read_pictures`, optionally with B_D and H_J by the released rules."""
     confidence, seed, units = settings.confidence, settings.seed, tuple(reading["unit"])
-    share: dict[str, Any] = {"fixed_n": stop_rule(settings) is None, "confidence": confidence}
+    share: dict[str, Any] = {"fixed_n": not settings.may_stop_early, "confidence": confidence}
     of_prompt, of_caption, counted = (reading[name].tolist() for name in ("asked", "seen", "counted"))
     exclude: Any = of_prompt if get_options(settings, CaptioningOptions).exclude_prompt else None
     estimates: dict[str, Estimate] = {}

@@ -24,7 +24,6 @@ from bias_core.report.arm_comparison import (
     rank_columns,
 )
 from bias_core.report.claims import NO_CLAIM, largest, p_words
-from bias_core.report.stop_rules import stop_rule
 from bias_core.study.design import ReportTexts
 from bias_core.study.types import (
     ArmReport,
@@ -229,7 +228,7 @@ def _among_named(genders: GenderCounts, settings: StudySettings) -> dict[str, An
     n = genders.n_images - genders.n_unspecified
     share = None
     if n:
-        n_men, fixed_n = genders.n_masculine + genders.n_both / 2, stop_rule(settings) is None
+        n_men, fixed_n = genders.n_masculine + genders.n_both / 2, not settings.may_stop_early
         share = share_interval(n_men, n, fixed_n=fixed_n, confidence=settings.confidence).scaled(100)
     return {"captions": genders.n_images, NAMED: n, **columns(MALE_OF_NAMED, share)}
 
@@ -246,7 +245,7 @@ def top_table(sets: Sets, settings: StudySettings, base: str = "") -> StudyTable
         if scores.counts and name != base
     ]
     frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["pictures", "object", "n"])
-    fixed_n = stop_rule(settings) is None
+    fixed_n = not settings.may_stop_early
     shares = [
         share_interval(n, sets[name].n_images, fixed_n=fixed_n, confidence=settings.confidence).scaled(100)
         for name, n in zip(frame["pictures"], frame["n"], strict=True)
