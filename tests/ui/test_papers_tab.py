@@ -428,3 +428,10 @@ def test_a_paper_alone_is_a_page(services):
     assert page.get_current_key(Visitor()) == "paired"
     assert page.find_paper(SimpleNamespace(name="own", kind="paired_two")) is paper_of(page)
     assert page.find_paper(SimpleNamespace(name="own", kind="mcas")) is None
+
+
+def test_a_paper_without_an_example_shows_nothing_and_not_the_result_of_another(page, monkeypatch):
+    monkeypatch.setattr(page.papers["paired"].examples, "listed", ())
+    shown = page.first_example("paired")
+    assert shown[page.parts["report"]] is None
+    assert not shown[page.parts["results"]]["visible"]

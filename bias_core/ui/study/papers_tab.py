@@ -281,6 +281,8 @@ class PapersTab(StudyTab):
 
     def first_example(self, key: str = "") -> Updates:
         paper = self.papers.get(key, self._first)
+        if not paper.examples.listed:  # of an installed study: nothing, and not the result of another paper
+            return self.show_empty()
         return paper.examples.first(self.show_report, self.parts["header"])
 
     def wire_choice(self, selects: Sequence[Any], known: Any, on_paper: Any) -> list[Any]:
