@@ -27,9 +27,9 @@ STRICT_SKIPS = bool(os.environ.get("CI") or os.environ.get("BIAS_STRICT_SKIPS"))
 SLOW = (
     "tests/models/", "tests/attack/", "tests/frozen/", "tests/calibration/test_calibrate.py",
     "tests/calibration/test_shipped.py", "tests/calibration/test_training.py",
-    "tests/models/test_ray.py", "tests/study/test_a_new_study.py", "tests/study/test_arms.py",
-    "tests/study/test_examples.py",
-    "tests/study/test_hosted_studies.py", "tests/study/test_judging.py", "tests/study/test_kept_runs.py",
+    "tests/models/test_ray.py", "tests/study/test_a_new_study.py", "tests/run/test_arms.py",
+    "tests/report/test_examples.py",
+    "tests/study/test_hosted_studies.py", "tests/study/test_judging.py", "tests/report/test_kept_runs.py",
     "tests/study/test_label_use.py", "tests/study/test_without_beyond.py", "tests/beyond/test_languages.py",
     "tests/beyond/test_validity.py",
     "tests/study/test_every_study.py", "tests/study/test_papers_over_arms.py", "tests/study/test_classifiers.py",

@@ -157,7 +157,7 @@ def test_the_next_batch_is_opened_while_one_is_read(cache, tmp_path, monkeypatch
         [GeneratedImage(row=row, image=Image.new("RGB", (4, 4), (row.seed + 1, 9, 9))) for row in rows]
     )
     opened, seen, real = [], [], readings.open_original
-    monkeypatch.setattr(readings, "open_picture", lambda image: (opened.append(1), real(image))[1])
+    monkeypatch.setattr(readings, "open_original", lambda image: (opened.append(1), real(image))[1])
 
     class Watching(MeanColour):
         def encode_images(self, images):

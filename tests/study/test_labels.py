@@ -31,7 +31,7 @@ from bias_core.papers.pst.labelling import labels_after, labels_frame, with_answ
 from bias_core.papers.pst.report import headline
 from bias_core.papers.pst.study import relabelled
 from bias_core.papers.pst.tab import Labelling, labels_html
-from bias_core.report.corrected import Corrector, _score, _unclear, kappa_finding
+from bias_core.report.corrected import Corrector, _describe_cannot_tell, _test_score, kappa_finding
 from bias_core.run.run import complete, run_study
 from bias_core.study.answer_fit import fit_answers
 from bias_core.study.answers import majority, read_answers
@@ -256,8 +256,8 @@ def test_people_who_look_androgynous_count_for_neither_side_in_a_corrected_score
     )
     assert shares is not None
     p_neither = np.mean(people[:200] == CODES[ANDROGYNOUS])
-    assert _score(shares.value) == pytest.approx(100 * (0.75 - p_neither - 0.25), abs=0.2)
-    assert _unclear(reading, shares) == []  # who looks androgynous is not untold
+    assert _test_score(shares.value) == pytest.approx(100 * (0.75 - p_neither - 0.25), abs=0.2)
+    assert _describe_cannot_tell(reading, shares) == []  # who looks androgynous is not untold
     assert set(reading.only(codes == 1).labels["perceived_gender"]) == {"feminine"}
 
 

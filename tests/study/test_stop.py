@@ -9,7 +9,7 @@ import pytest
 
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.papers.oasis.cells import own_concepts, without_names
-from bias_core.papers.oasis.study_stop import Cluster, _decided, _plain, cluster_names, regenerate
+from bias_core.papers.oasis.study_stop import Cluster, _decided, _shorten_title, cluster_names, regenerate
 from bias_core.papers.oasis.tab import _verdict
 from bias_core.report.figures import to_bytes
 from bias_core.report.headlines import headline
@@ -146,9 +146,9 @@ def test_published_prompts_stand_beside(report):
 
 
 def test_titles_are_plain_letters():
-    assert _plain("with \u093f a beard, $5") == r"with \u093f a beard, \$5"
-    assert len(_plain("\u093f" * 30)) <= 26
-    assert not _plain("\u093f" * 30).removesuffix("...").endswith("\\")
+    assert _shorten_title("with \u093f a beard, $5") == r"with \u093f a beard, \$5"
+    assert len(_shorten_title("\u093f" * 30)) <= 26
+    assert not _shorten_title("\u093f" * 30).removesuffix("...").endswith("\\")
 
 
 def test_a_stopped_search_reports_the_clusters_that_were_searched_and_goes_on(world, report, tmp_path, monkeypatch):
