@@ -786,8 +786,8 @@ _NEAR = 1e-14  # how near a root is found
 def exact_interval(n_positive: int, n: int, *, confidence: float = 0.95, null_value: float | None = None) -> Estimate:
     """A share of n with Blaker's interval: the shares that :func:`exact_p_value` does not reject.
 
-    {p : min(1, P(X >= k) + P(X <= j)) > α} and what lies between, for p below k / n; j is the largest count with a tail
-    is no more probable than the observed one   [blaker2000, Sec. 3]
+    {p : min(1, P(X >= k) + P(X <= j)) > α} and what lies between, for p below k / n; j is the largest count below
+    k whose lower tail is no more probable than the tail from k up   [blaker2000, Sec. 3]
 
     Parameters
     ----------

@@ -30,7 +30,16 @@ from bias_core.measures.two_phase import (
 )
 from bias_core.people import load_scales
 from bias_core.report.arm_comparison import compare_arms, two_shares
-from bias_core.report.claims import NO_CLAIM, SAME_TEST, WHY_NOT, claim_columns, decide_claims, family_note, with_claims
+from bias_core.report.claims import (
+    NO_CLAIM,
+    SAME_TEST,
+    WHY_NOT,
+    claim_columns,
+    decide_claims,
+    family_note,
+    with_claims,
+    without_fixed_n,
+)
 from bias_core.report.report_text import CORRECTED, format_rater_count
 from bias_core.study.answer_files import LOOK, count_raters, look_table
 from bias_core.study.answer_fit import check_arms_have_answers, fit_answers
@@ -291,6 +300,7 @@ class Corrector:
     settings: StudySettings
     rater_weights: np.ndarray  # ``(n_draws, n_raters)``
     strata: Mapping[str, str]  # by picture: pictures of one stratum were equally likely to be chosen; empty: all were
+    fixed_n: bool = True  # whether the number of pictures was fixed beforehand
 
     def shares(self, reading: Reading, votes: np.ndarray, place: int = 0) -> TwoPhaseShares | None:
         """Return the shares of people's classes; None with too few labels. ``place`` is part of the seed."""
@@ -306,6 +316,14 @@ class Corrector:
             rater_weights=self.rater_weights,
             rng=np.random.default_rng([self.settings.seed, place]),
         )
+
+    def estimate_as_read(self, reading: Reading) -> Estimate:
+        """Return the share that the classifier sees."""
+        calls = reading.clear_calls
+        if not calls.size:
+            return Estimate.undefined(0, "the classifier cannot tell for any picture")
+        of_run: dict[str, Any] = {"fixed_n": self.fixed_n, "confidence": self.settings.confidence}
+        return share_interval(int(calls.sum()), calls.size, **of_run)
 
     def _weights(self, image_ids: Sequence[str], labelled: np.ndarray) -> np.ndarray | None:
         """Return how many pictures each labelled one represents, from its stratum; None without strata."""
@@ -324,12 +342,13 @@ class Corrector:
         key, title, metric = names
         confidence = self.settings.confidence
         half_width = POINTS / 100 * scale
+        corrected = two_phase_estimate(of, *samples, confidence=confidence, null_value=null_value)
         return CorrectedNumber(
             key=key,
             title=title,
             metric=metric,
             as_read=as_read,
-            corrected=two_phase_estimate(of, *samples, confidence=confidence, null_value=null_value),
+            corrected=corrected if self.fixed_n else without_fixed_n(corrected),
             n_labelled=sum(sample.n_labelled for sample in samples),
             n_blind=sum(sample.n_blind for sample in samples),
             n_raters=max(sample.n_raters for sample in samples),
@@ -347,6 +366,7 @@ def corrected_numbers(report: StudyReport, answers: PeopleAnswers) -> tuple[list
         settings=report.settings,
         rater_weights=draw_rater_weights(len(answers.raters), seed),
         strata=build_strata(readings, answers.stratified_by),
+        fixed_n=not (report.stopped or report.settings.may_stop_early),
     )
     votes = [answers.votes(reading) for reading in readings]
     samples = [
@@ -392,7 +412,7 @@ def shares_of_attribute(
 ) -> Iterator[CorrectedNumber]:
     """Yield P, and with a P* also P − P* and Ψ."""
     reference = None if reading.attribute is None else reading.attribute.reference
-    as_read = replace(_estimate_as_read(reading, corrector.settings.confidence), null_value=reference)
+    as_read = replace(corrector.estimate_as_read(reading), null_value=reference)
     names = _name_number(reading, "P", "attribute_prevalence")
     is_claimed = reading.attribute is not None and reading.attribute.has_source
     family = f"P {reading.arm}" * is_claimed
@@ -464,13 +484,6 @@ def _name_number(reading: Reading, quantity: str, metric: str) -> tuple[str, str
     return " ".join(filter(None, (reading.arm, reading.group, about, quantity))), title, metric
 
 
-def _estimate_as_read(reading: Reading, confidence: float) -> Estimate:
-    calls = reading.clear_calls
-    if not calls.size:
-        return Estimate.undefined(0, "the classifier cannot tell for any picture")
-    return share_interval(int(calls.sum()), calls.size, confidence=confidence)
-
-
 def _correct_scores(
     corrector: Corrector, reading: Reading, votes: np.ndarray, shares: TwoPhaseShares
 ) -> Iterator[CorrectedNumber]:
@@ -483,7 +496,9 @@ def _correct_scores(
             parts.append((f"{gender} stereotypes", part_reading, corrector.shares(part_reading, votes[chosen])))
     for name, part_reading, part_shares in parts:
         if part_shares is not None:
-            as_read = stereotype_test_score(part_reading.labels, **intervals(corrector.settings)).confidence_interval
+            as_read = stereotype_test_score(
+                part_reading.labels, **intervals(corrector.settings), fixed_n=corrector.fixed_n
+            ).confidence_interval
             names = _name_number(part_reading, name, "stereotype_test_score")
             yield corrector.number(
                 names, as_read, _test_score, part_shares, family=f"scores {reading.arm}", scale=100.0

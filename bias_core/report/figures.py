@@ -545,7 +545,8 @@ def _draw_mosaic(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> 
         for cell in cells.to_dict("records"):
             height, place = (cell["value"] / width if width else 0.0), rows.index(cell["row"])
             axes.bar(
-                left, height, width, bottom, align="edge", color=COLOURS[place], alpha=0.75 if cell["small"] else 0.9,
+                left, height, width, bottom, align="edge", color=COLOURS[place % len(COLOURS)],
+                alpha=0.75 if cell["small"] else 0.9,
                 edgecolor="#fefefe", lw=2, hatch="//" if cell["small"] else None,
             )  # fmt: skip
             if height > _LEAST_NAMED < width / 2:
@@ -558,7 +559,7 @@ def _draw_mosaic(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> 
         ticks.append((left + width / 2, f"{column}\n{width:.0%}"))
         left += width
     for i, row in enumerate(rows):
-        axes.bar(0, 0, color=COLOURS[i], label=row)
+        axes.bar(0, 0, color=COLOURS[i % len(COLOURS)], label=row)
     axes.axhline(float(data["null"].iloc[0]), ls="--", lw=1.2, color=INK, label="if they were independent")
     axes.set_xticks(*zip(*ticks, strict=True))
     axes.set_xlim(0, left)

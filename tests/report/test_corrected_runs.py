@@ -18,8 +18,9 @@ from bias_core.labels.tab import title_in_list
 from bias_core.labels.task_owner import delete_task, exclude_rater
 from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import holm
+from bias_core.measures.sequential import holds_at_any_time
 from bias_core.measures.two_phase import draw_rater_weights
-from bias_core.report.claims import SAME_TEST, WHY_NOT
+from bias_core.report.claims import FIXED_N, SAME_TEST, WHY_NOT
 from bias_core.report.corrected import (
     Corrector,
     PeopleAnswers,
@@ -171,6 +172,10 @@ def test_p_psi_and_their_budget_are_corrected_as_answers_come_in(services, explo
     after = number(corrected(services, exploration), "man: P").corrected
     assert after.value == pytest.approx(p.corrected.value, abs=0.1)
     assert after.high - after.low > 1.2 * before  # what one of three says otherwise widens it
+    of_stopped = number(corrected(services, replace(exploration, stopped=True)), "man: P")
+    assert holds_at_any_time(of_stopped.as_read)
+    assert FIXED_N in of_stopped.corrected.note
+    assert math.isnan(of_stopped.corrected.p_value)
     delete_task(services.labels, made.key)
 
 
