@@ -124,5 +124,6 @@ def test_threads_that_wait_for_work_leave_the_cores_to_others():
 
 def test_unknown_words_are_of_the_calibration_world_only(services):
     assert services.unknown_words("calibration-renderer", "a photo of a flibbertigibbet") == ("flibbertigibbet",)
+    assert services.unknown_words("calibration-renderer", "a photo of a 🤖") == ("🤖",)
     assert services.unknown_words("calibration-diffusion", "a photo of a doctor") == ()
     assert services.unknown_words("some-org/some-model", "a flibbertigibbet") == ()

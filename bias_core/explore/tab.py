@@ -21,7 +21,7 @@ from bias_core.report.claims import p_words
 from bias_core.report.documents import average_uri, data_uri
 from bias_core.report.figures import N_COLOURS, figure_svg
 from bias_core.report.picture_facts import get_refusal_reason, prompt_facts
-from bias_core.report.report_text import LIMITS
+from bias_core.report.report_text import LIMITS, describe_unknown_words
 from bias_core.run.attribute_scores import AttributeScore
 from bias_core.study.attributes import ALL, finding_key
 from bias_core.study.classifiers import ERRORS_KNOWN
@@ -377,10 +377,8 @@ class ExploreTab(ExploreForm):
         return f"group={CONCEPT}" if alone and frame is not None and frame["group"].nunique() > 1 else ""
 
     def header_html(self, report: StudyReport) -> str:
-        """Return the headline, with the words that the calibration model ignored."""
-        words = ", ".join(f"“{word}”" for word in report.unknown_words)
-        ignored = [f"The calibration model does not know {words} and ignored it."] if words else []
-        return super().header_html(report) + render("explore_notes", notes=ignored)
+        """Return the headline, with the words that the calibration model does not know."""
+        return super().header_html(report) + render("explore_notes", notes=describe_unknown_words(report))
 
     def next_html(self, report: StudyReport, cells: Sequence[str] = (), width: str = "") -> str:
         """Return the next steps, and the notes on the run."""

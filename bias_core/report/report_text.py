@@ -298,11 +298,16 @@ def report_facts(report: StudyReport) -> list[str]:
 
 def list_notes(report: StudyReport) -> list[str]:
     """Return the notes of a report, and one on words that the calibration world does not know."""
-    unknown = ", ".join(report.unknown_words)
-    return [
-        *report.results.notes,
-        *([f"The calibration world does not know these words and ignored them: {unknown}."] if unknown else []),
-    ]
+    return [*report.results.notes, *describe_unknown_words(report)]
+
+
+def describe_unknown_words(report: StudyReport) -> list[str]:
+    """Return a sentence on words that the calibration world does not know; [] without any."""
+    words = ", ".join(f"“{word}”" for word in report.unknown_words)
+    says = (
+        f"The calibration model does not know {words}: its pictures mean nothing with an unknown word, so leave it out."
+    )
+    return [says] if words else []
 
 
 def format_day(report: StudyReport) -> str:

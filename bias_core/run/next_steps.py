@@ -111,10 +111,7 @@ def _seconds_each(arm: Run) -> float:
 
 N_RATERS = 3
 WIDTHS = (0.1, 0.15, 0.07, 0.05, 0.03)  # half widths of shares to choose from; the first that fits is the default
-LOOKED_AT = (
-    "Pictures that are added because a result is not clear make it clear by chance too often: choose the number "
-    "beforehand, or “Stop once a difference is clear”."
-)
+LOOKED_AT = "Adding pictures until a result is clear misleads: decide on their number first."
 _FIRST_WIDTH = 0.25  # of a first run
 _WIDE = 0.05  # half width of an interval, as a share of the measure's range
 _FEWEST_MORE = 1.3  # times the pictures of the report

@@ -391,7 +391,7 @@ class FoundPictures:
             raise InvalidInput(f"{path.name} has no picture{f' ({chr(59).join(reasons[:3])})' if reasons else ''}")
         self._models = defaultdict[str, dict[str, None]](dict)  # spellings of their names, by key
         self._checkpoints = self._find_checkpoints()
-        self.is_assumed = bool(source.assumed_prompt) and not any(found.text for found in self._found.values())
+        self.is_assumed = bool(source.assumed_prompt) and not self._has_picture_with_prompt()
         if self.is_assumed:
             self._found = dict.fromkeys(self._found, FoundPrompt(source.assumed_prompt, GIVEN))
         self._files_of: dict[str, list[str]] = defaultdict(list)  # by key of their prompt
@@ -403,6 +403,16 @@ class FoundPictures:
         self._ids: set[str] = set()  # of all rows
         self._counted: list[PossibleCopy] = []  # pictures that count
         self._alike: dict[int, list[str]] = {}  # remarks on those of them that may be copies, by their number
+
+    def _has_picture_with_prompt(self) -> bool:
+        """True if a file with a prompt can be read as a picture; a name alone, of no picture, says nothing."""
+        for name, found in self._found.items():
+            if found.text:
+                with suppress(InvalidInput), limit_file(name, self._broken):
+                    with open_picture(io.BytesIO(self._files.read(name))) as opened:
+                        decode_picture(opened)
+                    return True
+        return False
 
     def look(self) -> PictureLook:
         """Read every picture, and return what was understood; no picture of the result may count."""

@@ -26,8 +26,9 @@ class Meaning:
 
 
 def plain_words(text: str) -> list[str]:
-    """Lower-case words without punctuation or articles."""
-    return [w for w in re.findall(r"\w+", text.lower().replace("'", "")) if w not in ARTICLES]
+    """Lower-case words and pictograms, without punctuation or articles."""
+    words = re.findall(r"\w+|[\u2600-\u27bf\U0001f000-\U0001faff]", text.lower().replace("'", ""))
+    return [word for word in words if word not in ARTICLES]
 
 
 @cache

@@ -20,10 +20,10 @@ def begin_slow_run(page, concept):
 def test_a_press_during_a_run_asks_and_either_run_can_be_stopped(visit):
     page = visit(query="?tab=explore")
     page.wait_for_selector("#header h2")
-    begin_slow_run(page, "slow doctor")
+    begin_slow_run(page, "slow judge")
     page.wait_for_function(f"{N_DONE} > 32")
     for answer in ("leave", "replace"):
-        page.fill(CONCEPT, "slow nurse")
+        page.fill(CONCEPT, "slow lawyer")
         page.press(CONCEPT, "Enter")
         page.wait_for_selector("#explore-at-work:has-text('Your run is still running')")
         assert page.is_visible("#stop")
@@ -49,7 +49,7 @@ def test_a_press_during_a_run_asks_and_either_run_can_be_stopped(visit):
     seen = page.evaluate("[...new Set(window.seen)]")
     assert "Stopping" in seen[0], seen
     assert not [text for text in seen if text.strip()[:1].isdigit()], seen  # no count again; the end may be seen
-    page.wait_for_selector("#header:has-text('a photo of a slow nurse')")
+    page.wait_for_selector("#header:has-text('a photo of a slow lawyer')")
     assert page.is_visible("#generate")
 
 

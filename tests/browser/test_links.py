@@ -138,7 +138,7 @@ def test_the_published_numbers_of_a_run_stay_at_the_top_and_its_line_in_runs_has
     settle(page)
     page.wait_for_function("Math.abs(document.querySelector('#runs-published').getBoundingClientRect().top) < 2")
     switch(page, "explore")
-    page.fill("#concept :is(input, textarea)", "slow nurse")
+    page.fill("#concept :is(input, textarea)", "slow farmer")
     page.fill("#n-images input", "40")
     page.click("#generate")
     page.wait_for_selector("#explore-drawing .finished")

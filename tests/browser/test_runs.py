@@ -51,8 +51,8 @@ def test_arms_come_back_after_a_reload_and_their_run_is_listed_and_opens_in_its_
 def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(desk):
     page = desk
     draw_with_model(page)
-    page.fill("#concept textarea, #concept input", "slow nurse")
-    page.fill("#n-images input", "80")  # long enough for two presses of a button in time
+    page.fill("#concept textarea, #concept input", "slow teacher")
+    page.fill("#n-images input", "400")  # long enough for two presses of a button in time
     with a_run(page, "explore"):
         page.click("#generate")
         page.wait_for_selector("#results", state="hidden")  # of the run before
@@ -60,11 +60,11 @@ def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(desk):
         page.click("#stop")
     page.wait_for_selector("#header h2")
     switch(page, "runs")
-    stopped = page.locator("#runs-list").get_by_role("button", name="Continue: a photo of a slow nurse")
+    stopped = page.locator("#runs-list").get_by_role("button", name="Continue: a photo of a slow teacher")
     stopped.wait_for()
     assert "stopped" in page.inner_text("#runs-list")
     before = page.locator("#runs-list [data-act=delete]").count()
-    act(page, "Delete: a photo of a slow nurse")
+    act(page, "Delete: a photo of a slow teacher")
     page.wait_for_selector("#runs-list [data-act=undo]")
     assert page.locator("#runs-list [data-act=delete]").count() == before - 1
     assert not stopped.count()

@@ -258,6 +258,7 @@ def test_pictures_without_prompts_are_the_concept_that_is_named_or_have_none(ser
         for n in range(6):
             with archive.open(f"IMG_{n:04}.png", "w") as file:
                 draw_scene(_portrait(rng, skin=9), 64).save(file, "PNG")
+        archive.writestr("a photo of a nurse.png", "no picture, whose name says nothing about the others")
     options = {"attributes": ["dark skin"], "attribute_a": "", "attribute_b": "", "n_images": 6}
     for concept, prompt, says in (
         ("mechanic", DARK, f"No picture has a prompt: all 6 are taken as “{DARK}”."),

@@ -92,12 +92,13 @@ def show_study_report(
 
 
 def _show_first(report: StudyReport, services: "Services | None") -> None:
-    from bias_core.report.report_text import LIMITS
+    from bias_core.report.report_text import LIMITS, describe_unknown_words
     from bias_core.run.image_rows import SEE_PICTURES
     from bias_core.run.next_steps import next_steps
 
     n_more = _show_first_numbers(report) if report.results.findings else 0
-    _show_unknown_words(report)
+    for note in describe_unknown_words(report):
+        console.print(note, markup=False)
     for note in report.results.notes:
         if report.stopped or SEE_PICTURES in note:
             console.print(note, markup=False)
@@ -132,13 +133,8 @@ def _show_first_numbers(report: StudyReport) -> int:
     return 0
 
 
-def _show_unknown_words(report: StudyReport) -> None:
-    if report.unknown_words:
-        console.print(f"Words unknown to this world: {', '.join(report.unknown_words)}", markup=False)
-
-
 def _show_all(report: StudyReport, services: "Services | None") -> None:
-    from bias_core.report.report_text import LIMITS, claim, excerpt, finding_frame, get_title
+    from bias_core.report.report_text import LIMITS, claim, describe_unknown_words, excerpt, finding_frame, get_title
     from bias_core.run.next_steps import next_steps
 
     frames = [(get_title(report), finding_frame(report))]
@@ -150,7 +146,8 @@ def _show_all(report: StudyReport, services: "Services | None") -> None:
             console.print(f"{shown}; --out writes all.", markup=False, style="dim")
     for note in report.results.notes:
         console.print(note, markup=False)
-    _show_unknown_words(report)
+    for note in describe_unknown_words(report):
+        console.print(note, markup=False)
     if sentence := claim(report):
         console.print(f"To quote: {sentence}", markup=False)
     line = f"{LIMITS} Run {report.run_id}, {report.n_images:,} pictures, {report.seconds:.1f} s."

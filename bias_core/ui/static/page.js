@@ -12,8 +12,14 @@ const name = () => {
   nameResult();
   holdPaper();
 };
-let due = 0;
-const soon = () => { due ||= requestAnimationFrame(() => { due = 0; name(); }); };
+let isDue = false;
+const nameOnce = () => { if (isDue) { isDue = false; name(); } };
+const soon = () => {
+  if (isDue) return;
+  isDue = true;
+  requestAnimationFrame(nameOnce);
+  setTimeout(nameOnce, 500);  // a page that is not drawn, as on a busy machine, has no frames
+};
 new MutationObserver(() => { soon(); isHere(); }).observe(document.body, {childList: true, subtree: true, attributes: true,
   attributeFilter: ['aria-label']});
 
