@@ -33,7 +33,7 @@ def test_a_press_during_a_run_asks_and_either_run_can_be_stopped(visit):
         page.click(f"#explore-at-work [data-{answer}]")
         page.wait_for_selector("#explore-at-work .at-work", state="detached")
     page.wait_for_function("window.hasSunk")  # the count of the other run
-    assert page.is_visible("#stop")
+    page.wait_for_selector("#stop", state="visible")
     page.evaluate(
         """() => {
           window.seen = [];
