@@ -44,12 +44,12 @@ class StopRule:
         """The rule in words.
 
         >>> StopRule(within=0.1, when_clear=True, confidence=0.95).words
-        'every interval is at most 20 points wide (±10) or excludes P*'
+        'every interval is at most 20 points wide (±10), or its share differs clearly from P*'
         """
-        parts = ["excludes P*"] * self.when_clear
-        if self.within is not None:
-            parts.insert(0, f"is at most {200 * self.within:g} points wide (±{100 * self.within:g})")
-        return f"every interval {' or '.join(parts)}"
+        if self.within is None:
+            return "every share differs clearly from P*"
+        width = f"every interval is at most {200 * self.within:g} points wide (±{100 * self.within:g})"
+        return f"{width}, or its share differs clearly from P*" if self.when_clear else width
 
     def holds(self, shares: Sequence[Estimate]) -> bool:
         """Return True if the run has seen enough; if only P* counts, shares without one are ignored.
