@@ -225,7 +225,7 @@ def settle(design: Design, given: StudySettings, names: Collection[str] | None =
         )
     settings = replace(settings, **{**design_settings, "options": typed_options(design, settings.options)})
     if settings.labels and not study.takes_labels:
-        advice = "correct a finished run with: study corrected RUN --labels FILE"
+        advice = "correct a finished run with: study corrected RUN --labels FILE, or ask people with: study label RUN"
         if not study.has_readings(settings):
             advice = "it asks no classifier about single pictures, so that people have nothing to correct"
         raise InvalidInput(f"{design.name} takes no file of people's answers. Leave labels out; {advice}")
