@@ -110,7 +110,7 @@ def test_what_was_typed_and_the_results_of_two_papers_are_kept_while_one_switche
 
 def test_a_run_is_seen_from_another_paper_which_offers_its_result_once_it_has_ended(visit):
     page = visit(query="?tab=paired")
-    begin_slow_run(page, "slow pilot", seconds=20)
+    begin_slow_run(page, "slow pilot", seconds=40)
     switch(page, "association")
     page.wait_for_selector(f"#paper-header .example-note:has-text('{EXAMPLES['association']}')")
     page.wait_for_function("document.querySelector('#paper-status').innerText.trim().startsWith('Paired: ')")
@@ -127,12 +127,12 @@ def test_a_run_is_seen_from_another_paper_which_offers_its_result_once_it_has_en
     wait_for_result(page, "slow pilot and assistant")
     open_folds(page, "own", "more")
     assert page.input_value(FIRST) == "slow pilot"
-    assert page.input_value("#paper-steps input") == "20"
+    assert page.input_value("#paper-steps input") == "40"
 
 
 def test_stop_pressed_from_another_paper_stops_the_run_and_keeps_what_was_finished(visit):
     page = visit(query="?tab=paired")
-    begin_slow_run(page, "slow baker", seconds=30)
+    begin_slow_run(page, "slow baker", seconds=60)
     switch(page, "objects")
     page.click("#paper-stop")
     pressed = time.monotonic()
@@ -148,7 +148,7 @@ def test_stop_pressed_from_another_paper_stops_the_run_and_keeps_what_was_finish
 
 def test_a_reload_follows_a_run_on_its_own_paper_and_on_another(visit, served):
     page = visit(query="?tab=paired")
-    begin_slow_run(page, "slow driver", seconds=15)
+    begin_slow_run(page, "slow driver", seconds=40)
     page.reload()
     page.wait_for_selector("#paper-stop:visible")
     page.wait_for_selector("#paper-drawing .finished")
