@@ -71,7 +71,7 @@ from bias_core.ui.study.form import (
     plain_groups,
     row,
 )
-from bias_core.ui.study.own_pictures import ONE_PROMPT, OWN, PictureChoice, chosen_pictures
+from bias_core.ui.study.own_pictures import ALL_SHOW_IT, OWN, PictureChoice, chosen_pictures
 from bias_core.ui.study.parts import ChipsPart, SideRun, get_chip
 from bias_core.ui.study.study_tab import EACH, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
@@ -219,7 +219,7 @@ def describe_shown_concept(choice: PictureChoice | None, concepts: Sequence[str]
         return f"all {choice.n:,} pictures are taken to show “{concept}”" if choice.n > 1 else ""
     return (
         f"the concept “{concept}” is not used, because your pictures have prompts; if all of them show it, choose "
-        f"“Put it right”, then prompts from “{ONE_PROMPT}”"
+        f"“{ALL_SHOW_IT}”"
     )
 
 
@@ -260,6 +260,7 @@ class ExploreForm(StudyTab):
     """The form's layout, and its own parts: the concept, the table of attributes, suggestions, a file of prompts."""
 
     remembered: ClassVar = ("model", "condition", "encoder", "n_images")
+    has_concept: ClassVar = True
     layout: ClassVar = (
         line("concept", "other", Box(
             kind="column", parts=("run", "gpu_time"), look={"scale": 0, "min_width": 240, "elem_classes": "act"},

@@ -57,7 +57,7 @@ from bias_core.wording import format_count, format_counts, limit_list
 
 T = TypeVar("T")
 
-AUTO, ONE_FOR_ALL = "auto", "one for all: "
+AUTO, NO_PROMPTS, ONE_FOR_ALL = "auto", "none", "one for all: "
 NO_PROMPT = "without a prompt"
 """Stands for the prompt of pictures without one, where pictures are asked for or counted by prompt."""
 IN_TABLE, IN_PICTURE, IN_TEXT = "a table", "the picture's own record", "the text file with its name"
@@ -203,10 +203,9 @@ def read_prompts_from(text: str) -> str:
     if sign and f"{word}: " == ONE_FOR_ALL and prompt:
         check_texts("the prompt of all pictures", prompt)
         return ONE_FOR_ALL + prompt
-    if sign or word not in (AUTO, *PROMPT_SOURCES):
+    if sign or word not in (names := (AUTO, *PROMPT_SOURCES, NO_PROMPTS)):
         raise InvalidInput(
-            f"prompts are taken from {', '.join((AUTO, *PROMPT_SOURCES))}, or “{ONE_FOR_ALL}a photo of a doctor”; "
-            f"got {quoted(text)}"
+            f"prompts are taken from {', '.join(names)}, or “{ONE_FOR_ALL}a photo of a doctor”; got {quoted(text)}"
         )
     return word
 
@@ -717,6 +716,8 @@ class FoundPictures:
         beside = self._beside[name] = self._read_beside(name)
         if self._source.prompts_from.startswith(ONE_FOR_ALL):
             return FoundPrompt(self._source.prompts_from.removeprefix(ONE_FOR_ALL), GIVEN)
+        if self._source.prompts_from == NO_PROMPTS:
+            return FoundPrompt()
         folder, file = names_as_prompts(name, self._wrapper, self._numbered)
         written = {IN_TABLE: self._find_in_tables(name), IN_PICTURE: inside.prompt, IN_TEXT: beside.prompt}
         guesses = {IN_FOLDER: folder, IN_FILE: file}

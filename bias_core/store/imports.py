@@ -35,7 +35,7 @@ class ImportedImages:
     Parameters
     ----------
     path : folder or zip.
-    prompts_from : "auto", a key of ``found_pictures.PROMPT_SOURCES``, or "one for all: " and a prompt.
+    prompts_from : "auto", "none", a key of ``found_pictures.PROMPT_SOURCES``, or "one for all: " and a prompt.
     copies : "count once", or "count all".
     drawn_with : take only the pictures that were drawn in this way (:attr:`PictureLook.ways`); "" for all.
     assumed_prompt : of all pictures if none of them has one; "" to leave them without.

@@ -82,8 +82,8 @@ _IMAGES: dict[str, Any] = {
 }
 _PROMPTS_FROM = {
     "label": "Prompts from",
-    "sentence": "Source of the prompts of your own pictures: auto, table, picture, text file, file name, folder, or "
-    "“one for all: a photo of a doctor”",
+    "sentence": "Source of the prompts of your own pictures: auto, table, picture, text file, file name, folder, "
+    "none (all show the concept), or “one for all: a photo of a doctor”",
 }
 _DRAWN_WITH = {
     "label": "Drawn with",

@@ -297,15 +297,17 @@ def test_the_section_for_a_model_card_has_the_numbers_and_no_head_of_a_card(repo
 
 
 def test_the_page_offers_every_form_and_says_what_each_is_for(report, tmp_path):
-    shown = html.unescape(render("take_all", forms=FORMS))
+    shown = html.unescape(render("take_all", forms=FORMS, figure=report.results.figures[0]))
     assert all(form.purpose in shown for form in FORMS.values())
+    chart = re.search(r"figure:[^:]+:png", shown)[0]
+    assert take(report, chart, tmp_path).read_bytes().startswith(b"\x89PNG")
     assert take(report, "report::card", tmp_path).name == f"explore-{report.run_id}-model-card.md"
     with pytest.raises(InvalidInput, match="no download named"):
         take(report, "report::docx", tmp_path)
 
 
 def test_one_table_has_every_number_of_all_arms(report, in_arms, tmp_path):
-    assert "Table (CSV)" in render("take_all", forms=FORMS)
+    assert "Table (CSV)" in render("take_all", forms=FORMS, figure=None)
     table = pd.read_csv(take(report, "report::csv", tmp_path))
     assert table["finding"].tolist() == [finding.title for finding in report.results.findings]
     assert {"value", "low", "high", "n", "p_adjusted"} <= set(table)

@@ -327,7 +327,7 @@ def test_the_source_of_prompts_can_be_chosen(tmp_path):
     files["metadata.csv"] = f"file_name,prompt\na red door/{COOK}_1.png,a green door\n"
     prompts = {
         "auto": "a green door", "table": "a green door", "picture": NURSE, "text file": "a blue door",
-        "file name": COOK, "folder": "a red door", "one for all: x y z": "x y z",
+        "file name": COOK, "folder": "a red door", "one for all: x y z": "x y z", "none": "without a prompt",
     }  # fmt: skip
     for source, prompt in prompts.items():
         assert look(tmp_path, files, prompts_from=source).counts == {prompt: 1}, source

@@ -224,6 +224,8 @@ def test_pictures_without_prompts_are_shown_and_get_one_prompt_or_those_of_a_tab
     assert told[own.prompts_from] == "one for all"
     told = last(own.on_correct(visitor, told[own.arrived], "folder", "", "count all", "together"))
     assert told[own.arrived].look.counts == {"without a prompt": 3}
+    told = last(own.on_press(visitor, told[own.arrived], "count all", "together", event(target=own.concept)))
+    assert told[own.arrived].look.counts == {"without a prompt": 3}
     table = tmp_path / "table.csv"
     table.write_text("file_name,prompt\n0001.png,a photo of a cook\nnone.png,x\n")
     told = last(own.on_table(visitor, told[own.arrived], str(table)))

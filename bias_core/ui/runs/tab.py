@@ -451,11 +451,12 @@ def _line_html(line: history.ListedRun, *, is_running: bool) -> str:
     """A run in the list; made once, because a list of hundreds would take long."""
     state = "running" if is_running else _STATES.get(line.status, line.status)
     state += ", from the gallery" if line.in_gallery else ", kept" if line.is_kept else ""
-    still = f", {line.n_stored:,} still stored" if line.n_stored != line.n_pictures else ""
+    stored = "still stored" if line.status == "finished" else "drawn"
+    there = f", {line.n_stored:,} {stored}" if line.n_stored != line.n_pictures else ""
     size = f"{line.n_bytes / 1e6:,.1f} MB" if line.n_bytes >= 1e5 else f"{line.n_bytes / 1e3:,.0f} kB"
     facts = (
         line.title if line.name else "", line.study, ", ".join(filter(None, (line.model, line.condition))),
-        line.choices, f"{line.n_pictures:,} pictures{still}, {size}", line.labelled_by, when(line.updated),
+        line.choices, f"{line.n_pictures:,} pictures{there}, {size}", line.labelled_by, when(line.updated),
     )  # fmt: skip
     # Share goes when it is pressed: no other button must move under the pointer.
     own_acts = ["again", "free" if line.is_kept else "keep", "delete", *["share"] * (line.saved and not line.is_shared)]

@@ -13,7 +13,7 @@ setInterval(() => {
   panel?.classList.toggle('shows-others', isOfOthers);
   const failed = element.querySelector('[data-failed]');
   const error = panel.querySelector('.error[data-of-run]');
-  if (failed) failed.hidden = !error;
+  if (failed) failed.hidden = !error || isOfOthers;
   if (error && error !== seenError) error.scrollIntoView({block: 'nearest'});
   seenError = error;
 }, 400);

@@ -360,6 +360,7 @@ class StudyForm(HasStudies):
     """The form of a tab: its components by the names of their values, their updates, and the requested run."""
 
     first_percent: ClassVar[int] = 10  # percent of the full size for a first click
+    has_concept: ClassVar[bool] = False  # True if it names one that all pictures of a run may show
     layout: ClassVar[Layout] = ()
     looks: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # component arguments of this layout alone
     remembered: ClassVar[Sequence[str]] = ("model", "condition", "encoder")  # by the browser
@@ -372,7 +373,7 @@ class StudyForm(HasStudies):
         self.arms = ArmsForm(self.key, services)
         self.parts: dict[str, Any] = {}
         self.form_folds: list[Any] = []  # closed when a run starts; their values stay
-        self.own_pictures = OwnPictures(self.key, services)
+        self.own_pictures = OwnPictures(self.key, services, has_concept=self.has_concept)
         self.drawing_parts: list[Any] = []  # hidden with own pictures
 
     def build_memory(self) -> None:

@@ -17,6 +17,7 @@ from bias_core.store.found_pictures import (
     AUTO,
     COPIES,
     COUNT_ONCE,
+    NO_PROMPTS,
     ONE_FOR_ALL,
     PROMPT_SOURCES,
     PictureLook,
@@ -36,8 +37,9 @@ _PROMPTS, _EACH, _SIDE = 24, 3, 128  # prompts with pictures, pictures of each, 
 _OPEN = 3  # lines of each list that are not folded away
 _LINES = 200  # of each list, for all of them would keep the page of every visitor waiting
 _SOURCES = [("whichever is there", AUTO), *((words, name) for name, words in PROMPT_SOURCES.items())]
+_NONE_READ = ("none: all show the concept", NO_PROMPTS)
 _ONE = ONE_FOR_ALL.rstrip(": ")
-ONE_PROMPT = "one prompt for all"
+ALL_SHOW_IT = "All show the concept"
 TABLE_ENDINGS = (".csv", ".tsv", ".jsonl")
 _AT_ONCE = 40  # uploads that are read or wait for a reader
 _SECONDS_BETWEEN = 0.5  # two counts of the pictures that were read
@@ -145,8 +147,9 @@ def arrived_html(arrived: Arrived) -> str:
 class OwnPictures:
     """The choice between a model and own pictures, and the upload that takes the model's place."""
 
-    def __init__(self, key: str, services: Services) -> None:
+    def __init__(self, key: str, services: Services, *, has_concept: bool = False) -> None:
         self.key, self.services = key, services
+        self.has_concept = has_concept  # True if the form names one, which pictures without prompts are taken to show
 
     def build_choice(self) -> None:
         self.images = gr.State(None)  # PictureChoice of a run on own pictures; None if they are drawn
@@ -174,6 +177,8 @@ class OwnPictures:
             with gr.Column(min_width=320, scale=2, visible=False) as self.there:
                 self.found = gr.HTML(elem_id=f"{key}-found")
                 with gr.Row(elem_classes="tools"):
+                    self.concept = gr.Button(ALL_SHOW_IT, size="sm", scale=0, min_width=180, visible=False,
+                                             elem_id=f"{key}-all-show-it")  # fmt: skip
                     self.label = gr.Button("Label these pictures", size="sm", scale=0, min_width=180,
                                            elem_id=f"{key}-label")  # fmt: skip
                     self.remove = gr.Button("Remove them", size="sm", scale=0, min_width=130,
@@ -186,8 +191,8 @@ class OwnPictures:
         key = self.key
         with gr.Row(elem_classes="tools"):
             self.prompts_from = gr.Dropdown(
-                [*_SOURCES, (ONE_PROMPT, _ONE)], value=AUTO, label="Prompts from", min_width=200,
-                elem_id=f"{key}-prompts-from",
+                [*_SOURCES, ("one prompt for all", _ONE), *[_NONE_READ] * self.has_concept], value=AUTO,
+                label="Prompts from", min_width=200, elem_id=f"{key}-prompts-from",
             )  # fmt: skip
             self.copies = gr.Radio(list(COPIES), value=COUNT_ONCE, label="Copies", min_width=200,
                                    elem_id=f"{key}-copies")  # fmt: skip
@@ -204,8 +209,8 @@ class OwnPictures:
 
     def outputs(self) -> list[Any]:
         return [
-            self.images, self.arrived, self.there, self.found, self.fold, self.label, self.file, self.table,
-            self.status, self.prompts_from, self.copies, self.prompt, self.ways,
+            self.images, self.arrived, self.there, self.found, self.fold, self.concept, self.label, self.file,
+            self.table, self.status, self.prompts_from, self.copies, self.prompt, self.ways,
         ]  # fmt: skip
 
     def wire(self, visitor: Any) -> list[Any]:
@@ -213,6 +218,7 @@ class OwnPictures:
         shown, quiet = self.outputs(), {"api_visibility": "private", "concurrency_limit": _AT_ONCE}
         corrected = [visitor, self.arrived, self.prompts_from, self.prompt, self.copies, self.ways]
         asked = [self.prompts_from.input, self.prompt.submit, self.copies.input, self.ways.input]
+        pressed = [self.concept.click, self.remove.click]
         arrived = self.file.upload(self.on_upload, [visitor, self.file], shown, **quiet)
         status = f"document.querySelector('#{self.key}-folder-status')"
         arrived.then(None, js=f"() => {{ if ({status}) {status}.textContent = ''; }}", **messages.QUIET)
@@ -220,7 +226,7 @@ class OwnPictures:
             arrived,
             gr.on(asked, self.on_correct, corrected, shown, trigger_mode="always_last", **quiet),
             self.table.upload(self.on_table, [visitor, self.arrived, self.table], shown, **quiet),
-            self.remove.click(lambda: self.show(None), None, shown, **messages.QUIET),
+            gr.on(pressed, self.on_press, [visitor, self.arrived, self.copies, self.ways], shown, **quiet),
         ]
         return self.events
 
@@ -246,6 +252,15 @@ class OwnPictures:
 
         for shown in self._read(visitor, read, {}):
             yield {part: value for part, value in shown.items() if part is not self.fold}  # which is being used
+
+    def on_press(
+        self, visitor: Visitor, arrived: Arrived | None, copies: Any, ways: str, event: gr.EventData
+    ) -> Iterator[Updates]:
+        """Remove the pictures, or look again without reading prompts: all of them show the form's concept."""
+        if event.target is self.remove:
+            yield self.show(None)
+        else:
+            yield from self.on_correct(visitor, arrived, NO_PROMPTS, "", copies, ways)
 
     def on_table(self, visitor: Visitor, arrived: Arrived | None, table: str | None) -> Iterator[Updates]:
         def read(check: Check) -> Arrived:
@@ -282,6 +297,7 @@ class OwnPictures:
             self.there: gr.update(visible=arrived is not None),
             self.found: "" if arrived is None else arrived_html(arrived),
             self.fold: gr.update(open=arrived is not None and bool(arrived.look.to_check)),
+            self.concept: gr.update(visible=self.has_concept and choice.has_prompts),
             self.label: gr.update(visible=is_usable),
             self.prompts_from: _ONE if is_one else choice.prompts_from,
             self.prompt: gr.update(visible=is_one, value=choice.prompts_from.removeprefix(ONE_FOR_ALL) * is_one),

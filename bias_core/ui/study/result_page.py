@@ -177,7 +177,8 @@ class ResultPage(StudyForm, Panels):
         tab = (
             self.get_design_key(report.design) if self.claims(report.design) else ""
         )  # else the address leads to another
-        return render("result_tools", key=self.key, run=run, tab=tab, note=SHARE_NOTE, forms=FORMS)
+        figure = next(iter(self.figures(report)), None)
+        return render("result_tools", key=self.key, run=run, tab=tab, note=SHARE_NOTE, forms=FORMS, figure=figure)
 
     def claims(self, design: Design) -> bool:
         """True if addresses open reports of this design here."""
