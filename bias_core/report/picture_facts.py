@@ -1,4 +1,4 @@
-"""What stored pictures record of their drawing: prompts that were rewritten, warnings, sizes, program and model."""
+"""Facts that stored pictures record of their drawing: rewritten prompts, warnings, sizes, program and model."""
 
 import re
 from collections import Counter
