@@ -71,6 +71,10 @@ _SORTED = json.JSONEncoder(sort_keys=True)
 
 BATCH_SIZE = "batch_size"
 """Key in a picture's ``drawn``: pictures that a GPU drew at a time, which decides the last bits of its pixels."""
+BLOCK_REASON = "refused"
+"""Key in the ``drawn`` of a blocked picture: the reason; missing if the model's own safety checker blanked it."""
+ONE_COLOUR = "one colour all over, like a picture blanked by a safety checker"
+"""Reason of a picture that :func:`is_blank`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +83,7 @@ class PictureRecord:
 
     row: ImageRow
     truth: Mapping[str, Any] | None = None  # ground truth by attribute; only of the calibration renderer's pictures
-    blocked: bool = False  # blanked by a safety checker, refused or failed: counted, never scored
+    blocked: bool = False  # refused or blanked: see :mod:`bias_core.report.blocked_pictures`
     # the model's report: its arguments, warnings, and the prompt if it rewrote that
     drawn: Mapping[str, Any] | None = None
 

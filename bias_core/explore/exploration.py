@@ -112,7 +112,7 @@ class Exploration:
 
     @cached_property
     def images(self) -> tuple[ExploredImage, ...]:
-        """The concept's pictures, including those that a safety checker blanked."""
+        """The concept's pictures, including blocked ones."""
         return self._numbered(CONCEPT)
 
     @cached_property

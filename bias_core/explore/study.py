@@ -44,6 +44,7 @@ from bias_core.measures.association import association, association_beyond_even_
 from bias_core.measures.clustering import ClusterResult, spectral_clusters
 from bias_core.measures.stereotype import asked_kept_estimate
 from bias_core.prompts import fill_template
+from bias_core.report.blocked_pictures import describe_share
 from bias_core.report.headlines import ASKS_FOR_SEVERAL
 from bias_core.report.stop_rules import ShareValues
 from bias_core.run.attribute_scores import AttributeScore, score_attributes, watch_attributes
@@ -200,12 +201,11 @@ def notes_on_pictures(data: Run, n: int, *, missing: bool) -> list[str]:
     """Return notes on ``n`` scored pictures; ``missing``: an association was asked for, and is not there."""
     settings = data.settings
     info = None if settings.images else data.services.model_info(settings.model)
-    n_all, blanked = len(data.frame) + data.n_blocked, "The model refused or failed, or its safety checker blanked"
     of_people = any(_PERSON.search(attribute.positive) for attribute in explore_options(settings).scored)
     asks_for_several = of_people and n > 0 and bool(data.frame["prompt"].str.contains(_SEVERAL).any())
     notes = {
         ASKS_FOR_SEVERAL: asks_for_several,
-        f"{blanked} {data.n_blocked} of {n_all} pictures; they are not scored.": data.n_blocked > 0,
+        describe_share(picture.image for picture in data.drawn_pictures): data.n_blocked > 0,
         "No picture could be scored.": n == 0,
         f"No clusters: these need at most {_MOST_ON_MAP:,} pictures.": n > _MOST_ON_MAP,
         "No association: the pictures of the two words were not finished.": missing,

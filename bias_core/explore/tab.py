@@ -17,10 +17,11 @@ from bias_core.explore.tab_concepts import concepts_html
 from bias_core.explore.tab_form import TYPED, ExploreForm
 from bias_core.measures.effects import images_needed
 from bias_core.measures.stereotype import prevalence_estimate
+from bias_core.report.blocked_pictures import describe_picture
 from bias_core.report.claims import p_words
 from bias_core.report.documents import average_uri, data_uri
 from bias_core.report.figures import N_COLOURS, figure_svg
-from bias_core.report.picture_facts import get_refusal_reason, prompt_facts
+from bias_core.report.picture_facts import prompt_facts
 from bias_core.report.report_text import LIMITS, describe_unknown_words
 from bias_core.run.attribute_scores import AttributeScore
 from bias_core.study.attributes import ALL, finding_key
@@ -166,7 +167,7 @@ def picture_html(exploration: Exploration, number: int) -> str:
         url=f"gradio_api/file={image.path.as_posix()}",
         picture=data_uri(image.path, 768),
         small=max(row.width, row.height) < _SMOOTH,
-        blocked=get_refusal_reason(image),
+        blocked=describe_picture(image),
         facts=_list_facts(exploration, image),
         rows=rows,
         plot=figure_svg(bars) if rows else "",

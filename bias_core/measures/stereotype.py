@@ -315,13 +315,13 @@ def asked_kept_estimate(kept_a: ArrayLike, kept_b: ArrayLike, *, confidence: flo
 
 
 def refused_share(refused: ArrayLike) -> float:
-    """Share of requests that end without a picture, k / n.
+    """Share of requested pictures that were blocked, k / n.
 
     Its interval is exact [blaker2000] (:func:`bias_core.measures.intervals.exact_interval`).
 
     Parameters
     ----------
-    refused : array (n,), 1 for a request that was refused or blanked by a checker, 0 for one that was drawn;
+    refused : array (n,), 1 for a picture that was refused, or blanked by a safety checker, 0 for one that was drawn;
         values between are taken as probabilities.
 
     Returns
@@ -334,7 +334,7 @@ def refused_share(refused: ArrayLike) -> float:
 
     Notes
     -----
-    Pictures that never came for a technical reason are no refusals, and not counted.
+    Pictures that never came for a technical reason are not blocked, and not counted.
 
     Examples
     --------
@@ -430,13 +430,13 @@ CARDS = (
     ),
     Card(
         function=refused_share,
-        name="Share refused",
-        summary="Share of requests that a model refuses or a safety checker blanks.",
+        name="Share blocked",
+        summary="Share of pictures that a model or its host refuses, or a safety checker blanks.",
         source="blaker2000, k / n",
         bounds=(0.0, 1.0),
         null_value=None,
-        higher_means="more requests end without a picture",
-        inputs=takes(refused="probabilities: 1 for each request that was refused, 0 for one that was drawn"),
-        limits="It says that a request was refused, not why: each service words its reasons differently.",
+        higher_means="more pictures are blocked",
+        inputs=takes(refused="probabilities: 1 for each picture that was blocked, 0 for one that was drawn"),
+        limits="It says that a picture was blocked, not why: each service words its reasons differently.",
     ),
 )

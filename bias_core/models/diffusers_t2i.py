@@ -55,7 +55,17 @@ from bias_core.models.weights import (
     use_in_parts,
 )
 from bias_core.protocols import StepCallback
-from bias_core.types import BATCH_SIZE, Attribute, GeneratedImage, ImageRow, ModelInfo, PromptLimit, Step, VelocitySpace
+from bias_core.types import (
+    BATCH_SIZE,
+    BLOCK_REASON,
+    Attribute,
+    GeneratedImage,
+    ImageRow,
+    ModelInfo,
+    PromptLimit,
+    Step,
+    VelocitySpace,
+)
 
 SAMPLERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "ddim": ("DDIMScheduler", {}),
@@ -300,7 +310,6 @@ _SAMPLED_ALIKE = attrgetter(
     "condition", "text_condition", "num_inference_steps", "n_first_steps", "guidance_scale", "width", "height",
     "sampler",
 )  # fmt: skip
-_FAILED = "refused"  # key in a picture's record for the reason of a refusal
 _ONCE_MORE = "half precision gave no picture, so it was drawn again in float32"
 _MOST_CALLS = 4  # at once: a fifth of a small model's call is Python, which one thread runs at a time
 _OTHER_SEEDS = 3  # to try a model that has drawn nothing yet
@@ -676,7 +685,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         image = calls.to_image(pixels if finite else np.zeros_like(pixels), self.info.id)
         if not blocked and not image.getbbox():
             blocked = True
-            drawn = drawn | {_FAILED: f"drew {'a picture that is black all over' if finite else 'NaN pixels'}"}
+            drawn = drawn | {BLOCK_REASON: f"drew {'a picture that is black all over' if finite else 'NaN pixels'}"}
         width, height = image.size
         row = replace(row, width=width, height=height)  # by an unknown rule of the family
         return GeneratedImage(row=row, image=image, blocked=blocked, drawn=drawn | {"width": width, "height": height})
@@ -761,7 +770,7 @@ class DiffusersTextToImage(LazyModel[Any]):
 
 def _fault(image: GeneratedImage) -> str:
     """The reason that this is not a picture; "" for pictures, also blanked ones."""
-    return str((image.drawn or {}).get(_FAILED, ""))
+    return str((image.drawn or {}).get(BLOCK_REASON, ""))
 
 
 def _drawn_together(row: ImageRow) -> tuple[Any, ...]:

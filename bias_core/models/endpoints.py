@@ -510,7 +510,7 @@ _MOST_TOKENS = 16  # of an answer
 _TOKENS_WITH_THOUGHTS = 4096  # of a model that thinks aloud before it
 _SHOWN_TOKENS = 20  # likeliest tokens that a server is asked for; OpenAI and vLLM show no more
 _MOSTLY = 0.5  # minimum probability of the three answers in the first tokens; below it, the text counts
-_REFUSALS = {"content_filter", "content_policy_violation", "moderation_blocked"}
+_REFUSAL_CODES = {"content_filter", "content_policy_violation", "moderation_blocked"}
 
 
 class EndpointJudge(EndpointReader):
@@ -554,7 +554,7 @@ class EndpointJudge(EndpointReader):
             text, thought = read_message(choice["message"])
             answer = None if thought else _read_token_shares(choice.get("logprobs"))
         except RequestFailed as error:
-            if error.code in _REFUSALS:
+            if error.code in _REFUSAL_CODES:
                 return _CERTAIN[2], f"(refused: {error.code})"
             raise
         except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -53,13 +53,13 @@ from bias_core.models.engines import Drawing, EngineProgress, follow, stopped
 from bias_core.protocols import StepCallback, TextToImage
 from bias_core.settings import Settings
 from bias_core.store.images import ImageStore
-from bias_core.types import GeneratedImage, ImageRow, ModelInfo, StoredImage, is_blank
+from bias_core.types import BLOCK_REASON, ONE_COLOUR, GeneratedImage, ImageRow, ModelInfo, StoredImage, is_blank
 from bias_core.waiting import Lock, StopSignal, handing_over, never, wait_while_paused, work_clock
 
 _POLL_SECONDS = 0.1  # seconds between two checks of Stop
 _LEAST_SIDE, _MOST_PIXELS = 16, 50_000_000
-_REFUSALS = (400, 403, 422, 451)
-_REFUSED = re.compile(
+_REFUSAL_STATUSES = (400, 403, 422, 451)
+_REFUSAL_WORDS = re.compile(
     r"moderation|content[ _-]?(policy|filter|management)|nsfw|flagged|inappropriate|prohibited|violat|guardrail"
     r"|(for|to) safety|safety[ _-]?(system|filter|polic|reason|violation|setting|check\w* (block|fail|trigger|flag))"
     r"|sensitive[ _-](content|word|topic|prompt)|responsible[ _]?ai",
@@ -67,7 +67,6 @@ _REFUSED = re.compile(
 )
 _FLAGS = ("nsfw", "nsfw_content_detected", "has_nsfw_concepts", "content_filtered", "blocked", "flagged", "filtered")
 _ENDS = {"content_filter", "content_filtered", "safety", "nsfw", "moderation"}  # finish reasons of a refusal
-_BLANK = "the picture has one colour all over"
 # Providers that document a seed; for others it is unknown if equal seeds draw equal pictures.
 _SEEDED = frozenset({"fal-ai", "hf-inference", "replicate", "together", "wavespeed"})
 
@@ -115,7 +114,7 @@ class HostedTextToImage(ABC):
         return "/".join(self.provider_and_model)
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
-        """Yield one picture per row, in order; a refused one is blank and ``blocked``, with the reason.
+        """Yield one picture per row, in order; a refused or blanked one is ``blocked``, with the reason.
 
         Raises NotDrawn: this picture did not come after all tries; ModelUnavailable: no picture would; Cancelled:
         from ``on_step``, which is called during the wait.
@@ -152,7 +151,8 @@ class HostedTextToImage(ABC):
             return self.draw(row)
         except RequestFailed as failure:
             no_credit = is_unpaid(failure.status, failure.code, failure.reason)
-            if failure.status in _REFUSALS and not no_credit and _REFUSED.search(f"{failure.code} {failure.reason}"):
+            words = f"{failure.code} {failure.reason}"
+            if failure.status in _REFUSAL_STATUSES and not no_credit and _REFUSAL_WORDS.search(words):
                 return PictureAnswer(image=None, refusal=": ".join(filter(None, (failure.code, failure.reason))))
             raise
 
@@ -168,10 +168,10 @@ class HostedTextToImage(ABC):
             drawn["revised_prompt"] = answer.revised_prompt
         image, refusal = answer.image, answer.refusal
         if image is not None and is_blank(image):
-            refusal = _BLANK
+            refusal = ONE_COLOUR
         if refusal or image is None:
             blank = Image.new("RGB", (row.width, row.height))
-            drawn["refused"] = self.safe(refusal) or "no reason given"
+            drawn[BLOCK_REASON] = self.safe(refusal) or "no reason given"
             return GeneratedImage(row=row, image=blank, blocked=True, drawn=drawn)
         return GeneratedImage(row=row, image=image, drawn=drawn | {"width": image.width, "height": image.height})
 

@@ -66,7 +66,7 @@ _UNREACHED = (
     "choose a local model"
 )
 # By name of the error, specific ones first.
-_REFUSALS = {
+_HUB_REFUSALS = {
     "GatedRepoError": "its makers ask for consent; accept their terms on the model's page and give your own token "
     "(HF_TOKEN, or `hf auth login`), or choose another model",
     "RepositoryNotFoundError": "the hub has no model of this name, or hides it from you; check the spelling, and "
@@ -200,7 +200,7 @@ def _refusal(error: BaseException | None) -> str:
         kinds |= {kind.__name__ for kind in type(error).__mro__}
         messages += f"{error} "
         error = error.__cause__ or error.__context__
-    if refusals := [words for kind, words in _REFUSALS.items() if kind in kinds]:
+    if refusals := [words for kind, words in _HUB_REFUSALS.items() if kind in kinds]:
         return refusals[0]
     no_weights = any(words in messages for words in ("no file named", "pickle", "find the necessary"))
     return _PICKLE if "safetensors" in messages and no_weights else ""

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from PIL import Image, ImageOps
 
 from bias_core.measures.cards import METRICS, Card, load_references, work
+from bias_core.report.blocked_pictures import describe_count
 from bias_core.report.figures import figure_svg, page_width
 from bias_core.report.headlines import headline
 from bias_core.report.palette import css_variables
@@ -300,7 +301,7 @@ def describe_measurement(report: StudyReport, export: DatasetFacts) -> dict[str,
 
 
 def _arm(report: StudyReport, part: ArmReport) -> str:
-    blocked = f"; {part.n_blocked:,} refused or blanked" if part.n_blocked else ""
+    blocked = f"; {describe_count(part.n_blocked)}" if part.n_blocked else ""
     return f"{part.n_images:,} of {part.n_planned:,} pictures{circumstances(report, part).origin}{blocked}"
 
 
@@ -375,6 +376,7 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
         report,
         beside=beside,
         source=f" After {work(design.reference)}, {design.where}." if design.reference else "",
+        describe_count=describe_count,
         how=f" of {describe_generator(report)}, classified by {describe_report_reader(report)}{size}",
         overview=arms_overview(report),
         findings=_titled(finding_frame(report), report),

@@ -26,6 +26,7 @@ from bias_core import __version__
 from bias_core.errors import InvalidInput, UnknownModel, quoted
 from bias_core.measures.cards import METRICS, Card, with_works, work
 from bias_core.models.catalogue import hosted_name, is_hub_id, load_catalogue, split_revision
+from bias_core.report.blocked_pictures import describe_count
 from bias_core.report.claims import SAME_TEST, WHY_NOT
 from bias_core.report.commands import is_shipped, to_command
 from bias_core.report.documents import to_dict, to_html, to_markdown, to_model_card
@@ -111,8 +112,8 @@ def build_dataset_facts(report: StudyReport, *, pictures: bool = False) -> Datas
         title=get_title(report),
         summary=(
             f"{f'{report.warning} ' if report.warning else ''}{format_summary(design, settings)} "
-            f"{report.n_images:,} of {report.n_planned:,} planned pictures were scored, {report.n_blocked:,} were "
-            f"refused or blanked; {size_in_words(design, settings)}. {headline(report)}"
+            f"{report.n_images:,} of {report.n_planned:,} planned pictures were scored, "
+            f"{describe_count(report.n_blocked)}; {size_in_words(design, settings)}. {headline(report)}"
         ),
         reference=f"{work(design.reference)}, {design.where}" if design.reference else "",
         annotation=_annotation(report),
@@ -419,7 +420,7 @@ def _result(
             "dataset_name": collection,
             "source_type": "other",
             "additional_details": _keep_known(
-                pictures_planned=part.n_planned, pictures_scored=part.n_images, pictures_refused=part.n_blocked
+                pictures_planned=part.n_planned, pictures_scored=part.n_images, pictures_blocked=part.n_blocked
             ),
         },
         "metric_config": _metric(METRICS[finding.metric], row, part),

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.measures.cards import METRICS, work
+from bias_core.report.blocked_pictures import describe_count
 from bias_core.report.claims import NO_CLAIM, SAME_TEST, WHY_NOT
 from bias_core.store.export import escape_markdown, format_code, without_splits
 from bias_core.store.found_pictures import NO_PROMPT
@@ -285,7 +286,7 @@ def report_facts(report: StudyReport) -> list[str]:
     return [
         get_title(report),
         f"{report.n_images:,} of {report.n_planned:,} pictures{scored}" + f": {made_of}" * bool(made_of),
-        *([f"{report.n_blocked:,} refused or blanked"] if report.n_blocked else []),
+        *([describe_count(report.n_blocked)] if report.n_blocked else []),
         *filter(None, [describe_generator(report)]),
         f"classified by {describe_report_reader(report)}",
         *([size_in_words(design, settings)] if design.reference else []),

@@ -13,6 +13,7 @@ import numpy as np
 from bias_core.errors import Cancelled, Interrupted, TooLarge
 from bias_core.models.engines import Drawing, EngineProgress
 from bias_core.protocols import StepCallback
+from bias_core.report import blocked_pictures
 from bias_core.report.stop_rules import ShareValues, StopRule
 from bias_core.settings import Settings
 from bias_core.study.types import Progress, WatchedShare
@@ -219,7 +220,6 @@ class Stoppable:
 
 
 _SECONDS_BETWEEN_PICTURES = 0.2
-REFUSED = "Refused or blanked pictures"
 _LOOKS = 32  # looks of a rule from each number of pictures to twice that number
 
 
@@ -362,7 +362,7 @@ class Watch:
                 continue
             if values.size:
                 yield name, _estimate(part, float(values.sum()), values.size, self._confidence)
-            elif name != REFUSED:  # an unknown share is not narrow
+            elif name != blocked_pictures.TITLE:  # an unknown share is not narrow
                 yield name, Estimate.undefined(0, "no picture yet", null_value=part.reference)
 
 

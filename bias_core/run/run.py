@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from bias_core.errors import Cancelled, InvalidInput, StorageError
-from bias_core.models.catalogue import hosted_name
 from bias_core.report.arm_comparison import compare_arms
+from bias_core.report.blocked_pictures import may_refuse, measure_blocked
 from bias_core.report.claims import with_claims, without_fixed_n
 from bias_core.report.corrected import corrected
+from bias_core.report.picture_facts import list_drawing_notes, rewritten_prompts
 from bias_core.report.saved import keep_report
 from bias_core.report.stop_rules import stop_rule
-from bias_core.run.blanked_pictures import refusals, rewritten_prompts, while_drawing
 from bias_core.run.image_rows import treated, treatment
 from bias_core.run.limits import TimeLimit
 from bias_core.run.plan import lay_out, list_own_files, read_files, settle
@@ -158,7 +158,7 @@ def _read_arms(run: Run) -> Generator[Progress, None, tuple[list[ArmReport], Res
         arm.state = "measuring"
         results = results if arm.fixed_n else drop_fixed_n(results)
         results = with_claims(results, arm.study.family, confidence=arm.settings.confidence)
-        drawn = [*arm.notes_before_drawing, *while_drawing(arm.images_by_id.values())]
+        drawn = [*arm.notes_before_drawing, *list_drawing_notes(arm.images_by_id.values())]
         tables = (*results.tables, *rewritten_prompts(arm.drawn_pictures), *judge_tables(arm.judge_answers))
         results = replace(results, tables=tables, notes=(*arm.notes, *drawn, *results.notes))
         arms.append(
@@ -167,7 +167,7 @@ def _read_arms(run: Run) -> Generator[Progress, None, tuple[list[ArmReport], Res
                 n_planned=arm.n_planned, n_images=len(arm.frame), n_blocked=arm.n_blocked,
             )
         )  # fmt: skip
-    arms = _with_refusals(arms, run.each)
+    arms = _with_blocked_shares(arms, run.each)
     results = arms[0].results
     if run.arms:
         run.state = "measuring"
@@ -186,21 +186,17 @@ def _fetch_readers(run: Run) -> Iterator[Progress]:
         fetch_reader(reader, run.services, source)
 
 
-def _with_refusals(reports: Sequence[ArmReport], arms: Sequence[Run]) -> list[ArmReport]:
-    """Add the share of refusals to each arm, if an arm has a hosted model or a blanked picture."""
-    if not any(arm.n_blocked or _is_hosted(arm.settings) for arm in arms):
+def _with_blocked_shares(reports: Sequence[ArmReport], arms: Sequence[Run]) -> list[ArmReport]:
+    """Add the share of blocked pictures to each arm, if an arm has a hosted model or a blocked picture."""
+    if not any(arm.n_blocked or may_refuse(arm.settings) for arm in arms):
         return list(reports)
     parts = [
-        refusals(arm.drawn_pictures, arm.settings.confidence, fixed_n=arm.fixed_n)
+        measure_blocked(arm.drawn_pictures, arm.settings.confidence, fixed_n=arm.fixed_n)
         if arm.n_blocked or not arm.settings.images
         else Results()
         for arm in arms
     ]
     return [replace(arm, results=join_results(arm.results, part)) for arm, part in zip(reports, parts, strict=True)]
-
-
-def _is_hosted(settings: StudySettings) -> bool:
-    return not settings.images and hosted_name(settings.model) is not None
 
 
 def _add_arm_name(name: str, step: Progress) -> Progress:
@@ -238,7 +234,7 @@ def _make_report(run: Run, results: Results, arms: tuple[ArmReport, ...]) -> Stu
         ),
         n_planned=sum(arm.n_planned for arm in run.each),
         n_images=sum(map(len, frames)),
-        n_blocked=sum(arm.n_blocked for arm in run.each),
+        n_blocked=run.n_blocked,
         warning=run.warning,
         unknown_words=tuple(sorted(words)),
         versions={**run.manifest.versions, **versions},

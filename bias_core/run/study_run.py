@@ -1,6 +1,6 @@
 """One run of a study: its request, the rows that it draws, its pictures, and the classifiers that read them.
 
-:meth:`Run.add_finished` counts refused and blanked pictures and leaves them out. Readings are stored.
+:meth:`Run.add_finished` leaves blocked pictures out (``report/blocked_pictures.py``). Readings are stored.
 """
 
 import math
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal, TypeVar
 
@@ -17,11 +17,12 @@ import pandas as pd
 from PIL import Image
 
 from bias_core.errors import Cancelled, Interrupted
-from bias_core.models.catalogue import hosted_name
 from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswerer
-from bias_core.report.stop_rules import ShareValues, StopRule, stop_rule
+from bias_core.report.blocked_pictures import count_blocked, watched_share
+from bias_core.report.picture_facts import DrawnPicture
+from bias_core.report.stop_rules import StopRule, stop_rule
 from bias_core.run.image_rows import ImportedRows, Rows, before_drawing, cut_notes, rewriting_note, words_without_effect
-from bias_core.run.limits import REFUSED, Countdown, DrawingView, Stoppable, Watch, report_unread_on_stop, unique_rows
+from bias_core.run.limits import Countdown, DrawingView, Stoppable, Watch, report_unread_on_stop, unique_rows
 from bias_core.store.manifests import Manifest
 from bias_core.store.readings import Question, batched, n_pixels, open_pictures
 from bias_core.study.classifiers import Reader
@@ -49,16 +50,6 @@ _PER_UPDATE = 256  # pictures embedded between two progress updates
 _PER_READING = 32  # the same for captions and questions, which take longer
 
 
-@dataclass(frozen=True, kw_only=True)
-class DrawnPicture:
-    """A finished picture of a study, which may be refused and blank."""
-
-    unit: str  # as in :class:`Run`
-    group: str
-    prompt: str  # before any rewriting
-    image: StoredImage
-
-
 class Run(Stoppable):
     """A run of a study, or one arm of it: a request, then the rows that it draws, then its pictures as a data frame.
 
@@ -82,9 +73,9 @@ class Run(Stoppable):
         facts. A picture that two shots share has a row for each. The prompt is the study's own, even if an arm changes
         it; the unit is the same in every arm on the same seeds.
     drawn : the frame before anything was measured.
-    n_planned, n_blocked : pictures requested, and those refused or blanked by a safety checker.
+    n_planned : pictures requested.
     images_by_id : every picture that was drawn or found.
-    drawn_pictures : all finished pictures with their facts, including blanked ones.
+    drawn_pictures : all finished pictures with their facts, including blocked ones.
     notes : notes on the source of the pictures.
     n_enough : number of pictures, in their order, after which the stop rule ended the drawing; None if it did not.
     """
@@ -118,7 +109,7 @@ class Run(Stoppable):
         self.state: Literal["drawing", "reading", "measuring"] = "drawing"
         self.reads_while_drawing = True
         self.frame = self.drawn = pd.DataFrame(columns=_COLUMNS)
-        self.n_planned = self.n_blocked = self._n_shots = 0
+        self.n_planned = self._n_shots = 0
         self.n_enough: int | None = None
         self.notes: list[str] = []
         self.images_by_id: dict[str, StoredImage] = {}
@@ -182,6 +173,11 @@ class Run(Stoppable):
         """Let this end the run with all its arms."""
         for run in (self, *self.arms):
             run.cancelled = cancelled
+
+    @property
+    def n_blocked(self) -> int:
+        """Number of blocked pictures among the finished ones of every arm."""
+        return count_blocked(picture.image for arm in self.each for picture in arm.drawn_pictures)
 
     @property
     def fixed_n(self) -> bool:
@@ -302,12 +298,7 @@ class Run(Stoppable):
                 [entry for key, stored in part.items() if not stored.blocked for entry in entries[key]]
             )
             shares = [] if frame.empty else (yield from self.study.watch(self.settings, self, frame))
-            blanked = np.array([stored.blocked for stored in part.values()], dtype=float)
-            hidden_at_zero = not hosted_name(self.settings.model)
-            shares.append(
-                ShareValues(name=REFUSED, image_ids=tuple(part), values=blanked, hidden_at_zero=hidden_at_zero)
-            )
-            watch.add(part, shares)
+            watch.add(part, [*shares, watched_share(part, self.settings)])
 
     def _entries_by_id(self, shots: Sequence[Shot]) -> dict[str, list[dict[str, Any]]]:
         by_id: dict[str, list[dict[str, Any]]] = {}
@@ -329,12 +320,11 @@ class Run(Stoppable):
         if (rule := stop_rule(self.settings)) is not None and self._watches_shares:
             self._under(rule, shots)
         prompts = {id(shot): self.rows.get_prompt(shot) for shot in shots}
-        entries, n_finished = [], 0
+        entries = []
         places = [shot for shot in shots for _ in self.make_rows(shot)]
         for shot, (entry, row) in zip(places, self._entries(shots), strict=True):
             if (image := self.images_by_id.get(row.id)) is None:
                 continue
-            n_finished += 1
             prompt = prompts[id(shot)]
             self.drawn_pictures.append(DrawnPicture(unit=entry["unit"], group=row.group, prompt=prompt, image=image))
             if not image.blocked:
@@ -342,7 +332,6 @@ class Run(Stoppable):
         self._n_shots += len(shots)
         self.n_planned += sum(shot.n for shot in shots)
         self.notes += self.rows.notes(shots)
-        self.n_blocked += n_finished - len(entries)
         names = dict.fromkeys((*_COLUMNS, *(name for shot in shots for name in shot.facts)))
         drawn = pd.DataFrame(entries, columns=None if entries else list(names))
         self.frame = pd.concat([self.frame, drawn], ignore_index=True) if len(self.frame) else drawn

@@ -51,7 +51,7 @@ from bias_core.store.picture_metadata import (
 )
 from bias_core.store.reader import TooMuch, count_picture, limit_file, may_write
 from bias_core.store.tables import Row, describe_unused_columns, note_unused_columns, parquet_rows, read_table, refuse
-from bias_core.types import IMPORTED, ImageRow, PictureRecord, is_blank
+from bias_core.types import IMPORTED, ONE_COLOUR, ImageRow, PictureRecord, is_blank
 from bias_core.values import MAX_TEXT, check_texts, normal_form, read_json
 from bias_core.wording import format_count, format_counts, limit_list
 
@@ -66,6 +66,7 @@ PROMPT_SOURCES = {
     "table": IN_TABLE, "picture": IN_PICTURE, "text file": IN_TEXT, "file name": IN_FILE, "folder": IN_FOLDER,
 }  # fmt: skip
 """Sources of prompts in words, by the names that choose them."""
+_BLURRED = "blurred by a safety checker, by its metadata"
 COUNT_ONCE: Literal["count once"] = "count once"
 COUNT_ALL: Literal["count all"] = "count all"
 COPIES = COUNT_ONCE, COUNT_ALL
@@ -190,6 +191,7 @@ class ImportedPicture:
     way: str  # in which it was drawn, in short: model and LoRAs, or the folder that names a model; "" if not known
     record: tuple[str, str]  # model and revision of its own record; "" without one
     people: Mapping[str, str]  # that it should show, by its metadata: "left", "middle", "right", "identity"
+    block_reason: str  # why it counts as blanked; "" if it does not
 
 
 def read_prompts_from(text: str) -> str:
@@ -517,7 +519,7 @@ class FoundPictures:
             : _MOST_KEPT - len(self._counted)
         ]
         pictures = self._pictures[prompt_key] = list[ImportedPicture]()
-        for candidate, picture in read:
+        for _, picture in read:
             if picture.name in copies:
                 continue
             # Without a seed, its place among those of its prompt takes the seed's place; or the same blank file twice.
@@ -525,7 +527,7 @@ class FoundPictures:
                 row, drawing = replace(picture.row, seed=len(pictures)), replace(picture.drawing, seed=None)
                 picture = replace(picture, row=row, drawing=drawing)
             self._ids.add(picture.row.id)
-            self.blanks += [picture.name] * (candidate.is_blank or picture.drawing.is_blanked)
+            self.blanks += [picture.name] * bool(picture.block_reason)
             pictures.append(picture)
         return pictures
 
@@ -596,6 +598,7 @@ class FoundPictures:
             way=way,
             record=(record.row.model, record.row.revision) if record else ("", ""),
             people=self._lines[name].people if name in self._lines else {},
+            block_reason=ONE_COLOUR if candidate.is_blank else _BLURRED if drawing.is_blanked else "",
         )
 
     def _find_drawing(self, name: str, data: bytes) -> tuple[PictureRecord | None, PictureMetadata]:

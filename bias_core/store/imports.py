@@ -23,7 +23,7 @@ from bias_core.store.found_pictures import (
 )
 from bias_core.store.images import LONGEST_SIDE
 from bias_core.store.reader import Check, ReaderEnded, Session, TooMuch, read_apart
-from bias_core.types import GeneratedImage, ImageRow, is_blank
+from bias_core.types import BLOCK_REASON, GeneratedImage, ImageRow
 
 
 class ImportedImages:
@@ -146,11 +146,10 @@ class ImportedImages:
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         for done, row in enumerate(rows, start=1):
             picture = self.get_picture(row.id)
-            image, drawing = self.decode(picture.name), picture.drawing
-            blocked, drawn = is_blank(image) or drawing.is_blanked, drawing.record()
-            if blocked:
-                colour = "one colour all over, like a picture blanked by a safety checker"
-                drawn["refused"] = colour if is_blank(image) else "blurred by a safety checker, by its metadata"
+            drawn = picture.drawing.record()
+            if picture.block_reason:
+                drawn[BLOCK_REASON] = picture.block_reason
+            image, blocked = self.decode(picture.name), bool(picture.block_reason)
             yield GeneratedImage(row=row, image=image, blocked=blocked, drawn=drawn or None)
             if on_step is not None:
                 on_step(done, len(rows))

@@ -448,7 +448,7 @@ def _stop_file(*_: Any) -> None:
     raise _OutOfTime
 
 
-_REFUSED = (
+_FORBIDDEN_EVENTS = (
     "socket.", "subprocess.", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.remove", "os.rename", "os.rmdir",
     "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown", "os.kill", "shutil.",
 )  # fmt: skip
@@ -460,5 +460,5 @@ def _refuse_event(event: str, arguments: tuple[Any, ...]) -> None:
     is_writing = (
         event == "open" and bool(arguments[2] & (os.O_WRONLY | os.O_RDWR)) and str(arguments[0]) not in _written
     )
-    if is_writing or event.startswith(_REFUSED):
+    if is_writing or event.startswith(_FORBIDDEN_EVENTS):
         raise PermissionError(f"a reader does not {event}")

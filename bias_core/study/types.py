@@ -472,7 +472,7 @@ class Measured:
     results: Results
     n_planned: int  # pictures asked for
     n_images: int  # pictures scored
-    n_blocked: int = 0  # pictures refused or blanked by a safety checker
+    n_blocked: int = 0  # blocked pictures, once each (``report/blocked_pictures.py``)
     warning: str = ""  # shown before everything else; "" for none
 
 

@@ -32,8 +32,8 @@ def test_an_example_gives_a_full_result(desk):
     desk.wait_for_function(f"document.querySelector('{CONCEPT}').value === 'nurse'")
     explore(desk, "nurse")
     assert "a photo of a nurse" in desk.inner_text("#header")
-    assert desk.locator(f"{GRID}:not(.blanked)").count() == 15
-    assert desk.locator(f"{GRID}.blanked").count() == 1
+    assert desk.locator(f"{GRID}:not(.blocked)").count() == 15
+    assert desk.locator(f"{GRID}.blocked").count() == 1
     assert desk.locator("#explore-findings table.scores tbody tr").count() >= 14
     assert desk.locator("#explore-plot svg").is_visible()
     assert "n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}15" in desk.inner_text("#explore-sentences")

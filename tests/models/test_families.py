@@ -20,7 +20,7 @@ from bias_core.models.diffusers_t2i import SAMPLERS, DiffusersTextToImage, check
 from bias_core.models.engines import run_rows
 from bias_core.models.family_facts import get_denoiser, own_defaults
 from bias_core.models.pipeline_call import to_image
-from bias_core.run.blanked_pictures import while_drawing
+from bias_core.report.picture_facts import list_drawing_notes
 from bias_core.run.image_rows import RowMaker, before_drawing
 from bias_core.run.plan import plan_study
 from bias_core.services import Services
@@ -485,7 +485,7 @@ def test_a_prompt_is_rewritten_only_where_the_options_ask_for_it_and_then_it_is_
     assert (np.asarray(plain.image) != np.asarray(rewritten.image)).any()
     (stored,) = ImageStore(tmp_path).add([rewritten])
     assert ImageStore(tmp_path).get(row).drawn == stored.drawn == rewritten.drawn
-    (note,) = while_drawing([stored])
+    (note,) = list_drawing_notes([stored])
     assert "1 of 1 pictures were drawn from a prompt that the model rewrote" in note
 
 

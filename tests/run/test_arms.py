@@ -15,18 +15,21 @@ from bias_core.errors import InvalidInput
 from bias_core.explore.options import arm_template, compare_settings, compared_concept, explore_settings
 from bias_core.explore.report import arms_headline
 from bias_core.measures.paired_prevalence import prevalence_difference_test
+from bias_core.report.blocked_pictures import measure_blocked
 from bias_core.report.commands import to_command
 from bias_core.report.figures import draw
 from bias_core.report.headlines import headline
 from bias_core.report.report_text import claim, get_table
 from bias_core.report.saved import open_report
 from bias_core.run.history import go_on, list_runs
-from bias_core.run.plan import plan_study
+from bias_core.run.image_rows import RowMaker
+from bias_core.run.plan import plan_study, settle
 from bias_core.run.run import complete, run_study
+from bias_core.run.study_run import Run
 from bias_core.settings import Settings
 from bias_core.store.export import write_folder
-from bias_core.study.design import find_design
-from bias_core.study.types import Arm, StudySettings, arm_names, arm_text, each_arm, parse_arms
+from bias_core.study.design import find_design, get_study
+from bias_core.study.types import Arm, Shot, StudySettings, arm_names, arm_text, each_arm, parse_arms
 from bias_core.types import Attribute
 from bias_core.ui.study.shown_report import take
 from tests import shared
@@ -381,6 +384,19 @@ def test_a_blocked_picture_leaves_its_seed_out(fakes):
     assert found.n_blocked == 2
     assert 13 not in set(table(found, "seeds")["seed"])
     assert difference(found, "man: P")["n"] == 11
+
+
+def test_a_blocked_picture_that_two_shots_share_counts_once_in_the_number_and_in_the_share(fakes):
+    settings = each_arm(settle(DESIGN, SETTINGS).settings)[0]
+    data = Run(get_study(DESIGN), settings, fakes, RowMaker.build(settings, fakes))
+    data.reads_while_drawing = False
+    first = 11 - settings.seed  # of the seeds 11 to 14 and 12 to 15, five in all, 13 is blocked
+    shots = [Shot(prompt="a photo of a doctor", n=4, group="concept", first_seed=first + k) for k in range(2)]
+    list(data.draw(shots))
+    (finding,) = measure_blocked(data.drawn_pictures, 0.95).findings
+    assert (data.n_planned, len(data.frame), data.n_blocked) == (8, 6, 1)
+    assert (finding.estimate.value, finding.estimate.n) == (1 / 5, 5)
+    assert finding.says.startswith("1 of 5 pictures were blocked")
 
 
 def test_three_arms_make_three_pairs_and_a_prompt_may_be_treated(fakes):

@@ -16,14 +16,14 @@ from bias_core.explore.options import explore_settings
 from bias_core.measures.sequential import confidence_sequence, holds_at_any_time
 from bias_core.models.engines import EngineProgress
 from bias_core.papers.tbyb.study import design_of_prompts
+from bias_core.report.blocked_pictures import TITLE, measure_blocked
 from bias_core.report.headlines import headline
 from bias_core.report.report_text import report_facts
 from bias_core.report.saved import open_report
 from bias_core.report.stop_rules import FEWEST, ShareValues, StopRule, stop_rule
-from bias_core.run.blanked_pictures import refusals
 from bias_core.run.history import go_on, list_runs
 from bias_core.run.image_rows import RowMaker
-from bias_core.run.limits import REFUSED, DrawingView, Watch, looks
+from bias_core.run.limits import DrawingView, Watch, looks
 from bias_core.run.plan import plan_study, settle
 from bias_core.run.run import complete, followed as steps_of, run_study
 from bias_core.run.study_run import Run
@@ -266,12 +266,12 @@ def test_a_study_without_shares_refuses_a_rule():
             settle(find_design(name), StudySettings(stop_within=0.1))
 
 
-def test_refused_pictures_are_a_share_too():
+def test_blocked_pictures_are_a_share_too():
     watch = Watch("abcd", 0.95)
-    watch.add("abcd", [ShareValues(name=REFUSED, image_ids=tuple("abcd"), values=np.array([0.0, 1.0, 0.0, 0.0]))])
+    watch.add("abcd", [ShareValues(name=TITLE, image_ids=tuple("abcd"), values=np.array([0.0, 1.0, 0.0, 0.0]))])
     (share,) = watch.shares()
-    assert (share.name, share.estimate) == (REFUSED, confidence_sequence(1, 4))
-    assert refusals([], 0.95, fixed_n=False).findings == ()
+    assert (share.name, share.estimate) == (TITLE, confidence_sequence(1, 4))
+    assert measure_blocked([], 0.95, fixed_n=False).findings == ()
 
 
 def test_a_stop_while_shares_are_read_ends_the_run(world, monkeypatch):

@@ -264,7 +264,7 @@ def test_blocked_pictures_are_counted_and_never_scored(empty):
     report = run(RENDERED, empty)
     assert report.scored_numbers == (2, 4, 6, 8, 10)
     assert report.attributes[0].prevalence.n == 5
-    assert "blanked 6 of 17" in " ".join(report.notes)
+    assert "6 of 17 pictures were blocked" in " ".join(report.notes)
     rows = image_rows(report)
     assert "man: positive" not in rows[0]
     assert rows[1]["man: positive"] == float(report.attributes[0].similarity_positive[0])

@@ -80,14 +80,14 @@ def test_refusals_are_a_finding_with_its_interval_and_rewriting_is_a_table(servi
     assert refusal.low < refusal.value < refusal.high
     assert refusal.method == "exact binomial 95 %"
     assert report.n_images == n - report.n_blocked
-    assert table(report, "refusal_reasons").iloc[0]["pictures"] == report.n_blocked
-    assert "moderation_blocked" in table(report, "refusal_reasons").iloc[0]["reason"]
+    assert table(report, "block_reasons").iloc[0]["pictures"] == report.n_blocked
+    assert "moderation_blocked" in table(report, "block_reasons").iloc[0]["reason"]
     words = table(report, "rewritten_prompts").set_index("word")
     assert set(words.index) == {"cheerful", "portrait"}
     assert (words["added"] == report.n_images).all()
     notes = " ".join(report.results.notes)
     assert "is not known to take a seed" in notes
-    assert f"blanked {report.n_blocked} of {n} pictures" in notes
+    assert f"{report.n_blocked} of {n} pictures were blocked" in notes
     assert "cheerful" in to_markdown(report)
     again = run(services, doctors())
     assert len(server.requests) == n
@@ -119,9 +119,9 @@ def test_a_study_of_the_papers_runs_and_says_its_refusals_by_group(services):
     options = {"nationalities": ["Indian", "Mexican"]}
     settings = StudySettings(model=MODEL, scale=0.01, encoder=READER, force=True, options=options)
     report = run(services, settings, "oasis-nationalities")
-    by_group = table(report, "refused_by_group")
-    assert by_group["requests"].sum() == report.n_planned
-    assert by_group["refused"].sum() == report.n_blocked > 0
+    by_group = table(report, "blocked_by_group")
+    assert by_group["pictures"].sum() == report.n_planned
+    assert by_group["blocked"].sum() == report.n_blocked > 0
     assert {"share", "low", "high"} <= set(by_group)
 
 
@@ -169,7 +169,7 @@ def test_the_command_line_estimates_and_runs_with_the_token_of_a_variable(comman
     assert result.exit_code == 0, result.output
     assert server.keys == {"Bearer sk-of-the-shell-4444"}
     report = json.loads((out / "report.json").read_text())
-    assert any(finding["measure"] == "Share refused" for finding in report["findings"])
+    assert any(finding["measure"] == "Share blocked" for finding in report["findings"])
     written = [path for folder in ("out", "cli") for path in (tmp_path / folder).rglob("*")]
     assert not any(b"sk-of-the-shell" in path.read_bytes() for path in written if path.is_file())
     missing = command(*study[:-1], "NOT_THERE")

@@ -72,8 +72,8 @@ def test_every_kind_of_study_names_the_plot_of_its_page():
 def test_a_new_report_shows_pictures_and_one_plot_and_makes_what_is_folded_later(tab, report):
     shown = tab.finished(report)
     assert list(FOLDS.values()) == ["The numbers", "By attribute", "Details"]
-    grid, scored, blanked = shown[tab.pictures.grid], "data-image=", 'class="thumbnail-item blanked" disabled'
-    assert (grid.count(scored), grid.count(blanked)) == (FEW, 1)  # of 28, for one is blocked
+    grid, scored, blocked = shown[tab.pictures.grid], "data-image=", 'class="thumbnail-item blocked" disabled'
+    assert (grid.count(scored), grid.count(blocked)) == (FEW, 1)  # of 28, for one is blocked
     assert 'aria-label="blanked by the model&#39;s safety checker"' in grid
     assert "16 of 28: show more" in shown[tab.pictures.grid]
     assert shown[tab.parts["plot"]].count("<figure") == 1
@@ -198,7 +198,7 @@ def test_every_picture_has_its_number_and_says_where_it_is():
     assert html.count('src="data:image/webp') == 3
     assert html.count('src="gradio_api/file=/data/') == 2
     rows = rows_of(2)
-    assert "Picture 1 was blanked" in drawing_html(replace(at(rows, 1, 0), images=(stored(rows[0], blocked=True),)))
+    assert "Picture 1 was blocked" in drawing_html(replace(at(rows, 1, 0), images=(stored(rows[0], blocked=True),)))
 
 
 def test_of_a_large_run_those_around_what_is_drawn_are_shown():
@@ -392,7 +392,7 @@ def test_every_number_has_its_interval_and_n_and_the_blocked_picture_is_counted_
         share = found.variance_share
         assert format_interval(share.low, share.high, value=share.value, n=share.n) in html
     assert '<td data-label="n"><span>16</span></td>' in html  # 17 asked, picture 14 (seed 13) blocked
-    assert "1 refused or blanked" in study_html.header_html(counted.report, "")
+    assert "1 blocked" in study_html.header_html(counted.report, "")
     blocked = next(image for image in counted.images if image.blocked)
     assert "not scored" in explore_tab.picture_html(counted, blocked.number)
     groups = [explore_tab.find_group(counted, image.number) for image in counted.images]

@@ -92,6 +92,7 @@ def show_study_report(
 
 
 def _show_first(report: StudyReport, services: "Services | None") -> None:
+    from bias_core.report.blocked_pictures import describe_count
     from bias_core.report.report_text import LIMITS, describe_unknown_words
     from bias_core.run.image_rows import SEE_PICTURES
     from bias_core.run.next_steps import next_steps
@@ -105,7 +106,7 @@ def _show_first(report: StudyReport, services: "Services | None") -> None:
     console.print(f"{LIMITS.partition('. ')[0]}.", markup=False, style="dim")
     for step in next_steps(report, services)[:1] if services else ():
         _show_step(report, step)
-    blocked = f" ({report.n_blocked:,} more were refused or blanked)" if report.n_blocked else ""
+    blocked = f" and {describe_count(report.n_blocked)}" if report.n_blocked else ""
     hidden_parts = f"{n_more:,} more numbers, tables and notes" if n_more else "Tables and notes"
     console.print(f"Run {report.run_id}: {report.n_images:,} pictures{blocked}, {report.seconds:.0f} s.", markup=False)
     page = f"`{COMMAND} study report {report.run_id}` writes the whole report as a page"

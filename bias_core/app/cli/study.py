@@ -319,13 +319,13 @@ def _size_words(n_bytes: float) -> str:
 
 
 def _draw_plan(plan: "Run", services: "Services", run_options: StudyOptions) -> None:
+    from bias_core.report.blocked_pictures import describe_count
     from bias_core.run.run import draw_study
 
     run_with_bar(draw_study, plan)
     if run_options.keep:
         services.manifests.keep(plan.manifest.id)
-    n_blocked = sum(arm.n_blocked for arm in plan.each)
-    blocked = f", {n_blocked:,} blanked by the safety checker" if n_blocked else ""
+    blocked = f", {describe_count(plan.n_blocked)}" if plan.n_blocked else ""
     n = sum(arm.n_planned for arm in plan.each)
     title = f"{plan.design.name}, {_get_setting_name(plan, 'model')} {_get_setting_name(plan, 'condition')}".rstrip()
     console.print(f"{title}: {n:,} pictures{blocked}. Run {plan.manifest.id}", markup=False)

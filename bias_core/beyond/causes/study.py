@@ -180,7 +180,7 @@ class PictureMargins:
         if len(complete) < 2:
             raise InvalidInput(
                 f"only {len(complete)} seeds have a picture of every compared kind ({', '.join(ways[:3])}, ...), and 2 "
-                "are needed; use more seeds, or check why pictures are blanked"
+                "are needed; use more seeds, or check why pictures are blocked"
             )
         return complete
 

@@ -104,7 +104,7 @@ def _match_seeds(data: Run, margins: pd.DataFrame, texts: Sequence[str]) -> dict
     if len(seeds) < 2:
         raise InvalidInput(
             f"only {len(seeds)} seeds have a picture of every prompt, and 2 are needed; use more seeds, or check why "
-            "pictures are blanked"
+            "pictures are blocked"
         )
     return {text: part.loc[seeds] for text, part in parts.items()}
 

@@ -44,6 +44,7 @@ from bias_core.papers.oasis.report import (
     texts_headline,
 )
 from bias_core.protocols import StepCallback
+from bias_core.report.blocked_pictures import describe_share
 from bias_core.report.claims import WHY_NOT, claim_columns, decide_claims, family_note
 from bias_core.report.saved import decode, encode
 from bias_core.run.image_rows import RowMaker
@@ -492,7 +493,7 @@ def regenerate(
     check_budget(n, services.settings, subject="drawing a text", advice="draw fewer pictures")
     frame = yield from data.draw([Shot(prompt=text, n=n, group=cluster, first_seed=report.design.images_per_prompt)])
     if frame.empty:
-        raise InvalidInput(f"the model's safety checker blocked all {n} pictures of {prompt!r}")
+        raise InvalidInput(f"no picture of {prompt!r} can be scored. {describe_share(data.images_by_id.values())}")
     drawn = yield from data.embed(frame)
     encoder = data.encoder()  # its embeddings of the old pictures are stored
     embeddings = services.embeddings.images(encoder, [*inside, *outside], lock=services.reading(encoder))

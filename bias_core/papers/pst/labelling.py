@@ -163,7 +163,7 @@ def list_people(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
     identities : ``stereotyped_gender`` and further columns, by identity.
     """
     if frame.empty:
-        raise InvalidInput("no picture can be scored: none was drawn, or a safety checker blanked all")
+        raise InvalidInput("no picture can be scored: none was drawn, or all were blocked")
     places = [(place, frame[frame[place].fillna("") != ""]) for place in POSITIONS[2]]
     people = pd.concat(
         [

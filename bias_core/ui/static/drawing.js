@@ -10,8 +10,8 @@ new MutationObserver(() => {
   isShown = Boolean(pictures);
   markLoading();
 }).observe(element, {childList: true, subtree: true, attributes: true, attributeFilter: ['src', 'class']});
-// A finished picture is still marked as being drawn until it is loaded: it would be blank, or as it was before.
-const markLoading = () => element.querySelectorAll('.drawing li:is(.finished, .blanked) img').forEach((image) => {
+// A finished picture is still marked as being drawn until it is loaded: it would be empty, or as it was before.
+const markLoading = () => element.querySelectorAll('.drawing li:is(.finished, .blocked) img').forEach((image) => {
   const {classList} = image.closest('li');
   if (image.complete === !classList.contains('loading')) return;
   classList.toggle('loading', !image.complete);

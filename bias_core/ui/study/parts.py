@@ -507,7 +507,7 @@ _PAUSE_PER_PICTURE = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """A picture in the grid: ``state`` is "finished", "blanked", "forming" or "waiting"."""
+    """A picture in the grid: ``state`` is "finished", "blocked", "forming" or "waiting"."""
 
     number: int
     prompt: str
@@ -597,7 +597,7 @@ def _place(number: int, row: ImageRow, stored: StoredImage | None, forming: Mapp
     if stored is not None:
         picture = f"gradio_api/file={quote(stored.path.as_posix())}"
         return _Place(
-            number=number, prompt=row.prompt, state="blanked" if stored.blocked else "finished", picture=picture
+            number=number, prompt=row.prompt, state="blocked" if stored.blocked else "finished", picture=picture
         )
     if row.id in forming:
         return _Place(number=number, prompt=row.prompt, state="forming", picture=small_uri(forming[row.id]))

@@ -12,8 +12,9 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from bias_core.people import boxes_of_text
+from bias_core.report.blocked_pictures import CELL_TITLE, get_block_reason
 from bias_core.report.documents import data_uri
-from bias_core.report.picture_facts import get_refusal_reason, prompt_facts
+from bias_core.report.picture_facts import prompt_facts
 from bias_core.services import Services
 from bias_core.study.design import get_page_layout
 from bias_core.study.types import StudyReport
@@ -30,7 +31,6 @@ FEW, FEW_OF_EACH, MOST_CELLS = 16, 4, 12
 ALL, AND = "", "\n"
 _MOST_VALUES = 300
 _HIDDEN = ["image_id"]
-BLANKED = "Refused or blanked: counted, not scored"
 BOXES = "boxes"  # column with the boxes of the people that the classifier found
 _PERCEIVED = ": perceived"
 _READINGS = (": positive", ": negative", ": nearer by", _PERCEIVED)  # columns shown in a table below
@@ -98,8 +98,8 @@ class PictureView:
 
     def cells(self) -> list[PictureCell]:
         """A few pictures of each cell, or the chosen ones."""
-        blanked = [] if self.whole or self.only else self._blanked()
-        return [*self._scored(), *blanked]
+        blocked = [] if self.whole or self.only else self._blocked()
+        return [*self._scored(), *blocked]
 
     def _scored(self) -> list[PictureCell]:
         frame, column = self.all_rows(), self._cell_column()
@@ -122,19 +122,19 @@ class PictureView:
         n = 0 if column in (None, "arm") else frame[column].nunique()
         return f"The first {MOST_CELLS} of {n} groups; choose any other by its name in the plot." * (n > MOST_CELLS)
 
-    def _blanked(self) -> list[PictureCell]:
-        """Pictures blanked by a checker or refused by a host, with the reason."""
-        blanked = [stored for stored in self.report.stored.values() if stored.blocked]
+    def _blocked(self) -> list[PictureCell]:
+        """Blocked pictures, with the reason."""
+        blocked = [stored for stored in self.report.stored.values() if stored.blocked]
         pictures = [
             Thumbnail(
                 src=file_url(stored.path),
-                caption=f"seed {stored.row.seed}" if stored.row.model else "blank",
-                label=get_refusal_reason(stored),
-                kind="blanked",
+                caption=f"seed {stored.row.seed}" if stored.row.model else "no picture",
+                label=get_block_reason(stored),
+                kind="blocked",
             )
-            for stored in blanked[:FEW]
+            for stored in blocked[:FEW]
         ]
-        return [PictureCell(name=BLANKED, pictures=pictures, n=len(blanked))] if blanked else []
+        return [PictureCell(name=CELL_TITLE, pictures=pictures, n=len(blocked))] if blocked else []
 
     def words(self) -> str:
         """Description of the chosen pictures; "" for all."""
