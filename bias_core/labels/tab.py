@@ -613,7 +613,7 @@ class LabelTab:
     def on_return(
         self, visitor: Visitor, memory: Memory, typed: str, key: str | None, profile: Profile = None
     ) -> Updates:
-        """Open the task of an owner's link, or the one that was open before the reload."""
+        """Open the task of an owner's link, or the task that was open before the reload."""
         if typed or self._opens(text_from_value(key), profile):
             return dict(self.on_open(visitor, memory, typed or key, profile))
         return {self.parts["key"]: "", self.parts["status"]: READY}  # deleted, or made elsewhere
