@@ -144,13 +144,16 @@ def crash_html(buttons: Mapping[str, str] | None = None) -> str:
     )
 
 
-def progress_html(progress: Progress, of: str = "") -> str:
-    """A bar with the count and the time left; ``of`` names the tab of a run that is not in sight."""
+def progress_html(progress: Progress, of: str = "", run: str = "") -> str:
+    """A bar with the count and the time left; ``of`` names the tab of a run that is not in sight.
+
+    ``run`` tells the runs of a visitor apart.
+    """
     text, seconds = ": ".join(filter(None, (of, progress.message))), progress.seconds_left
     if seconds >= 1:  # nan is not
         left = f"{math.ceil(seconds)} s" if seconds < 90 else f"{math.ceil(seconds / 60)} min"
         text += f" · about {left} left"
-    return render("status", kind="progress", progress=progress, text=text)
+    return render("status", kind="progress", progress=progress, text=text, run=run)
 
 
 def heading_html(title: str, note: str = "") -> str:

@@ -1,20 +1,21 @@
 // A message that names a part of the page brings it into view, but not on a page that was only just opened.
 // An error marks the field that it is about, or whose name it quotes, and goes once that field changes; one that is about
 // no field goes with any change of the form.
-// Once Stop is pressed, progress that was on its way does not take “Stopping” away again.
-let of, stopping = '';
+// Once Stop is pressed, progress of this run that was on its way does not take “Stopping” away again.
+let of, stopping = '', run, stoppedRun;
 const form = () => element.closest('[role=tabpanel]').querySelector('.ask');
 const forget = () => {
   for (const field of form().querySelectorAll('[aria-invalid]')) field.removeAttribute('aria-invalid');
   of = undefined;
 };
 watch('value', () => {
-  const isStopping = element.textContent.includes('Stopping');
-  if (stopping && !isStopping && element.querySelector('.bar')) {
+  const isStopping = element.textContent.includes('Stopping'), bar = element.querySelector('.bar');
+  run = bar?.dataset.run ?? run;
+  if (stopping && !isStopping && bar && run === stoppedRun) {
     props.value = stopping;
     return;
   }
-  stopping = isStopping ? props.value : '';
+  [stopping, stoppedRun] = isStopping ? [props.value, run] : ['', undefined];
   forget();
   const error = element.querySelector('.error');
   const [, name] = error?.textContent.match(/“([^”]+)” must/) || [];

@@ -233,7 +233,7 @@ class StudyTab(ResultPage):
         """Wire the question about the run at work: it is stopped, and what was pressed is pressed again."""
         asked = self.parts["at_work"]
         stopped = asked.select(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
-        stopped.then(None, None, asked, js="() => { setTimeout(window.pressAgain); return ''; }", **QUIET)
+        stopped.then(None, None, asked, js="() => { setTimeout(() => window.pressAgain?.()); return ''; }", **QUIET)
 
     def run_triggers(self) -> list[Any]:
         """The events that run the form: its button is pressed."""
@@ -425,10 +425,10 @@ class StudyTab(ResultPage):
         with messages.user_errors() as problem:
             for step in followed(steps, reports):
                 drawing.note(step)
-                if pace.is_due():
+                if visitor.stop is stop and pace.is_due():  # a newer run shows its own progress
                     is_seen = self.get_current_key(visitor) == place  # else its pictures would hide another result
                     words = "Stopping" if stop.is_set() else "" if is_seen else place.title()
-                    progress = messages.progress_html(step, words)
+                    progress = messages.progress_html(step, words, run=f"{id(stop):x}")
                     yield folded | {status: progress + note, **(drawing.at(step) if is_seen else {drawing.html: ""})}
                     folded = {}
         if visitor.stop is not stop:  # a newer run shows its progress and its Stop; this one is in the list of runs
