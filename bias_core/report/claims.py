@@ -144,6 +144,24 @@ def with_claims(results: Results, family: Callable[[Finding], str | None], *, co
     return replace(results, findings=decide_findings(results.findings, family, confidence=confidence))
 
 
+UNSUITED = "the classifier is not made for these pictures"
+
+
+def without_claims(results: Results) -> Results:
+    """Return results of a classifier that is not made for its pictures: no number has a test, a claim or a sentence."""
+    no_claim = replace(NO_CLAIM, reason=UNSUITED)
+    findings = [
+        replace(finding, claim=no_claim, says="", readings=(), estimate=replace(finding.estimate, p_value=math.nan))
+        for finding in results.findings
+    ]
+    blank: dict[str, Any] = {"p": math.nan, "p adjusted": math.nan, "clear": "", WHY_NOT: UNSUITED}
+    tables = [
+        replace(table, frame=table.frame.assign(**{name: blank[name] for name in blank if name in table.frame}))
+        for table in results.tables
+    ]
+    return replace(results, findings=tuple(findings), tables=tuple(tables))
+
+
 def fewest_units(claim: Claim) -> int:
     """Return how many units are enough for one clear exact test of signs in a family: 2 / 2ⁿ is the smallest p.
 

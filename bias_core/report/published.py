@@ -254,13 +254,14 @@ def _misprint(text: str, name: str) -> str:
 def own_numbers(measure: PublishedMeasure, reports: Sequence[tuple[str, StudyReport]]) -> list[OwnNumber]:
     """Return the same numbers of reports with these names, each marked with its protocol.
 
-    Runs of other studies have them for the same concept and attribute.
+    Runs of other studies have them for the same concept and attribute. Those whose classifier is not made for their
+    pictures have none.
     """
     lines = {number.key: number.line for number in measure.numbers}
     alike = {number.same: number.line for number in measure.numbers if number.same[0]}
     run_numbers = []
     for name, report in reports:
-        for arm, part in named_parts(report):
+        for arm, part in named_parts(report) if not report.warning else ():
             run, concept = f"{name}: {arm}" if arm else name, _get_concept(part.settings)
             for finding in part.results.findings:
                 if finding.key in lines and finding.published is not None:  # else of other words than the paper’s

@@ -15,7 +15,7 @@ import pandas as pd
 from bias_core.errors import Cancelled, InvalidInput, StorageError
 from bias_core.report.arm_comparison import compare_arms
 from bias_core.report.blocked_pictures import may_refuse, measure_blocked
-from bias_core.report.claims import with_claims, without_fixed_n
+from bias_core.report.claims import with_claims, without_claims, without_fixed_n
 from bias_core.report.corrected import corrected
 from bias_core.report.picture_facts import list_drawing_notes, rewritten_prompts
 from bias_core.report.saved import keep_report
@@ -157,7 +157,10 @@ def _read_arms(run: Run) -> Generator[Progress, None, tuple[list[ArmReport], Res
         results = yield from map_progress(steps, partial(_add_arm_name, arm.name)) if arm.name else steps
         arm.state = "measuring"
         results = results if arm.fixed_n else drop_fixed_n(results)
-        results = with_claims(results, arm.study.family, confidence=arm.settings.confidence)
+        if arm.warning:
+            results = without_claims(results)
+        else:
+            results = with_claims(results, arm.study.family, confidence=arm.settings.confidence)
         drawn = [*arm.notes_before_drawing, *list_drawing_notes(arm.images_by_id.values())]
         tables = (*results.tables, *rewritten_prompts(arm.drawn_pictures), *judge_tables(arm.judge_answers))
         results = replace(results, tables=tables, notes=(*arm.notes, *drawn, *results.notes))
@@ -174,6 +177,7 @@ def _read_arms(run: Run) -> Generator[Progress, None, tuple[list[ArmReport], Res
         yield Progress(message="comparing the arms")
         results = compare_arms(run.study, run.settings, arms)
         results = results if not run.settings.may_stop_early else drop_fixed_n(results)
+        results = without_claims(results) if run.warning else results
     return arms, results
 
 

@@ -30,7 +30,9 @@ def test_a_press_during_a_run_asks_and_either_run_can_be_stopped(visit):
         n_done = page.evaluate(N_DONE)
         assert n_done > 32
         page.evaluate(f"setInterval(() => {{ window.hasSunk ||= {N_DONE} < {n_done}; }}, 50)")
-        page.get_by_role("tab", name="Runs", exact=True).click()  # what is pressed meanwhile is not what was asked about
+        page.get_by_role(
+            "tab", name="Runs", exact=True
+        ).click()  # what is pressed meanwhile is not what was asked about
         page.get_by_role("tab", name="Explore", exact=True).click()
         page.click(f"#explore-at-work [data-{answer}]")
         page.wait_for_selector("#explore-at-work .at-work", state="detached")

@@ -20,6 +20,7 @@ from bias_core.papers.oasis.study_stop import regenerate
 from bias_core.report.commands import drop_automatic_choices, to_command
 from bias_core.report.documents import to_dict, to_markdown
 from bias_core.report.export import to_export
+from bias_core.report.published import own_numbers, published_measures
 from bias_core.run.plan import plan_study
 from bias_core.run.run import complete, run_study
 from bias_core.services import Services
@@ -27,7 +28,7 @@ from bias_core.store.export import write_zip
 from bias_core.study.design import find_design, list_designs
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute
-from bias_core.ui.study.result_page import header_html
+from bias_core.ui.study.result_page import header_html, trust_html
 from tests import shared
 from tests.explored import explore, measured, own_pictures, pictures_of
 from tests.ui.fakes import FakeServices, PixelEncoder
@@ -127,6 +128,18 @@ def test_a_comparison_with_an_arm_that_it_cannot_read_draws_nothing(services, tm
     assert not list(tmp_path.rglob("*.png"))
     assert not fresh.manifests.list()
     fresh.close()
+
+
+def test_a_forced_run_claims_nothing_and_stands_beside_no_published_number(services):
+    report = explored(services, model=OTHER, force=True).report
+    findings, frames = report.results.findings, [table.frame for table in report.results.tables]
+    assert findings
+    assert not [finding.key for finding in findings if finding.says or finding.p_value is not None]
+    assert {finding.claim.verdict for finding in findings} == {"not tested"}
+    assert not [frame for frame in frames if "clear" in frame and (frame["clear"] != "").any()]
+    measures = published_measures().values()
+    assert not [measure.key for measure in measures if own_numbers(measure, [("mine", report)])]
+    assert trust_html(report, {"attribute_prevalence": "holds"}) == ""
 
 
 def test_a_forced_exploration_study_or_comparison_says_so_first(services):

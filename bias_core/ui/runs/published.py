@@ -100,5 +100,6 @@ def published_html(measure: PublishedMeasure, reports: list[tuple[str, StudyRepo
     return render(
         "published", measure=measure, source=source, rows=rows, has_lines=len(lines) > 1,
         has_remarks=any(row[4] for row in rows),
-        n_own=len(visitor_numbers), figure=published_figure(measure, visitor_numbers),
+        n_own=len(visitor_numbers), n_forced=sum(bool(report.warning) for _, report in reports),
+        figure=published_figure(measure, visitor_numbers),
     )  # fmt: skip

@@ -109,7 +109,7 @@ def _scales(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
 
 def trust_html(report: StudyReport, grades: Mapping[str, str]) -> str:
     """The grade of each measure of a report in the calibration world, and a link to the papers' numbers, if any."""
-    if report.design.kind.startswith(text.VALIDITY):
+    if report.design.kind.startswith(text.VALIDITY) or report.warning:  # of a forced classifier nothing is known
         return ""
     measured = dict.fromkeys(f.metric for part in report.arms or (report,) for f in part.results.findings)
     tested: dict[str, list[Card]] = {}
