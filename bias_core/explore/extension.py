@@ -15,7 +15,7 @@ from bias_core.study.attributes import THINGS, AttributeSet, find_attribute, loa
 from bias_core.study.design import extensions
 from bias_core.study.types import Arm, ArmReport, Results, StudyReport, StudySettings
 from bias_core.types import Attribute
-from bias_core.values import Options, setting, settings_class
+from bias_core.values import Options, changed_settings, declared_settings, setting, settings_class
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,7 +136,8 @@ class ExploreExtension(Generic[O]):
     """An addition to Explore, in a module ``bias_core/beyond/*/extension.py``.
 
     The fields of ``options`` become options of Explore, on the command line, in the API, in links and in the form. The
-    ``options`` that methods take are all options of an exploration. A method that is not overridden adds nothing.
+    ``options`` that methods take are all options of an exploration. A method that is not overridden adds nothing, and
+    an extension whose options are all at their defaults is not asked (:func:`extensions_in_use`).
 
     The module is imported before the modules of Explore that use it: its methods import what else they need.
 
@@ -178,3 +179,14 @@ class ExploreExtension(Generic[O]):
 def explore_extensions() -> tuple[ExploreExtension[Any], ...]:
     """Return all extensions found in ``beyond``."""
     return extensions(ExploreExtension)
+
+
+def extensions_in_use(options: Options) -> tuple[ExploreExtension[Any], ...]:
+    """Return the extensions without options, and those with an option that is not at its default."""
+    changed = changed_settings(options).keys()
+    return tuple(
+        extension
+        for extension in explore_extensions()
+        if not (added := declared_settings(extension.options).keys() - declared_settings(ConceptOptions).keys())
+        or added & changed
+    )

@@ -14,7 +14,7 @@ import pandas as pd
 
 from bias_core.explore.arms import Scored, compare_explorations
 from bias_core.explore.exploration import CONCEPT, SCORED_GROUPS, AssociationScore, Exploration, explore_values
-from bias_core.explore.extension import MOST, NO_WORDS, SUGGESTED, explore_extensions
+from bias_core.explore.extension import MOST, NO_WORDS, SUGGESTED, extensions_in_use
 from bias_core.explore.options import (
     KIND,
     ExploreOptions,
@@ -320,7 +320,7 @@ class Explore(Study):
             confidence=settings.confidence,
         )
         return join_results(
-            results, *(extension.reading(options, data, frame, scored) for extension in explore_extensions())
+            results, *(extension.reading(options, data, frame, scored) for extension in extensions_in_use(options))
         )
 
     def get_concept_prompt(self, settings: StudySettings) -> str:
@@ -330,10 +330,7 @@ class Explore(Study):
 
     def get_run_title(self, settings: StudySettings) -> str:
         """Return the concept's prompt, or a name for the user's own pictures."""
-        options = explore_options(settings)
-        if options.takes_all:
-            return "Attributes in pictures of your own"
-        return fill_template(options.template, options.concept)
+        return self.get_concept_prompt(settings) or "Attributes in pictures of your own"
 
     def get_command(self, settings: StudySettings) -> Sequence[str]:
         return explore_words(settings)
@@ -377,7 +374,7 @@ class Explore(Study):
             return differences
         options = explore_options(settings)
         added = join_results(
-            Results(), *(extension.comparing(options, settings, arms) for extension in explore_extensions())
+            Results(), *(extension.comparing(options, settings, arms) for extension in extensions_in_use(options))
         )
         return replace(join_results(added, differences), figures=(*differences.figures, *added.figures))
 
