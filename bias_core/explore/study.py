@@ -14,7 +14,7 @@ import pandas as pd
 
 from bias_core.explore.arms import Scored, compare_explorations
 from bias_core.explore.exploration import CONCEPT, SCORED_GROUPS, AssociationScore, Exploration, explore_values
-from bias_core.explore.extension import MOST, NO_WORDS, SUGGESTED, extensions_in_use
+from bias_core.explore.extension import MOST, NO_WORDS, SUGGESTED
 from bias_core.explore.options import (
     KIND,
     ExploreOptions,
@@ -320,7 +320,7 @@ class Explore(Study):
             confidence=settings.confidence,
         )
         return join_results(
-            results, *(extension.reading(options, data, frame, scored) for extension in extensions_in_use(options))
+            results, *(extension.reading(options, data, frame, scored) for extension in options.extensions)
         )
 
     def get_concept_prompt(self, settings: StudySettings) -> str:
@@ -374,7 +374,7 @@ class Explore(Study):
             return differences
         options = explore_options(settings)
         added = join_results(
-            Results(), *(extension.comparing(options, settings, arms) for extension in extensions_in_use(options))
+            Results(), *(extension.comparing(options, settings, arms) for extension in options.extensions)
         )
         return replace(join_results(added, differences), figures=(*differences.figures, *added.figures))
 

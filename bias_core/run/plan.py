@@ -18,7 +18,6 @@ import pandas as pd
 from bias_core.errors import Cancelled, InvalidInput, TooLarge
 from bias_core.models.catalogue import check_condition, hosted_name
 from bias_core.models.engines import Cost, estimate_cost
-from bias_core.report.saved import encode
 from bias_core.run.image_rows import ImportedRows, RowMaker, Rows, treated, treatment
 from bias_core.run.limits import check_budget, check_work, looks_at_stop, most_pictures
 from bias_core.run.study_run import Run
@@ -274,7 +273,7 @@ def lay_out(
         session=session,
         title=study.get_run_title(settings),
         settings=asdict(settings),
-        design=encode(design, Path()),
+        design=asdict(design),
         rows=tuple(_make_all_rows(run, check)),
         versions=library_versions() | {"model_revision": rows.revision},
     )

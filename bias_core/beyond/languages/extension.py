@@ -31,14 +31,10 @@ class LanguageOptions(ConceptOptions):
         """The prompt in every language, English first; empty for English alone."""
         return list_wordings(self.languages, self.template, self.concept) if self.languages else ()
 
-    @property
-    def has_association(self) -> bool:
-        """True if an association with two words is asked for; the words are English, so never in several languages."""
-        return not self.languages and super().has_association
-
 
 class Languages(ExploreExtension[LanguageOptions]):
     options: ClassVar[type[Options]] = LanguageOptions
+    allows_association = False  # its words are English
 
     def menus(self) -> Mapping[str, Sequence[tuple[str, str]]]:
         return {"languages": language_choices()}
