@@ -28,16 +28,7 @@ from bias_core.study.answers import read_answers
 from bias_core.study.classifiers import check_readers, chosen_readers, resolve_readers
 from bias_core.study.design import get_study, papers_readers, typed_options, with_protocol
 from bias_core.study.picture_names import list_files
-from bias_core.study.types import (
-    AUTO,
-    Design,
-    Progress,
-    Shot,
-    StudySettings,
-    check_arms,
-    get_options,
-    with_arms_of_options,
-)
+from bias_core.study.types import AUTO, Design, Progress, Shot, StudySettings, check_arms, get_options
 from bias_core.study_services import StudyServices
 from bias_core.types import ImageRow
 from bias_core.values import Options, changed_settings, check_texts, given_settings, option_values
@@ -230,7 +221,7 @@ def settle(design: Design, given: StudySettings, names: Collection[str] | None =
         raise InvalidInput(f"{design.name} takes no file of people's answers. Leave labels out; {advice}")
     answers = read_answers(settings.labels) if settings.labels else None
     study.check_given(settings)
-    settings = check_arms(with_arms_of_options(settings, study.arms(settings)))
+    settings = check_arms(settings, study.arms(settings))
     return Run(study, settings, answers=answers)
 
 
