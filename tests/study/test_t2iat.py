@@ -12,7 +12,7 @@ from scipy import stats
 from bias_core.errors import InvalidInput
 from bias_core.measures.association import association, association_test, even_mix_association
 from bias_core.measures.effects import holm
-from bias_core.measures.intervals import permutation_test
+from bias_core.measures.permutation import permutation_test
 from bias_core.papers.t2iat.study_tests import association_shots, edited, own_association, parse_words
 from bias_core.report.commands import to_command
 from bias_core.report.corrected import corrected

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, Floats, same_dimension, unit_rows
-from bias_core.measures.intervals import Seed, mean_interval, permutation_test
+from bias_core.measures.arrays import Array, Floats, Seed, same_dimension, unit_rows
+from bias_core.measures.intervals import mean_interval
+from bias_core.measures.permutation import permutation_test
 from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
 from bias_core.types import Estimate
 from bias_core.values import normal_form
@@ -109,8 +110,8 @@ def optimise_prompts(
     are Student's t over images and take the text as given; without images held out it was chosen on the same images as
     the best of many, so scores are optimistic, and ``note`` says of how many. Specificity is tested on images held out:
     p and interval are those of random divisions of them into cluster and others
-    (:func:`~bias_core.measures.intervals.permutation_test`). Texts have the same words where they differ only in case,
-    spacing or punctuation; one that adds no word to the prefix is left out.
+    (:func:`~bias_core.measures.permutation.permutation_test`). Texts have the same words where they differ only in
+    case, spacing or punctuation; one that adds no word to the prefix is left out.
     """
     if not prefix.strip():
         raise InvalidInput(f"the prefix must hold a word, like 'This is a photo of'; got {prefix!r}.")
