@@ -241,7 +241,7 @@ def test_public_functions_of_a_measure_are_documented_with_an_example(path):
 DOORS = {
     "bias_core": HEAVY | {"gradio"},
     "bias_core.app.cli": HEAVY | {"gradio", "scipy", "numpy", "pandas"},
-    "bias_core.labels.api, bias_core.services": HEAVY | {"scipy"},
+    "bias_core.labels.api, bias_core.services": HEAVY | {"scipy", "httpx", "httpx2"},
 }
 
 
