@@ -101,11 +101,15 @@ class ConceptOptions(Options):
         """True if imported pictures are taken whatever their prompts are."""
         return not self.concept.strip()
 
+    @property
+    def concept_prompt(self) -> str:
+        """The prompt of the concept; "" if the pictures of all prompts are taken."""
+        return "" if self.takes_all else fill_template(self.template, self.concept)
+
     def prompts(self) -> dict[str, str]:
         """The prompt of each group of pictures."""
-        concept = fill_template(self.template, self.concept)
         sides = NO_WORDS if self.has_association else ()
-        return {"concept": concept} | {
+        return {"concept": fill_template(self.template, self.concept)} | {
             side: guided_prompt(self.template, self.concept, getattr(self, side)) for side in sides
         }
 

@@ -324,9 +324,7 @@ class Explore(Study):
         )
 
     def get_concept_prompt(self, settings: StudySettings) -> str:
-        """Return the prompt of the concept; "" if the pictures of all prompts are taken."""
-        options = explore_options(settings)
-        return "" if options.takes_all else options.prompts()[CONCEPT]
+        return explore_options(settings).concept_prompt
 
     def get_run_title(self, settings: StudySettings) -> str:
         """Return the concept's prompt, or a name for the user's own pictures."""
