@@ -50,6 +50,15 @@ def run(design, settings, services):
     return complete(run_study(design, settings, services))
 
 
+def with_nothing_clear(report):
+    """The report as if no claim were clear; its tables stay."""
+    claimed = [
+        replace(finding, claim=finding.claim and replace(finding.claim, verdict="not clear"))
+        for finding in report.results.findings
+    ]
+    return replace(report, results=replace(report.results, findings=tuple(claimed)))
+
+
 def labels_of(folder, answers):
     return write_labels(folder / "labels.csv", ["image_id", "answer", "rater"], answers)
 
@@ -176,6 +185,8 @@ def test_a_planted_occupation_leans_and_none_does_where_nothing_is_planted(servi
     assert fair["beyond low"] < 0 < fair["beyond high"]
     assert extreme["beyond high"] < 0
     assert "closer to female" in findings(report)["librarian"].says
+    assert headline(report).startswith("Pictures clearly associate librarian with female; the other 1 of 2 do not ")
+    assert headline(with_nothing_clear(report)).startswith("None of 2 occupations differs clearly")
     # Pictures of men and of women are not equally alike to this reader, so 0 is not neutral.
     assert findings(report)["librarian"].estimate.null_value == extreme["even mix"] != 0
 
