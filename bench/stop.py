@@ -49,7 +49,10 @@ def main():
 
     batched = Counted(encoder)
     started = time.perf_counter()
-    optimise_prompts(images, batched, Words(), n_candidates=10_000, beam_width=WIDTH)
+    optimise_prompts(
+        images, batched, Words(), prefix=PREFIX, n_tokens=2, beam_width=WIDTH, n_candidates=10_000, top_k=10,
+        contrast=False, prior_weight=0.0, held_out=0.0,
+    )  # fmt: skip
     whole = time.perf_counter() - started
 
     started = time.process_time()

@@ -40,10 +40,10 @@ from bias_core.protocols import (
     VisualQuestionAnswerer,
 )
 from bias_core.settings import Settings, on_zero_gpu
-from bias_core.store.files import FileHashes
+from bias_core.store.files import FileHashes, Repairs
 from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore, make_room
-from bias_core.store.readings import AnswerCache, EmbeddingCache, Repairs
+from bias_core.store.readings import AnswerCache, EmbeddingCache
 from bias_core.types import IMPORTED, ImageRow, KnownPicture, ModelInfo, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
 from bias_core.world.measured_models import errors_of_sentences, held_out_embeddings, known_pictures, true_rate

@@ -19,10 +19,10 @@ from bias_core.measures.intervals import (
     mean_interval,
     pair_noise,
     percentile_estimate,
-    permutation_test,
     product_noise,
     wilson_interval,
 )
+from bias_core.measures.permutation import permutation_test
 from bias_core.measures.sequential import against, confidence_sequence, difference_sequence, share_interval
 from bias_core.measures.two_phase import (
     N_DRAWS,

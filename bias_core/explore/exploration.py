@@ -108,7 +108,7 @@ class Exploration:
     def prompt(self) -> str:
         """The prompt of the concept's pictures."""
         options = explore_options(self.settings)
-        return "" if options.takes_all else options.prompts()[CONCEPT]
+        return options.concept_prompt
 
     @cached_property
     def images(self) -> tuple[ExploredImage, ...]:

@@ -15,7 +15,7 @@ from bias_core.study.attributes import THINGS, AttributeSet, find_attribute, loa
 from bias_core.study.design import extensions
 from bias_core.study.types import Arm, ArmReport, Results, StudyReport, StudySettings
 from bias_core.types import Attribute
-from bias_core.values import Options, setting, settings_class
+from bias_core.values import Options, changed_settings, declared_settings, setting, settings_class
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,21 +80,36 @@ class ConceptOptions(Options):
         """The attributes with their sentences; InvalidInput where one cannot be read."""
         return read_attributes(self.attributes, self.concept)
 
+    @cached_property
+    def extensions(self) -> "tuple[ExploreExtension[Any], ...]":
+        """The extensions in use: those without options, and those with an option that is not at its default."""
+        changed, concept_options = changed_settings(self).keys(), declared_settings(ConceptOptions).keys()
+        added = {
+            extension: declared_settings(extension.options).keys() - concept_options
+            for extension in explore_extensions()
+        }
+        return tuple(extension for extension, names in added.items() if not names or names & changed)
+
     @property
     def has_association(self) -> bool:
-        """True if pictures guided to two words are asked for."""
-        return bool(self.attribute_a.strip() or self.attribute_b.strip())
+        """True if pictures guided to two words are asked for, and no extension in use rules them out."""
+        has_words = bool(self.attribute_a.strip() or self.attribute_b.strip())
+        return has_words and all(extension.allows_association for extension in self.extensions)
 
     @property
     def takes_all(self) -> bool:
         """True if imported pictures are taken whatever their prompts are."""
         return not self.concept.strip()
 
+    @property
+    def concept_prompt(self) -> str:
+        """The prompt of the concept; "" if the pictures of all prompts are taken."""
+        return "" if self.takes_all else fill_template(self.template, self.concept)
+
     def prompts(self) -> dict[str, str]:
         """The prompt of each group of pictures."""
-        concept = fill_template(self.template, self.concept)
         sides = NO_WORDS if self.has_association else ()
-        return {"concept": concept} | {
+        return {"concept": fill_template(self.template, self.concept)} | {
             side: guided_prompt(self.template, self.concept, getattr(self, side)) for side in sides
         }
 
@@ -136,17 +151,20 @@ class ExploreExtension(Generic[O]):
     """An addition to Explore, in a module ``bias_core/beyond/*/extension.py``.
 
     The fields of ``options`` become options of Explore, on the command line, in the API, in links and in the form. The
-    ``options`` that methods take are all options of an exploration. A method that is not overridden adds nothing.
+    ``options`` that methods take are all options of an exploration. A method that is not overridden adds nothing, and
+    an extension whose options are all at their defaults is not asked (:attr:`ConceptOptions.extensions`).
 
     The module is imported before the modules of Explore that use it: its methods import what else they need.
 
     Attributes
     ----------
-    options : its options: choices, or lists with a menu (:meth:`menus`). A subclass of ``ConceptOptions`` may override
-        its properties. It is then not offered for a file of prompts, nor for arms of the user's own.
+    options : its options: choices, or lists with a menu (:meth:`menus`). A subclass of ``ConceptOptions`` may use its
+        options and properties. It is then not offered for a file of prompts, nor for arms of the user's own.
+    allows_association : False if the two words of an association are not drawn together with its options.
     """
 
     options: ClassVar[type[Options]] = Options
+    allows_association: ClassVar[bool] = True
 
     def menus(self) -> Mapping[str, Sequence[tuple[str, str]]]:
         """Return the menus of the form, as labels with values, by the option."""

@@ -103,7 +103,7 @@ def choose_design(settings: StudySettings) -> Design:
 def added_arms(settings: StudySettings) -> tuple[Arm, ...]:
     """Return the arms that options ask for by themselves; () for none."""
     options = explore_options(settings)
-    return tuple(arm for extension in explore_extensions() for arm in extension.arms(options))
+    return tuple(arm for extension in options.extensions for arm in extension.arms(options))
 
 
 def check_options(settings: StudySettings) -> None:
@@ -433,7 +433,7 @@ def _check_options(options: ExploreOptions, settings: StudySettings) -> None:
     counts = Counter(attribute.name.strip().lower() for attribute in options.scored)
     if twice := [name for name, n in counts.items() if n > 1]:
         raise InvalidInput(f"attribute names must differ, got twice: {', '.join(twice)}")
-    for extension in explore_extensions():
+    for extension in options.extensions:
         extension.check(options, settings)
     if settings.images and options.takes_all and not options.scored:
         raise InvalidInput("no attribute to measure: give at least one")

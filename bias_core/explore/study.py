@@ -14,7 +14,7 @@ import pandas as pd
 
 from bias_core.explore.arms import Scored, compare_explorations
 from bias_core.explore.exploration import CONCEPT, SCORED_GROUPS, AssociationScore, Exploration, explore_values
-from bias_core.explore.extension import MOST, NO_WORDS, SUGGESTED, explore_extensions
+from bias_core.explore.extension import MOST, NO_WORDS, SUGGESTED
 from bias_core.explore.options import (
     KIND,
     ExploreOptions,
@@ -320,20 +320,15 @@ class Explore(Study):
             confidence=settings.confidence,
         )
         return join_results(
-            results, *(extension.reading(options, data, frame, scored) for extension in explore_extensions())
+            results, *(extension.reading(options, data, frame, scored) for extension in options.extensions)
         )
 
     def get_concept_prompt(self, settings: StudySettings) -> str:
-        """Return the prompt of the concept; "" if the pictures of all prompts are taken."""
-        options = explore_options(settings)
-        return "" if options.takes_all else options.prompts()[CONCEPT]
+        return explore_options(settings).concept_prompt
 
     def get_run_title(self, settings: StudySettings) -> str:
         """Return the concept's prompt, or a name for the user's own pictures."""
-        options = explore_options(settings)
-        if options.takes_all:
-            return "Attributes in pictures of your own"
-        return fill_template(options.template, options.concept)
+        return self.get_concept_prompt(settings) or "Attributes in pictures of your own"
 
     def get_command(self, settings: StudySettings) -> Sequence[str]:
         return explore_words(settings)
@@ -377,7 +372,7 @@ class Explore(Study):
             return differences
         options = explore_options(settings)
         added = join_results(
-            Results(), *(extension.comparing(options, settings, arms) for extension in explore_extensions())
+            Results(), *(extension.comparing(options, settings, arms) for extension in options.extensions)
         )
         return replace(join_results(added, differences), figures=(*differences.figures, *added.figures))
 

@@ -42,7 +42,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from bias_core.errors import BiasCoreError, StorageError
-from bias_core.store.readings import use_journal
+from bias_core.store.files import use_journal
 from bias_core.study.label_tasks import Task, task_from
 from bias_core.waiting import handing_over
 

@@ -5,6 +5,7 @@
 ``composite_association``, ``relative_association``. OASIS: ``stereotype`` (with what a mitigation leaves, and blocked
 pictures), ``alignment``, ``propagation``, ``exchange``, ``clustering``. Several sets or attributes:
 ``paired_prevalence``, ``intersections``. People: ``agreement``, ``two_phase`` (people correct a classifier).
-Statistics: ``arrays`` (checks), ``intervals``, ``effects``, ``sequential`` (shares: of a fixed number, or watched).
+Statistics: ``arrays`` (checks), ``intervals``, ``permutation`` (tests), ``effects``, ``sequential`` (shares: of a
+fixed number, or watched).
 Files import ``scipy`` and name ``scipy.stats`` where they use it: it takes half a second to load, on first use.
 """

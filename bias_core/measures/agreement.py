@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, finite_vector, same_length
+from bias_core.measures.arrays import Array, Seed, finite_vector, same_length
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import Seed, percentile_estimate
+from bias_core.measures.intervals import percentile_estimate
 from bias_core.measures.sequential import share_interval
 from bias_core.people import Scale
 from bias_core.types import Estimate, ReaderErrors

@@ -10,6 +10,7 @@ from bias_core.errors import InvalidInput
 
 Array = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]
+Seed = int | np.random.Generator
 _PART = 4096  # rows of a large set that are looked at together
 
 

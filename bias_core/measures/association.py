@@ -13,6 +13,7 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import (
     Array,
     Floats,
+    Seed,
     check_attributes_differ,
     check_pictures_differ,
     same_dimension,
@@ -24,20 +25,15 @@ from bias_core.measures.cards import Card, takes
 from bias_core.measures.effects import EffectSizeSD, effect_size
 from bias_core.measures.intervals import (
     FEWEST_DRAWN,
-    TIE,
-    Alternative,
-    PermutationTest,
-    Seed,
     check_confidence,
     effective_freedom,
-    inverted_test,
     mean_interval,
     pair_noise,
-    permutation_test,
     product_noise,
     t_interval,
 )
 from bias_core.measures.paired_prevalence import PairedTest
+from bias_core.measures.permutation import TIE, Alternative, PermutationTest, inverted_test, permutation_test
 from bias_core.types import Estimate
 from bias_core.wording import format_list
 
@@ -317,13 +313,7 @@ def repooled_permutation_test(
         return average_association(chosen) - average_association(1 - chosen)
 
     observed = float(score((np.arange(n) < n_x)[None].astype(float))[0])
-    n_halves = math.comb(n, n // 2)
-    if exact := n_halves <= n_permutations:
-        halves = np.zeros((n_halves, n))
-        np.put_along_axis(halves, np.array(list(itertools.combinations(range(n), n // 2))), 1.0, axis=1)
-    else:
-        halves = np.tile((np.arange(n) < n // 2).astype(float), (n_permutations, 1))
-        halves = np.random.default_rng(rng).permuted(halves, axis=1)
+    halves, exact = _choose_halves(n, n_permutations, rng)
     return PermutationTest(
         statistic=observed,
         p_value=float((np.abs(score(halves)) > abs(observed) + TIE).mean()),
@@ -333,6 +323,17 @@ def repooled_permutation_test(
         alternative="two-sided",
         estimate=Estimate.without_interval(observed, n, "Eq. 3 as printed has no interval", null_value=0.0),
     )
+
+
+def _choose_halves(n: int, n_permutations: int, rng: Seed) -> tuple[Array, bool]:
+    """Return all halves of ``n`` units, or random ones where there are more, ``(n_halves, n)``; and if it is all."""
+    n_halves = math.comb(n, n // 2)
+    if n_halves > n_permutations:
+        halves = np.tile((np.arange(n) < n // 2).astype(float), (n_permutations, 1))
+        return np.random.default_rng(rng).permuted(halves, axis=1), False
+    halves = np.zeros((n_halves, n))
+    np.put_along_axis(halves, np.array(list(itertools.combinations(range(n), n // 2))), 1.0, axis=1)
+    return halves, True
 
 
 def _sum_by_prompt(sets: Sequence[ArrayLike], groups: Sequence[ArrayLike]) -> list[Array]:

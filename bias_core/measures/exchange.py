@@ -12,16 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, margins_by_step, paired_vectors
+from bias_core.measures.arrays import Array, Seed, margins_by_step, paired_vectors
 from bias_core.measures.cards import Card, takes
-from bias_core.measures.intervals import (
-    Seed,
-    check_confidence,
-    difference_interval,
-    mean_change_test,
-    percentile_estimate,
-)
+from bias_core.measures.intervals import check_confidence, difference_interval, percentile_estimate
 from bias_core.measures.paired_prevalence import prevalence_difference_test
+from bias_core.measures.permutation import mean_change_test
 from bias_core.types import Estimate
 
 N_RESAMPLES = 999
@@ -206,7 +201,7 @@ def part_effects(
     -----
     Of whole pictures the interval inverts McNemar's exact test (:func:`~bias_core.measures.intervals
     .difference_interval`), and has a width even where no seed changed. The mean of two changes has p of random signs
-    of the seeds (:func:`~bias_core.measures.intervals.mean_change_test`). What lies in the text encoders is what the
+    of the seeds (:func:`~bias_core.measures.permutation.mean_change_test`). What lies in the text encoders is what the
     adapter changes there; what the base model itself does is in none of them.
 
     Examples

@@ -11,12 +11,10 @@ from scipy.sparse import csr_array
 from scipy.special import betaincinv, entr, gammaln, logit
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array
+from bias_core.measures.arrays import Array, Seed
 from bias_core.measures.cards import Card, takes
 from bias_core.measures.intersections import ParityFamily
 from bias_core.measures.intervals import (
-    TIE,
-    Seed,
     check_confidence,
     fisher_p_value,
     jackknife_interval,
@@ -24,6 +22,7 @@ from bias_core.measures.intervals import (
     with_value_inside,
 )
 from bias_core.measures.object_distribution import ImageObjects, build_presence_matrix, word_sets
+from bias_core.measures.permutation import TIE
 from bias_core.types import Estimate
 from bias_core.wording import format_percent
 

@@ -11,9 +11,9 @@ from scipy.sparse import csr_array
 from scipy.special import entr
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, finite_vector
+from bias_core.measures.arrays import Array, Seed, finite_vector
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import Seed, normal_estimate
+from bias_core.measures.intervals import normal_estimate
 from bias_core.types import Estimate
 from bias_core.wording import format_percent
 

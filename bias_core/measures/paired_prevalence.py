@@ -10,11 +10,19 @@ from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.alignment import jackknifed_shares, squared_deviations, variance_share
-from bias_core.measures.arrays import Array, all_equal, cosines, paired_vectors, probability, same_length, unit_sets
+from bias_core.measures.arrays import (
+    Array,
+    Seed,
+    all_equal,
+    cosines,
+    paired_vectors,
+    probability,
+    same_length,
+    unit_sets,
+)
 from bias_core.measures.cards import Card, takes
 from bias_core.measures.intervals import (
     FEWEST_DRAWN,
-    Seed,
     check_confidence,
     difference_interval,
     mean_interval,

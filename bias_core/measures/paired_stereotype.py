@@ -11,15 +11,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import finite_vector
+from bias_core.measures.arrays import Seed, finite_vector
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import (
-    Seed,
-    difference_interval,
-    sign_flip_test,
-    with_p_through_ends,
-    with_value_inside,
-)
+from bias_core.measures.intervals import difference_interval, with_p_through_ends, with_value_inside
+from bias_core.measures.permutation import sign_flip_test
 from bias_core.measures.sequential import confidence_sequence, share_interval
 from bias_core.types import Estimate
 from bias_core.wording import format_list
@@ -126,7 +121,7 @@ def stereotype_test_score(
     of. Where no picture gives more than one person it is the exact binomial test. Where each picture conforms as a
     whole, contradicts, or is half and half, as pictures of two do without androgynous people, it is the sign test of
     the first two kinds (:func:`bias_core.measures.intervals.difference_interval`). Otherwise it is the test of the
-    pictures' random signs (:func:`bias_core.measures.intervals.sign_flip_test`), which needs six pictures at 95 %.
+    pictures' random signs (:func:`bias_core.measures.permutation.sign_flip_test`), which needs six pictures at 95 %.
     Pictures that are all alike count as that many people.
 
     Examples

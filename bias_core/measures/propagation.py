@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, Floats, finite_array, margins_by_step, probability, unit_rows
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import check_confidence, mean_change_test, mean_interval
+from bias_core.measures.intervals import check_confidence, mean_interval
 from bias_core.measures.paired_prevalence import prevalence_difference_test
+from bias_core.measures.permutation import mean_change_test
 from bias_core.measures.sequential import share_interval
 from bias_core.types import Estimate, VelocitySpace
 
@@ -326,7 +327,7 @@ def predicted_gain(margins_base: ArrayLike, margins: ArrayLike, *, confidence: f
     -----
     Not in the paper: its SPI compares velocities of one latent, see the card. The interval of a step is that of
     :func:`~bias_core.measures.paired_prevalence.prevalence_difference_test`, and that of the mean of all steps
-    :func:`~bias_core.measures.intervals.mean_change_test` over seeds, whose steps stay together.
+    :func:`~bias_core.measures.permutation.mean_change_test` over seeds, whose steps stay together.
 
     Examples
     --------

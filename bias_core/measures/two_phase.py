@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, finite_vector
+from bias_core.measures.arrays import Array, Seed, finite_vector
 from bias_core.measures.intervals import (
-    Seed,
     check_confidence,
     effective_freedom,
     mean_interval,

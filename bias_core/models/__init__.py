@@ -37,6 +37,7 @@ class _OnFirstUse:
 
 
 diffusers: Any = _OnFirstUse("diffusers")
+httpx: Any = _OnFirstUse("httpx")
 hub_errors: Any = _OnFirstUse("huggingface_hub.errors")
 open_clip: Any = _OnFirstUse("open_clip")
 peft: Any = _OnFirstUse("peft")

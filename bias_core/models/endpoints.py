@@ -22,11 +22,11 @@ from itertools import count
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import httpx
 import numpy as np
 from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable
+from bias_core.models import httpx
 from bias_core.models.encoders import convert_to_rgb
 from bias_core.models.language_models import ANSWER_WORDS, check_questions, without_thoughts
 from bias_core.values import read_json
@@ -260,7 +260,8 @@ def exchange(
 @cache
 def _certificates() -> ssl.SSLContext:
     """Certificates, read once, because that takes longer than a request."""
-    return httpx.create_ssl_context()
+    context: ssl.SSLContext = httpx.create_ssl_context()
+    return context
 
 
 def error_text(content: bytes) -> tuple[str, str]:

@@ -18,13 +18,6 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import huggingface_hub
-from huggingface_hub.errors import (
-    HfHubHTTPError,
-    HFValidationError,
-    HTTPError,
-    InferenceTimeoutError,
-    OfflineModeIsEnabled,
-)
 from PIL import Image, UnidentifiedImageError
 
 from bias_core.errors import (
@@ -37,6 +30,7 @@ from bias_core.errors import (
     NotDrawn,
     UnknownModel,
 )
+from bias_core.models import hub_errors
 from bias_core.models.catalogue import HostedName, hosted_name
 from bias_core.models.endpoints import (
     RETRIED,
@@ -258,7 +252,7 @@ class HubInference(HostedTextToImage):
         try:
             api = huggingface_hub.HfApi(token=self._token or False)
             info = api.model_info(path, expand=["inferenceProviderMapping"], timeout=30.0)
-        except (HTTPError, HFValidationError, OfflineModeIsEnabled, OSError) as error:
+        except (hub_errors.HTTPError, hub_errors.HFValidationError, hub_errors.OfflineModeIsEnabled, OSError) as error:
             status = getattr(getattr(error, "response", None), "status_code", 0)
             if status in (401, 403, 404):
                 raise ModelUnavailable(
@@ -316,16 +310,16 @@ class HubInference(HostedTextToImage):
                     row.prompt, model=self.name.path, width=row.width, height=row.height, seed=row.seed, **sent
                 )
                 return PictureAnswer(image=checked_picture(name, image))
-        except InferenceTimeoutError as error:
+        except hub_errors.InferenceTimeoutError as error:
             raise RequestFailed(
                 f"{name} did not answer within {self._seconds:g} s; is {provider} overloaded?",
                 can_retry=True,
                 pause=0.0,
                 max_requests=2,
             ) from error
-        except HfHubHTTPError as error:
+        except hub_errors.HfHubHTTPError as error:
             raise self._refused(name, error) from error
-        except (HTTPError, OSError) as error:
+        except (hub_errors.HTTPError, OSError) as error:
             raise RequestFailed(
                 f"{name} cannot be reached at {provider}: {self.safe(str(error))}", can_retry=True
             ) from error

@@ -20,20 +20,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.association import swap_test
-from bias_core.measures.intervals import (
-    FEWEST_RESAMPLED,
-    independent_difference,
-    permutation_test,
-    sign_flip_test,
-    t_interval,
-    with_p_through_ends,
-)
+from bias_core.measures.intervals import FEWEST_RESAMPLED, independent_difference, t_interval, with_p_through_ends
 from bias_core.measures.paired_prevalence import (
     PairedTest,
     corrected_difference,
     corrected_share,
     prevalence_difference_test,
 )
+from bias_core.measures.permutation import permutation_test, sign_flip_test
 from bias_core.measures.sequential import SEQUENCE, confidence_sequence, difference_sequence
 from bias_core.report.claims import NO_CLAIM, SAME_TEST, WHY_NOT, decide_claims, decide_findings, family_note, p_words
 from bias_core.study.attributes import find_attribute_name

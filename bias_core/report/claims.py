@@ -219,9 +219,10 @@ def p_words(claim: Claim) -> str:
 def largest(findings: Sequence[Finding]) -> Finding | None:
     """Return the finding farthest from its null value: of the clear ones if there are any; None of none."""
     clear = [finding for finding in findings if finding.claim is not None and finding.claim.is_clear]
-    return max(clear or findings, key=_distance, default=None)
+    return max(clear or findings, key=distance, default=None)
 
 
-def _distance(finding: Finding) -> float:
-    distance = abs(finding.estimate.value - (finding.estimate.null_value or 0.0))
-    return -1.0 if math.isnan(distance) else distance
+def distance(finding: Finding) -> float:
+    """Return how far a finding is from its null value; -1 if it is undefined."""
+    difference = abs(finding.estimate.value - (finding.estimate.null_value or 0.0))
+    return -1.0 if math.isnan(difference) else difference

@@ -317,9 +317,11 @@ def go_on(
 
 
 def _read_design_settings(manifest: Manifest) -> tuple[Design, StudySettings]:
-    design = decode(manifest.design, Path())
-    if not isinstance(design, Design):
-        raise InvalidInput(f"the run {manifest.id} has no design that this version can read")
+    values = decode(manifest.design, Path())  # a run of version 0.1.0 has it in the form of reports
+    try:
+        design = values if isinstance(values, Design) else Design(**values)
+    except TypeError as error:
+        raise InvalidInput(f"the run {manifest.id} has no design that this version can read") from error
     return design, settings_from_dict(manifest.settings)
 
 

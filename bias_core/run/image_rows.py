@@ -124,9 +124,9 @@ def check_own_rewriting(settings: StudySettings, generator: TextToImage | None) 
     return OWN
 
 
-def rewriting_note(settings: StudySettings) -> list[str]:
+def _rewriting_note(settings: StudySettings) -> list[str]:
     """Return a note on the model that rewrote the prompts, and its instruction."""
-    if settings.rewrite in ("", OFF) or settings.images:
+    if settings.rewrite in ("", OFF):
         return []
     if settings.rewrite == OWN:
         return [f"{settings.model} rewrote every prompt itself before drawing."]
@@ -241,6 +241,13 @@ class RowMaker:
         """Draw with the engine of this process."""
         return services.draw(rows, cancelled=cancelled)
 
+    def notes_before_drawing(
+        self, rows: Sequence[ImageRow], settings: StudySettings, services: StudyServices
+    ) -> list[str]:
+        """Return notes on rewriting, on settings and words without effect, and on prompts that are cut off."""
+        notes = [*_rewriting_note(settings), *self.ignored, *_words_without_effect(rows)]
+        return [*notes, *before_drawing(services, rows)]
+
     def notes(self, shots: Sequence[Shot]) -> list[str]:
         """Return no notes: the request is drawn as it is."""
         return []
@@ -320,6 +327,12 @@ class ImportedRows:
     ) -> Iterator[EngineProgress]:
         """Copy the pictures in this process, because other machines do not have these files."""
         return run_rows(rows, self.source, services.images, lock=services.model_lock, cancelled=cancelled)
+
+    def notes_before_drawing(
+        self, rows: Sequence[ImageRow], settings: StudySettings, services: StudyServices
+    ) -> list[str]:
+        """Return no notes: nothing is drawn."""
+        return []
 
     def notes(self, shots: Sequence[Shot]) -> list[str]:
         """Return notes on pictures that are missing, left over, or unreadable."""
@@ -408,7 +421,7 @@ def foreign_words(prompt: str) -> list[str]:
     return _FOREIGN.findall(prompt)
 
 
-def words_without_effect(rows: Sequence[ImageRow]) -> list[str]:
+def _words_without_effect(rows: Sequence[ImageRow]) -> list[str]:
     """Return a sentence on parts of prompts that only other programs interpret; [] without any.
 
     Hosted models are left out: they may interpret them.

@@ -18,7 +18,6 @@ import pandas as pd
 from bias_core.errors import Cancelled, InvalidInput, TooLarge
 from bias_core.models.catalogue import check_condition, hosted_name
 from bias_core.models.engines import Cost, estimate_cost
-from bias_core.report.saved import encode
 from bias_core.run.image_rows import ImportedRows, RowMaker, Rows, treated, treatment
 from bias_core.run.limits import check_budget, check_work, looks_at_stop, most_pictures
 from bias_core.run.study_run import Run
@@ -29,16 +28,7 @@ from bias_core.study.answers import read_answers
 from bias_core.study.classifiers import check_readers, chosen_readers, resolve_readers
 from bias_core.study.design import get_study, papers_readers, typed_options, with_protocol
 from bias_core.study.picture_names import list_files
-from bias_core.study.types import (
-    AUTO,
-    Design,
-    Progress,
-    Shot,
-    StudySettings,
-    check_arms,
-    get_options,
-    with_arms_of_options,
-)
+from bias_core.study.types import AUTO, Design, Progress, Shot, StudySettings, check_arms, get_options
 from bias_core.study_services import StudyServices
 from bias_core.types import ImageRow
 from bias_core.values import Options, changed_settings, check_texts, given_settings, option_values
@@ -231,7 +221,7 @@ def settle(design: Design, given: StudySettings, names: Collection[str] | None =
         raise InvalidInput(f"{design.name} takes no file of people's answers. Leave labels out; {advice}")
     answers = read_answers(settings.labels) if settings.labels else None
     study.check_given(settings)
-    settings = check_arms(with_arms_of_options(settings, study.arms(settings)))
+    settings = check_arms(settings, study.arms(settings))
     return Run(study, settings, answers=answers)
 
 
@@ -274,7 +264,7 @@ def lay_out(
         session=session,
         title=study.get_run_title(settings),
         settings=asdict(settings),
-        design=encode(design, Path()),
+        design=asdict(design),
         rows=tuple(_make_all_rows(run, check)),
         versions=library_versions() | {"model_revision": rows.revision},
     )

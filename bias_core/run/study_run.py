@@ -21,7 +21,7 @@ from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswe
 from bias_core.report.blocked_pictures import count_blocked, watched_share
 from bias_core.report.picture_facts import DrawnPicture
 from bias_core.report.stop_rules import StopRule, stop_rule
-from bias_core.run.image_rows import ImportedRows, Rows, before_drawing, cut_notes, rewriting_note, words_without_effect
+from bias_core.run.image_rows import Rows, cut_notes
 from bias_core.run.limits import Countdown, DrawingView, Stoppable, Watch, report_unread_on_stop, unique_rows
 from bias_core.store.manifests import Manifest
 from bias_core.store.readings import Question, batched, n_pixels, open_pictures
@@ -158,12 +158,8 @@ class Run(Stoppable):
 
     @cached_property
     def notes_before_drawing(self) -> list[str]:
-        """Notes on an arm before it is drawn: settings and words without effect, prompts that are cut off."""
-        if isinstance(self.rows, ImportedRows):
-            return []
-        planned = self.manifest.rows
-        notes = [*rewriting_note(self.settings), *self.rows.ignored, *words_without_effect(planned)]
-        return [*notes, *before_drawing(self.services, planned)]
+        """Notes on an arm before it is drawn."""
+        return self.rows.notes_before_drawing(self.manifest.rows, self.settings, self.services)
 
     def with_settings(self, **changes: Any) -> "Run":
         """Return a request with other values of some settings."""

@@ -1,19 +1,26 @@
-"""Atomic writing of files, and file hashes."""
+"""Files on disk: written atomically, SQLite files that repair themselves, and file hashes."""
 
 import errno
 import hashlib
+import logging
 import os
+import re
+import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from threading import Lock
+from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
 from bias_core.errors import ModelUnavailable, StorageError
-from bias_core.store.readings import Repairs, SqliteFile
 
+T = TypeVar("T")
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some space (or lower BIAS_CACHE_GB)",
     errno.EDQUOT: "the disk quota is used up; free some space (or lower BIAS_CACHE_GB)",
@@ -72,6 +79,156 @@ def _sizes(files: Iterable[Path]) -> Iterator[tuple[float, int, Path]]:
         with suppress(FileNotFoundError):  # deleted by another process meanwhile
             stat = path.stat()
             yield stat.st_mtime, stat.st_size, path
+
+
+_LOG = logging.getLogger(__name__)
+_MOST_KEPT = 1000
+
+_UNUSABLE = ("readonly", "unable to open", "no such table", "no such column", "has no column")
+
+
+# SQLite must not use WAL between machines, where its index is not kept in step; FUSE may be such a file system.
+_NETWORK = re.compile(r"nfs\d?|cifs|smb\w*|9p|virtiofs|afs|ceph|lustre|glusterfs|beegfs|gpfs|fuse(\..*)?")
+_NO_LOG = ("locking protocol", "disk I/O error", "unable to open")  # errors of file systems without support for a log
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+def use_journal(connection: sqlite3.Connection, path: Path) -> str:
+    """Give a database a log (WAL: reading never waits), or SQLite's older journal where WAL is not safe.
+
+    WAL is not safe on a network file system, such as a bucket mounted in a Space.
+    Returns "wal" or the name of the journal; raises sqlite3's errors, such as "database is locked".
+    """
+    mode = "DELETE" if _NETWORK.fullmatch(file_system(path)) else "WAL"
+    try:
+        return str(connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0])
+    except sqlite3.OperationalError as error:
+        if mode == "DELETE" or not any(words in str(error) for words in _NO_LOG):
+            raise
+        return str(connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0])
+
+
+def file_system(path: Path) -> str:
+    """The kind of file system of ``path``, such as "ext4" or "nfs4"; "" if unknown."""
+    try:
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # not Linux
+        return ""
+    mounts = {}
+    for place, _, kind in (line.partition(" - ") for line in lines):
+        # A space in a name is written \040; the later of two mounts in one place is on top.
+        mounts[Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), place.split()[4]))] = kind.split()[0]
+    resolved = path.absolute().resolve()
+    return next((mounts[folder] for folder in (resolved, *resolved.parents) if folder in mounts), "")
+
+
+class Repairs:
+    """Notes on repairs, in order; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._sentences: deque[str] = deque(maxlen=_MOST_KEPT)
+        self._n = 0
+
+    def note(self, sentence: str) -> None:
+        """Note a repair; the sentence must not identify a visitor."""
+        with self._lock:
+            self._sentences.append(sentence)
+            self._n += 1
+        _LOG.warning("%s", sentence)
+
+    @property
+    def n(self) -> int:
+        """Number of repairs so far, the start for :meth:`since`."""
+        return self._n
+
+    def since(self, n: int) -> list[str]:
+        """Distinct repairs after the first ``n``."""
+        with self._lock:
+            return list(dict.fromkeys(islice(self._sentences, max(0, len(self._sentences) - (self._n - n)), None)))
+
+
+class SqliteFile:
+    """An SQLite file that opens on first use; threads of a process share it.
+
+    Parameters
+    ----------
+    what : name in messages.
+    schema : creates its table if missing.
+    form : version of the schema; a file of another version is set aside.
+    repairs : gets a note if a file is set aside.
+    """
+
+    def __init__(self, path: Path, *, title: str, schema: str, form: int, repairs: Repairs) -> None:
+        self.path = path
+        self._what, self._schema, self._form, self._repairs = title, schema, form, repairs
+        self._lock = Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run ``work`` with a connection, in one transaction.
+
+        A damaged file is set aside, and ``work`` runs again on an empty one.
+
+        Raises StorageError: the disk is full or read-only, or the file cannot be opened.
+        """
+        with self._lock:
+            try:
+                try:
+                    return self._tried(work)
+                except sqlite3.DatabaseError as error:
+                    # "malformed" and "not a database" come as the bare class; no other file would do on a full disk.
+                    is_damaged = type(error) is sqlite3.DatabaseError or any(w in str(error) for w in _UNUSABLE)
+                    if not is_damaged or not self.path.exists():
+                        raise
+                    self._set_aside(f"damaged ({error})")
+                    return self._tried(work)
+            except (sqlite3.DatabaseError, OSError) as error:
+                raise StorageError(f"{self._what} {self.path}: {error}") from error
+
+    def close(self) -> None:
+        """Close the file; it opens again on the next use."""
+        with self._lock:
+            self._let_go()
+
+    def _tried(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self._connection is None:
+            self._connection = self._open()
+        with self._connection:
+            return work(self._connection)
+
+    def _open(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.is_dir():
+            self._set_aside("a folder")
+        connect = partial(sqlite3.connect, self.path, timeout=30, check_same_thread=False)
+        connection = connect()
+        form = connection.execute("PRAGMA user_version").fetchone()[0]
+        if form != self._form and connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+            connection.close()
+            self._set_aside(f"of an older version of this program (form {form}, now {self._form})")
+            connection = connect()
+        use_journal(connection, self.path)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(self._schema)
+        connection.execute(f"PRAGMA user_version = {self._form}")
+        return connection
+
+    def _set_aside(self, flaw: str) -> None:
+        """Rename the file, so that it can still be inspected."""
+        self._let_go()
+        for ending in ("", "-wal", "-shm"):
+            part = self.path.with_name(self.path.name + ending)
+            with suppress(FileNotFoundError):  # SQLite removes log and index when it closes
+                part.replace(self.path.with_name(f"{self.path.name}.old{ending}"))
+        self._repairs.note(
+            f"The {self._what} was {flaw}: it was set aside as {self.path.name}.old, and its contents are computed anew"
+        )
+
+    def _let_go(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 _SCHEMA = "CREATE TABLE IF NOT EXISTS hashes (path TEXT PRIMARY KEY, state TEXT NOT NULL, sha256 TEXT NOT NULL)"

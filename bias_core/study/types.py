@@ -681,8 +681,15 @@ _REWRITING = {
 }  # fmt: skip
 
 
-def check_arms(settings: StudySettings) -> StudySettings:
+def check_arms(settings: StudySettings, arms_of_options: tuple[Arm, ...] = ()) -> StudySettings:
     """Return settings with named, comparable arms (else InvalidInput); a single arm becomes the run's settings."""
+    if arms_of_options:
+        unnamed = [replace(arm, name="") for arm in arms_of_options]
+        if any(replace(arm, name="") not in unnamed for arm in settings.arms):
+            raise InvalidInput(
+                "languages are arms of their own: leave the other arms out, or write every arm's template"
+            )
+        settings = settings if settings.arms else replace(settings, arms=arms_of_options)
     for arm in settings.arms:
         if arm.template and WORD_SLOT.sub(SLOT, arm.template).count(SLOT) != 1:
             raise InvalidInput(
@@ -698,16 +705,6 @@ def check_arms(settings: StudySettings) -> StudySettings:
     return replace(
         settings, arms=tuple(replace(arm, name=name) for arm, name in zip(settings.arms, names, strict=True))
     )
-
-
-def with_arms_of_options(settings: StudySettings, laid_out: tuple[Arm, ...]) -> StudySettings:
-    """Return the settings with the arms of their options; InvalidInput if they have other arms already."""
-    if not laid_out:
-        return settings
-    unnamed = [replace(arm, name="") for arm in laid_out]
-    if any(replace(arm, name="") not in unnamed for arm in settings.arms):
-        raise InvalidInput("languages are arms of their own: leave the other arms out, or write every arm's template")
-    return settings if settings.arms else replace(settings, arms=laid_out)
 
 
 def check_several(arms: tuple[Arm, ...]) -> tuple[Arm, ...]:

@@ -272,14 +272,6 @@ def _single(reading: _Reading, *, trigger: str, fair: bool, is_single: bool) -> 
     return Request(people=(person,) * count, single_wording=is_single, **common)  # type: ignore[arg-type]
 
 
-def association_concept(concept: str) -> str:
-    """Return the association test's concept of a stimulus ("rose" -> "flowers"), or ""."""
-    for group, stimuli in association_stimuli()["concepts"].items():
-        if group not in ("pleasant", "unpleasant", "male", "female") and concept in (s.lower() for s in stimuli):
-            return str(group)
-    return ""
-
-
 def satisfies(scene: Scene, request: Request) -> bool | None:
     """Return True if ``scene`` shows the content of ``request``; None if the words do not decide it.
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from bias_core.prompts import fill_template
 from bias_core.settings import ASSETS
 from bias_core.types import PlantedLine
-from bias_core.world.grammar import PersonRequest, Request, association_concept, association_stimuli, book, parse
+from bias_core.world.grammar import PersonRequest, Request, association_stimuli, book, parse
 from bias_core.world.scene import BACKDROPS, CHILD, PLACES, SKIN_TONES, Look, Person, Place, Scene, decorate, read_asset
 
 Condition = Literal["published", "fair", "extreme", "trigger", "backdoor"]
@@ -156,6 +156,14 @@ def _planted_internal_bias() -> Iterator[PlantedRate]:
         yield _rate(concept, "gender", "masculine", 100 * masculine, "derived from MCAS, mandal2024internal, Table 3")
 
 
+def _association_concept(concept: str) -> str:
+    """Return the association test's concept of a stimulus ("rose" -> "flowers"), or ""."""
+    for group, stimuli in association_stimuli()["concepts"].items():
+        if group not in ("pleasant", "unpleasant", "male", "female") and concept in (s.lower() for s in stimuli):
+            return str(group)
+    return ""
+
+
 @cache
 def planted_index() -> Mapping[tuple[str, str], tuple[PlantedRate, ...]]:
     """Planted rates by (concept, setting); for each attribute and value the first source counts."""
@@ -174,7 +182,7 @@ def planted_index() -> Mapping[tuple[str, str], tuple[PlantedRate, ...]]:
 def find_planted_rates(concepts: tuple[str, ...], role: str = "none", setting: str = "") -> tuple[PlantedRate, ...]:
     """Published rates of a person or thing with these concepts, the most specific first."""
     names = [*(f"{c} {role}" for c in concepts if role != "none"), " ".join(concepts), *concepts]
-    names += [group for c in concepts if (group := association_concept(c))]
+    names += [group for c in concepts if (group := _association_concept(c))]
     rates_by_attribute: dict[str, tuple[PlantedRate, ...]] = {}
     for name in names:
         for place in (setting, "") if setting else ("",):
@@ -197,7 +205,7 @@ def rates(
     """
     table = {name: dict(values) for name, values in base_rates().items()}
     tested = (*_plan()["valence"]["human"], *_plan()["valence"]["effect"])
-    if concepts and (concepts[-1] in tested or association_concept(concepts[-1]) in tested):
+    if concepts and (concepts[-1] in tested or _association_concept(concepts[-1]) in tested):
         table["light"] = {"bright": 0.5, "gloomy": 0.5}
     if condition in ("fair", "backdoor", CROSSED, PEOPLE) or (condition == "trigger" and not triggered):
         return table
@@ -444,7 +452,7 @@ def _is_about(prompt: str, group: str) -> bool:
     """Return True if the prompt draws one person or thing of the group and nothing more specific."""
     request = parse(prompt)
     concepts = request.people[0].concepts if len(request.people) == 1 else (request.concept,)
-    return len(request.people) < 2 and len(concepts) == 1 and group in (concepts[0], association_concept(concepts[0]))
+    return len(request.people) < 2 and len(concepts) == 1 and group in (concepts[0], _association_concept(concepts[0]))
 
 
 def _role(concept: str) -> tuple[str, str]:

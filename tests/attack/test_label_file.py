@@ -138,7 +138,7 @@ def test_nothing_is_acknowledged_without_its_file_and_raters_and_owner_are_told(
 )
 def test_nothing_is_acknowledged_without_its_file_where_that_has_no_log(raters, monkeypatch, harm):
     raters.services.labels.close()
-    monkeypatch.setattr("bias_core.store.readings.file_system", lambda _path: "nfs4")
+    monkeypatch.setattr("bias_core.store.files.file_system", lambda _path: "nfs4")
     for _ in range(2):
         assert raters.answer()[0] == 200
     assert not raters.files[1].exists()
@@ -473,7 +473,7 @@ async def send_while_locked(door, file, bodies, waits):
 @pytest.mark.parametrize("state", ["open", "not open yet", "without a log"])
 def test_raters_at_a_locked_database_are_told_in_time_and_keep_every_answer(fakes, tmp_path, monkeypatch, state):
     if state == "without a log":
-        monkeypatch.setattr("bias_core.store.readings.file_system", lambda _path: "nfs4")
+        monkeypatch.setattr("bias_core.store.files.file_system", lambda _path: "nfs4")
     store, file = fakes.labels, fakes.settings.data_dir / "labels.sqlite"
     task = open_task(store, tmp_path / "originals", 3, raters_per_item=N_RATERS)
     codes = [join(store, task.join_code).code for _ in range(N_RATERS)]

@@ -45,6 +45,18 @@ def report(world):
     return run(world)
 
 
+def test_only_an_extension_with_a_changed_option_is_asked_beside_those_without_options():
+    def asked(**given):
+        return {
+            type(extension).__name__ for extension in explore_settings(concept="doctor", **given).options.extensions
+        }
+
+    assert asked(n_images=9) == {"Mitigation"}
+    assert asked(languages=("de",)) == {"Mitigation", "Languages"}
+    assert asked(crossed="pairs") == {"Mitigation", "Intersections"}
+    assert not explore_settings(concept="doctor", languages=("de",)).options.has_association
+
+
 def scenes(prompt, condition, n=60):
     rows = [ImageRow(prompt=prompt, model=RENDERER, condition=condition, seed=seed) for seed in range(n)]
     return [get_scene(row).people[0] for row in rows]

@@ -31,7 +31,7 @@ from bias_core.labels.task_owner import (
 )
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.store import readings as sqlite_file
+from bias_core.store import files as sqlite_file
 from bias_core.store.images import encode_png
 from bias_core.types import GeneratedImage, ImageRow
 from tests.labels.raters import CHOICES, new_id, on_both, one_rater, open_task, say

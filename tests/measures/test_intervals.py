@@ -15,18 +15,16 @@ from bias_core.measures.intervals import (
     expanded_confidence,
     fisher_p_value,
     independent_difference,
-    inverted_test,
     mcnemar_p_value,
     mean_interval,
     normal_estimate,
     percentile_estimate,
-    permutation_test,
-    sign_flip_test,
     t_interval,
     tail_share,
     with_p_through_ends,
     with_value_inside,
 )
+from bias_core.measures.permutation import inverted_test, permutation_test, sign_flip_test
 from bias_core.types import Estimate
 from tests.every import every
 

@@ -25,8 +25,6 @@ from bias_core.measures.intervals import (
     mean_interval,
     normal_estimate,
     percentile_estimate,
-    permutation_test,
-    sign_flip_test,
     t_interval,
     wilson_interval,
     with_p_through_ends,
@@ -48,6 +46,7 @@ from bias_core.measures.paired_prevalence import (
     variety_difference_tests,
 )
 from bias_core.measures.paired_stereotype import order_effect, stereotype_gap, stereotype_test_score
+from bias_core.measures.permutation import permutation_test, sign_flip_test
 from bias_core.measures.propagation import predicted_gain, spi_band
 from bias_core.measures.relative_association import (
     log_amplification_estimate,

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.intervals import difference_interval, exact_interval, sign_flip_test
+from bias_core.measures.intervals import difference_interval, exact_interval
 from bias_core.measures.paired_stereotype import (
     ANSWERS,
     checked_labels,
@@ -19,6 +19,7 @@ from bias_core.measures.paired_stereotype import (
     stereotype_gap,
     stereotype_test_score,
 )
+from bias_core.measures.permutation import sign_flip_test
 
 STUDIES = Path(__file__).parents[2] / "assets" / "studies"
 OCCUPATIONS = pd.read_csv(STUDIES / "pst_occupations.csv")

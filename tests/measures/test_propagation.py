@@ -7,8 +7,9 @@ import pytest
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.intervals import exact_interval, mean_change_test, smallest_sign_p
+from bias_core.measures.intervals import exact_interval
 from bias_core.measures.paired_prevalence import prevalence_difference_test
+from bias_core.measures.permutation import mean_change_test, smallest_sign_p
 from bias_core.measures.propagation import (
     first_seen_steps,
     predicted_gain,

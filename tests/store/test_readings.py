@@ -10,9 +10,10 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.store import readings as sqlite_file
+from bias_core.store import files as sqlite_file
+from bias_core.store.files import Repairs, SqliteFile, file_system, use_journal
 from bias_core.store.images import ImageStore
-from bias_core.store.readings import AnswerCache, EmbeddingCache, Repairs, SqliteFile, batched, file_system, use_journal
+from bias_core.store.readings import AnswerCache, EmbeddingCache, batched
 from bias_core.types import GeneratedImage, ImageRow
 
 

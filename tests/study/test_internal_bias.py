@@ -10,7 +10,7 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.measures.composite_association import composite_association
 from bias_core.measures.effects import benjamini_hochberg, holm
-from bias_core.measures.intervals import smallest_sign_p
+from bias_core.measures.permutation import smallest_sign_p
 from bias_core.measures.relative_association import relative_lean_over_encoders, text_relative_lean
 from bias_core.papers.mcas.report import headline, worded
 from bias_core.papers.mcas.study import own_targets

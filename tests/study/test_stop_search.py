@@ -13,6 +13,10 @@ from bias_core.report.claims import decide_claims
 from tests.every import every
 
 PREFIX = "This is a photo of"
+EQUATION_8 = {
+    "prefix": PREFIX, "n_tokens": 2, "beam_width": 10, "n_candidates": 256, "top_k": 10, "contrast": False,
+    "prior_weight": 0.0, "held_out": 0.0,
+}  # fmt: skip
 WORDS = ["a", "the", "man", "woman", "turban", "beard", "old", "rose", "hat", "smiling", "doctor"]  # 11
 D = 13
 
@@ -55,6 +59,10 @@ class Words:
         return [[f"{prefix} {word}" for word in self.words[:n]] for prefix in prefixes]
 
 
+def search_texts(*inputs, **options):
+    return optimise_prompts(*inputs, **EQUATION_8 | options)
+
+
 def images_near(encoder, text, n=7, noise=0.3, seed=0):
     rng = np.random.default_rng(seed)
     return encoder.encode_texts([text]) + noise * rng.normal(size=(n, D)) / np.sqrt(D)
@@ -72,7 +80,7 @@ def test_a_beam_as_wide_as_the_candidates_is_exhaustive_search(n_tokens):
     every = [" ".join([PREFIX, *words]) for words in itertools.product(WORDS, repeat=n_tokens)]
     scores = [mean_cosine(images, row) for row in encoder.encode_texts(every)]
     best = sorted(zip(scores, every, strict=True), reverse=True)[:5]
-    found = optimise_prompts(
+    found = search_texts(
         images, encoder, Words(), n_tokens=n_tokens, top_k=5, n_candidates=11, beam_width=11 ** max(n_tokens - 1, 1)
     )
     assert [prompt.text for prompt in found] == [text for _, text in best]
@@ -83,7 +91,7 @@ def test_a_beam_as_wide_as_the_candidates_is_exhaustive_search(n_tokens):
 def test_planted_words_are_found_by_a_narrow_beam(words):
     encoder = BagOfWords()
     images = images_near(encoder, " ".join([PREFIX, *words]))
-    found = optimise_prompts(images, encoder, Words(), beam_width=3, top_k=3)
+    found = search_texts(images, encoder, Words(), beam_width=3, top_k=3)
     assert found[0].text == " ".join([PREFIX, *words])
     assert found[0].gain.low > 0
 
@@ -92,7 +100,7 @@ def test_a_wider_beam_never_does_worse():
     encoder = BagOfWords(seed=3)
     images = images_near(encoder, f"{PREFIX} old beard hat", noise=3.0)
     scores = [
-        optimise_prompts(images, encoder, Words(), n_tokens=3, beam_width=width, top_k=1)[0].score.value
+        search_texts(images, encoder, Words(), n_tokens=3, beam_width=width, top_k=1)[0].score.value
         for width in (1, 5, 121)
     ]
     assert scores == sorted(scores)
@@ -101,7 +109,7 @@ def test_a_wider_beam_never_does_worse():
 def test_the_numbers_are_those_of_a_plain_loop():
     encoder = BagOfWords()
     images, others = (images_near(encoder, f"{PREFIX} turban man"), images_near(encoder, "the rose", n=5, seed=1))
-    found = optimise_prompts(images, encoder, Words(), other_embeddings=others, top_k=1)[0]
+    found = search_texts(images, encoder, Words(), other_embeddings=others, top_k=1)[0]
     row, start = encoder.encode_texts([found.text, PREFIX])
     assert found.score.value == pytest.approx(mean_cosine(images, row), abs=1e-6)
     assert found.baseline == pytest.approx(mean_cosine(images, start), abs=1e-6)
@@ -120,7 +128,7 @@ def test_a_prompt_that_fits_all_images_alike_is_rarely_called_specific():
     encoder, n_missed = BagOfWords(), 0
     for seed in range(60):
         images = images_near(encoder, f"{PREFIX} turban man", n=46, seed=seed)
-        found = optimise_prompts(images[:23], encoder, Words(), other_embeddings=images[23:], beam_width=1, top_k=1)[0]
+        found = search_texts(images[:23], encoder, Words(), other_embeddings=images[23:], beam_width=1, top_k=1)[0]
         n_missed += not found.specificity.low < 0 < found.specificity.high
     assert n_missed <= 9  # of 60 at 95 %: more than 9 happen once in 1,000 times
 
@@ -128,7 +136,7 @@ def test_a_prompt_that_fits_all_images_alike_is_rarely_called_specific():
 def test_a_prompt_that_fits_the_cluster_alone_is_specific():
     encoder = BagOfWords()
     images, others = images_near(encoder, f"{PREFIX} turban man"), images_near(encoder, f"{PREFIX} the rose")
-    found = optimise_prompts(images, encoder, Words(), other_embeddings=others, top_k=1)[0]
+    found = search_texts(images, encoder, Words(), other_embeddings=others, top_k=1)[0]
     assert found.specificity.low > 0
 
 
@@ -137,8 +145,8 @@ def test_the_contrast_finds_what_tells_a_cluster_apart_and_the_score_what_all_sh
     images = images_near(encoder, "doctor doctor turban")
     others = images_near(encoder, "doctor doctor rose", seed=1)
     search = {"other_embeddings": others, "prefix": "photo", "n_tokens": 1, "top_k": 1}
-    assert optimise_prompts(images, encoder, Words(), **search)[0].text == "photo doctor"
-    (found,) = optimise_prompts(images, encoder, Words(), contrast=True, **search)
+    assert search_texts(images, encoder, Words(), **search)[0].text == "photo doctor"
+    (found,) = search_texts(images, encoder, Words(), contrast=True, **search)
     assert found.text == "photo turban"
     rows = encoder.encode_texts([f"photo {word}" for word in WORDS])
     differences = [mean_cosine(images, row) - mean_cosine(others, row) for row in rows]
@@ -152,7 +160,7 @@ def test_images_held_out_take_the_optimism_out_of_the_score():
         images, others = rng.normal(size=(2, 26, D))  # which no text tells apart
         for share in wrong:
             search = {"contrast": True, "held_out": share, "top_k": 1, "rng": seed}
-            (found,) = optimise_prompts(images, encoder, Words(), other_embeddings=others, **search)
+            (found,) = search_texts(images, encoder, Words(), other_embeddings=others, **search)
             wrong[share] += not found.specificity.low <= 0 <= found.specificity.high
             assert found.specificity.null_value == (0 if share else None)
             assert found.score.n == (13 if share else 26)
@@ -169,14 +177,14 @@ def test_of_random_halves_at_most_one_run_in_twenty_gets_a_text_called_specific(
         for _ in range(4):
             images, others = rng.normal(size=(n, D)), rng.normal(size=(n_others, D))
             search = {"contrast": True, "held_out": 0.5, "top_k": 3, "rng": seed, "n_candidates": 20, "beam_width": 2}
-            tests += optimise_prompts(images, encoder, Words(), other_embeddings=others, **search)
+            tests += search_texts(images, encoder, Words(), other_embeddings=others, **search)
         n_false += any(claim.is_clear for claim in decide_claims([found.specificity for found in tests]))
     assert n_false <= 7  # of 60 at 5 %: more than 7 happen once in 100 times
 
 
 def test_of_too_few_images_none_are_held_out_and_without_others_nothing_is_said_of_them():
     encoder = BagOfWords()
-    found = optimise_prompts(images_near(encoder, "man", n=3), encoder, Words(), held_out=0.5, top_k=1)[0]
+    found = search_texts(images_near(encoder, "man", n=3), encoder, Words(), held_out=0.5, top_k=1)[0]
     assert found.score.n == 3
     assert "optimistic" in found.score.note
     assert found.others is found.specificity is None
@@ -185,7 +193,7 @@ def test_of_too_few_images_none_are_held_out_and_without_others_nothing_is_said_
 def test_texts_with_the_same_words_are_listed_once():
     encoder = BagOfWords()
     language_model = Words(["man", "Man", "man.", "  man", "hat", "...", "🙂"])
-    found = optimise_prompts(images_near(encoder, f"{PREFIX} man"), encoder, language_model, n_tokens=1)
+    found = search_texts(images_near(encoder, f"{PREFIX} man"), encoder, language_model, n_tokens=1)
     words = [prompt.text.lower().replace(".", "").split()[-1] for prompt in found]
     assert words == ["man", "hat"]
 
@@ -194,7 +202,7 @@ def test_the_scale_of_the_embeddings_does_not_matter_but_their_length_is_one_eac
     encoder = BagOfWords()
     images = images_near(encoder, f"{PREFIX} old man")
     scales = np.arange(1, 8)[:, np.newaxis]
-    one, other = (optimise_prompts(x, encoder, Words(), top_k=4) for x in (images, images * scales))
+    one, other = (search_texts(x, encoder, Words(), top_k=4) for x in (images, images * scales))
     assert [p.text for p in one] == [p.text for p in other]
     assert [p.score.value for p in one] == pytest.approx([p.score.value for p in other], abs=1e-6)
 
@@ -205,13 +213,13 @@ def test_the_encoder_is_called_in_batches():
     encoder.directions |= {word: np.random.default_rng(i).normal(size=D) for i, word in enumerate(many)}
     images = images_near(encoder, f"{PREFIX} word7 word11")
     encoder.calls.clear()
-    optimise_prompts(images, encoder, Words(many), n_candidates=600, beam_width=2)
+    search_texts(images, encoder, Words(many), n_candidates=600, beam_width=2)
     assert encoder.calls == [1, 512, 88, 512, 512, 176]  # prefix; 600; 2 x 600
 
 
 def test_progress_reaches_its_end():
     encoder, steps = BagOfWords(), []
-    optimise_prompts(
+    search_texts(
         images_near(encoder, "man"), encoder, Words(), beam_width=2, n_candidates=11,
         on_step=lambda done, planned: steps.append((done, planned)),
     )  # fmt: skip
@@ -235,7 +243,7 @@ def test_models_run_under_the_lock_and_it_stops_when_asked_and_lets_go_of_it(n_s
             raise Cancelled("stopped")
 
     with pytest.raises(Cancelled):
-        optimise_prompts(images_near(BagOfWords(), "man"), Watched(), Words(), on_step=stop, lock=lock)
+        search_texts(images_near(BagOfWords(), "man"), Watched(), Words(), on_step=stop, lock=lock)
     assert held
     assert all(held)
     assert not lock.locked()
@@ -243,7 +251,7 @@ def test_models_run_under_the_lock_and_it_stops_when_asked_and_lets_go_of_it(n_s
 
 def test_one_image_has_a_score_but_no_interval():
     encoder = BagOfWords()
-    found = optimise_prompts(images_near(encoder, "man", n=1), encoder, Words(), top_k=1)[0]
+    found = search_texts(images_near(encoder, "man", n=1), encoder, Words(), top_k=1)[0]
     assert np.isnan(found.score.low)
     assert "no interval" in found.score.note
 
@@ -269,7 +277,7 @@ def test_the_weight_of_the_language_model_is_added_and_nothing_else_changes():
             mean_cosine(images, row) + weight * (-9.0 if "rose" in text else -7.0)
             for text, row in zip(every, encoder.encode_texts(every), strict=True)
         ]
-        (found,) = optimise_prompts(images, encoder, Words(), prior_weight=weight, beam_width=11, top_k=1)
+        (found,) = search_texts(images, encoder, Words(), prior_weight=weight, beam_width=11, top_k=1)
         assert found.text == every[int(np.argmax(scores))], weight
         (row,) = encoder.encode_texts([found.text])
         assert found.score.value == pytest.approx(mean_cosine(images, row), abs=1e-6)  # the cosine alone
@@ -284,7 +292,7 @@ def test_shown_texts_differ_for_the_encoder_and_stand_in_the_order_of_their_meas
         images_near(encoder, "a rose", n=30, noise=2),
     )
     for contrast, name in ((True, "specificity"), (False, "score")):
-        found = optimise_prompts(
+        found = search_texts(
             images, encoder, Words(), n_tokens=1, other_embeddings=others, contrast=contrast, held_out=0.5, top_k=11
         )
         assert len(found) == len(WORDS) - 1
@@ -307,4 +315,4 @@ def test_shown_texts_differ_for_the_encoder_and_stand_in_the_order_of_their_meas
 def test_what_cannot_be_searched_is_refused(images, options, message):
     options = dict(options)
     with pytest.raises(InvalidInput, match=message):
-        optimise_prompts(images, BagOfWords(), Words(options.pop("words", WORDS)), **options)
+        search_texts(images, BagOfWords(), Words(options.pop("words", WORDS)), **options)

@@ -12,7 +12,7 @@ from scipy import stats
 from bias_core.errors import InvalidInput
 from bias_core.measures.association import association, association_test, even_mix_association
 from bias_core.measures.effects import holm
-from bias_core.measures.intervals import permutation_test
+from bias_core.measures.permutation import permutation_test
 from bias_core.papers.t2iat.study_tests import association_shots, edited, own_association, parse_words
 from bias_core.report.commands import to_command
 from bias_core.report.corrected import corrected
@@ -48,6 +48,15 @@ JUDGED = StudySettings(scale=0.01)
 
 def run(design, settings, services):
     return complete(run_study(design, settings, services))
+
+
+def with_nothing_clear(report):
+    """The report as if no claim were clear; its tables stay."""
+    claimed = [
+        replace(finding, claim=finding.claim and replace(finding.claim, verdict="not clear"))
+        for finding in report.results.findings
+    ]
+    return replace(report, results=replace(report.results, findings=tuple(claimed)))
 
 
 def labels_of(folder, answers):
@@ -176,6 +185,8 @@ def test_a_planted_occupation_leans_and_none_does_where_nothing_is_planted(servi
     assert fair["beyond low"] < 0 < fair["beyond high"]
     assert extreme["beyond high"] < 0
     assert "closer to female" in findings(report)["librarian"].says
+    assert headline(report).startswith("Pictures clearly associate librarian with female; the other 1 of 2 do not ")
+    assert headline(with_nothing_clear(report)).startswith("None of 2 occupations differs clearly")
     # Pictures of men and of women are not equally alike to this reader, so 0 is not neutral.
     assert findings(report)["librarian"].estimate.null_value == extreme["even mix"] != 0
 

@@ -22,7 +22,7 @@ from bias_core.measures.exchange import (
     exchange_effect,
     part_effects,
 )
-from bias_core.measures.intervals import smallest_sign_p
+from bias_core.measures.permutation import smallest_sign_p
 from bias_core.measures.sequential import share_interval
 from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
 from bias_core.papers.oasis.study_spi import model_suits

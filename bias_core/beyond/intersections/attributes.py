@@ -111,10 +111,8 @@ def cross_attributes(
 ) -> Results:
     """Return the results for combinations of these attributes, on pictures with these prompts and units.
 
-    ``sample`` turns units and their values into a sample for comparing arms. Empty for the choice "none".
+    ``sample`` turns units and their values into a sample for comparing arms.
     """
-    if crossing == "none":
-        return Results()
     if not fixed_n:
         note = "Attributes are crossed only if the number of pictures was fixed beforehand."
         return Results(notes=(note,))

@@ -91,7 +91,7 @@ class CrossedPeople(PeopleExtension):
 def check_crossing(attributes: Sequence[Attribute], crossing: str) -> None:
     """Raise InvalidInput if these attributes cannot be crossed."""
     n = len(attributes)
-    if crossing != "none" and not 2 <= n <= MOST_CROSSED:
+    if not 2 <= n <= MOST_CROSSED:
         raise InvalidInput(f"2 to {MOST_CROSSED} attributes can be crossed, got {n}; or cross none")
     if crossing == "triples" and n < 3:
         raise InvalidInput(f"triples need at least three attributes, got {n}; or cross pairs")

@@ -31,22 +31,16 @@ class LanguageOptions(ConceptOptions):
         """The prompt in every language, English first; empty for English alone."""
         return list_wordings(self.languages, self.template, self.concept) if self.languages else ()
 
-    @property
-    def has_association(self) -> bool:
-        """True if an association with two words is asked for; the words are English, so never in several languages."""
-        return not self.languages and super().has_association
-
 
 class Languages(ExploreExtension[LanguageOptions]):
     options: ClassVar[type[Options]] = LanguageOptions
+    allows_association = False  # its words are English
 
     def menus(self) -> Mapping[str, Sequence[tuple[str, str]]]:
         return {"languages": language_choices()}
 
     def check(self, options: LanguageOptions, settings: StudySettings) -> None:
         """Raise InvalidInput for a concept without a wording, and for settings that do not suit several arms."""
-        if not options.wordings:
-            return
         for problem, is_so in (
             ("pictures are drawn in each language: remove your own pictures", bool(settings.images)),
             ("each language needs the same number of pictures: turn the stop rule off", settings.may_stop_early),
@@ -58,7 +52,7 @@ class Languages(ExploreExtension[LanguageOptions]):
 
     def arms(self, options: LanguageOptions) -> tuple[Arm, ...]:
         """Return an arm for each wording: the English prompt, and its replacement."""
-        english = fill_template(options.template, options.concept) if options.wordings else ""
+        english = fill_template(options.template, options.concept)
         return tuple(
             Arm(name=wording.name, template=SLOT if i == 0 else f"{{{english}={wording.prompt}}}")
             for i, wording in enumerate(options.wordings)
@@ -68,15 +62,11 @@ class Languages(ExploreExtension[LanguageOptions]):
         """Return how often the concept is recognised."""
         from bias_core.beyond.languages.comparison import recognised_concept
 
-        if not options.wordings:
-            return Results()
         return Results(findings=tuple(recognised_concept(options.concept, data, scored.rows, scored.units)))
 
     def comparing(self, options: LanguageOptions, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         from bias_core.beyond.languages.comparison import compare_languages
 
-        if not options.wordings:
-            return Results()
         return compare_languages(options.concept, options.wordings, settings, arms)
 
     def arms_headline(self, report: StudyReport) -> str:

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, Floats, same_dimension, unit_rows
-from bias_core.measures.intervals import Seed, mean_interval, permutation_test
+from bias_core.measures.arrays import Array, Floats, Seed, same_dimension, unit_rows
+from bias_core.measures.intervals import mean_interval
+from bias_core.measures.permutation import permutation_test
 from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
 from bias_core.types import Estimate
 from bias_core.values import normal_form
@@ -53,15 +54,15 @@ def optimise_prompts(
     encoder: ImageTextEncoder,
     language_model: LanguageModel,
     *,
-    prefix: str = "This is a photo of",
-    n_tokens: int = 2,
-    beam_width: int = 10,
-    n_candidates: int = 256,
-    top_k: int = 10,
+    prefix: str,
+    n_tokens: int,
+    beam_width: int,
+    n_candidates: int,
+    top_k: int,
+    contrast: bool,
+    prior_weight: float,
+    held_out: float,
     other_embeddings: ArrayLike | None = None,
-    contrast: bool = False,
-    prior_weight: float = 0.0,
-    held_out: float = 0.0,
     on_step: StepCallback | None = None,
     lock: AbstractContextManager[object] | None = None,
     confidence: float = 0.95,
@@ -82,13 +83,13 @@ def optimise_prompts(
     prefix : str. Not blank.
     n_tokens, beam_width, n_candidates, top_k : int >= 1. At most n_candidates · (1 + beam_width · (n_tokens - 1)) texts
         are scored. With a beam as wide as there are candidates the search is exhaustive.
-    other_embeddings : array (m, d) or None. Of images outside the cluster.
     contrast : bool. Search for the largest mean cosine to the cluster minus that to the other images: this finds
         features of the cluster, while the paper's score finds features that all images of a concept share.
     prior_weight : float >= 0. λ: the search adds λ log p(s) to the cosine, so that it finds phrases; p is the language
         model's probability of the text, in the last round with nothing after it. 0 is Eq. 8.
     held_out : float in [0, 1). Share of the images, of both kinds, that the search does not see; only these are
         scored. ``rng`` draws them. With too few images for two of each, all are searched and scored.
+    other_embeddings : array (m, d) or None. Of images outside the cluster.
     on_step : called with (texts scored, texts planned). Raising :class:`bias_core.errors.Cancelled` in it stops the
         search.
     lock : held while a model runs, one batch at a time.
@@ -105,11 +106,12 @@ def optimise_prompts(
 
     Notes
     -----
-    The paper gives no beam width, number of candidates or K. Intervals are Student's t over images and take the text as
-    given; without images held out it was chosen on the same images as the best of many, so scores are optimistic, and
-    ``note`` says of how many. Specificity is tested on images held out: p and interval are those of random divisions of
-    them into cluster and others (:func:`~bias_core.measures.intervals.permutation_test`). Texts have the same words
-    where they differ only in case, spacing or punctuation; one that adds no word to the prefix is left out.
+    The paper gives no beam width, number of candidates or K; the defaults are those of the study's options. Intervals
+    are Student's t over images and take the text as given; without images held out it was chosen on the same images as
+    the best of many, so scores are optimistic, and ``note`` says of how many. Specificity is tested on images held out:
+    p and interval are those of random divisions of them into cluster and others
+    (:func:`~bias_core.measures.permutation.permutation_test`). Texts have the same words where they differ only in
+    case, spacing or punctuation; one that adds no word to the prefix is left out.
     """
     if not prefix.strip():
         raise InvalidInput(f"the prefix must hold a word, like 'This is a photo of'; got {prefix!r}.")

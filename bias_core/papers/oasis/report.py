@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from bias_core.measures.agreement import kendall_tau
-from bias_core.measures.intervals import smallest_p_value, with_p_through_ends
+from bias_core.measures.intervals import with_p_through_ends
+from bias_core.measures.permutation import smallest_p_value
 from bias_core.measures.propagation import StepsSeen
 from bias_core.papers.oasis.prompt_search import PERMUTATIONS
 from bias_core.report.claims import NO_CLAIM, WHY_NOT, fewest_units, p_words

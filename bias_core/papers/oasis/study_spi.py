@@ -19,7 +19,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.intervals import smallest_sign_p
+from bias_core.measures.permutation import smallest_sign_p
 from bias_core.measures.propagation import (
     PredictedGain,
     StepsSeen,

@@ -19,7 +19,7 @@ from bias_core import __version__
 from bias_core.errors import InvalidInput
 from bias_core.measures.alignment import similarity_estimate
 from bias_core.measures.clustering import MAX_CLUSTERS, spectral_clusters
-from bias_core.measures.intervals import smallest_p_value
+from bias_core.measures.permutation import smallest_p_value
 from bias_core.measures.stereotype import attribute_prevalence
 from bias_core.papers.oasis.cells import (
     NationalityOptions,

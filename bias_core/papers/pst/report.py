@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from bias_core.measures.agreement import agreement_estimate
-from bias_core.measures.intervals import smallest_sign_p
 from bias_core.measures.paired_stereotype import (
     ANDROGYNOUS,
     NOT_TWO_PEOPLE,
@@ -21,6 +20,7 @@ from bias_core.measures.paired_stereotype import (
     stereotype_gap,
     stereotype_test_score,
 )
+from bias_core.measures.permutation import smallest_sign_p
 from bias_core.papers.pst import labelling
 from bias_core.papers.pst.labelling import BY_HAND, LABELLED, RATERS_SPLIT, LabellingOptions
 from bias_core.report.arm_comparison import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms

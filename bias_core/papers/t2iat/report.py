@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from bias_core.report.claims import largest, p_words
+from bias_core.report.claims import count_clear, distance, largest, p_words
 from bias_core.report.report_text import get_table
 from bias_core.study.types import Claim, StudyReport
 from bias_core.wording import format_change, format_estimate, format_list, format_number, state_p
@@ -72,21 +72,23 @@ def tests_headline(report: StudyReport) -> str:
     """Say which concepts differ clearly, with the largest difference; else if there are too few prompts."""
     if report.results.frame("table1").empty:
         return ""
-    table, findings = tests_table(report).set_index("test"), report.results.findings
-    lead = largest([finding for finding in findings if finding.key in table.index])
+    table = tests_table(report).set_index("test")
+    findings = [finding for finding in report.results.findings if finding.key in table.index]
+    claims = [finding.claim for finding in findings if finding.claim is not None]
+    lead = largest(findings)
     if lead is None or lead.claim is None:
         return ""
-    row, n = table.loc[lead.key].to_dict(), len(table)
-    clear = [finding for finding in findings if finding.key in table.index and finding.is_clear]
-    if not clear:
-        return _none_shown(row, lead.claim, n, (table["clear"] == "too few").sum(), stopped=report.stopped)
-    nearer, farther = (row["X"], row["Y"]) if row["S"] > 0 else (row["Y"], row["X"])
-    closer = f"ictures of {nearer} are closer to “{row['A']}” than pictures of {farther}"
+    row, n, n_clear = table.loc[lead.key].to_dict(), len(table), count_clear(claims)
+    if not n_clear:
+        n_few = sum(claim.verdict == "too few" for claim in claims)
+        return _none_shown(row, lead.claim, n, n_few, stopped=report.stopped)
+    nearer, farther = lead.claim.choose(("X", "Y"), ("Y", "X"), ("X", "Y"))
+    closer = f"ictures of {row[nearer]} are closer to “{row['A']}” than pictures of {row[farther]}"
     says = f"{closer}: {_score_words(row, lead.claim)} (0: no difference)."
     if n == 1:
         return f"P{says}"
-    verb, whose = ("shows", "its") if len(clear) == 1 else ("show", "their")
-    return f"{len(clear)} of {n} tests {verb} a clear difference between {whose} two concepts. Largest: p{says}"
+    verb, whose = ("shows", "its") if n_clear == 1 else ("show", "their")
+    return f"{n_clear} of {n} tests {verb} a clear difference between {whose} two concepts. Largest: p{says}"
 
 
 def _none_shown(row: Mapping[Any, Any], claim: Claim, n: int, n_few: int, *, stopped: bool) -> str:
@@ -118,65 +120,67 @@ _LENGTHS = "The strengths cannot be compared: similarities of pictures and of wo
 def words_headline(report: StudyReport) -> str:
     """Say how many occupations' pictures have a clear association, and how many agree with their words."""
     table = report.results.frame("amplification")
-    if table.empty:
+    if not (claims := _rank_claims(report, table)):
         return ""
-    clear = table[table["clear"] == "yes"]
-    if clear.empty:
-        return f"{_none_clear(report, table)} {_LENGTHS}"
-    n_same, verb = int(clear["same side"].sum()), "has" if len(clear) == 1 else "have"
+    clear = [name for name, claim in claims.items() if claim.is_clear]
+    if not clear:
+        return f"{_none_clear(report, table, claims)} {_LENGTHS}"
+    n_same = int(table.loc[table["occupation"].isin(clear), "same side"].sum())
     return (
-        f"{len(clear)} of {len(table)} occupations {verb} pictures with a clear association: {n_same} on the side of "
-        f"their words, {len(clear) - n_same} on the other. {_largest_words(clear)} {_LENGTHS}"
+        f"{len(clear)} of {len(table)} occupations {'has' if len(clear) == 1 else 'have'} pictures with a clear "
+        f"association: {n_same} on the side of their words, {len(clear) - n_same} on the other. "
+        f"{_largest_words(table, claims)} {_LENGTHS}"
     )
 
 
 def occupations_headline(report: StudyReport) -> str:
     """Say which occupations are associated with male and which with female."""
     table = report.results.frame("occupations")
-    if table.empty:
+    if not (claims := _rank_claims(report, table)):
         return ""
-    clear = table[table["clear"] == "yes"].sort_values("beyond it", key=abs, ascending=False, kind="stable")
-    if clear.empty:
-        return _none_clear(report, table)
-    sides = ((1, "male"), (-1, "female"))
-    named = [(clear.loc[sign * clear["beyond it"] > 0, "occupation"].tolist(), side) for sign, side in sides]
-    parts = [f"{format_list(names)} with {side}" for names, side in named if names]
-    n_rest = len(table) - len(clear)
+    sides: dict[str, list[str]] = {"male": [], "female": [], "": []}
+    for name, claim in claims.items():
+        sides[claim.choose("male", "female", "")].append(name)
+    n_rest = len(sides.pop(""))
+    if n_rest == len(claims):
+        return _none_clear(report, table, claims)
+    parts = [f"{format_list(names)} with {side}" for side, names in sides.items() if names]
     ending = f"; the other {n_rest} of {len(table)} do not differ clearly from an even mix of both" if n_rest else ""
-    return f"Pictures clearly associate {', and '.join(parts)}{ending}. {_largest_words(clear)}"
+    return f"Pictures clearly associate {', and '.join(parts)}{ending}. {_largest_words(table, claims)}"
 
 
-def _none_clear(report: StudyReport, table: pd.DataFrame) -> str:
+def _rank_claims(report: StudyReport, table: pd.DataFrame) -> dict[str, Claim]:
+    """Return what is claimed of each occupation of a table: clear ones first, then by their distance from the mix."""
+    names = set() if table.empty else set(table["occupation"])
+    findings = [finding for finding in report.results.findings if finding.key in names]
+    findings.sort(key=lambda finding: (finding.is_clear, distance(finding)), reverse=True)
+    return {finding.key: finding.claim for finding in findings if finding.claim is not None}
+
+
+def _none_clear(report: StudyReport, table: pd.DataFrame, claims: Mapping[str, Claim]) -> str:
     """Say that no occupation differs clearly from an even mix, or that there are too few pictures to tell."""
-    claims = {finding.key: finding.claim for finding in report.results.findings}
-    reasons = [claim.reason for name in table["occupation"] if (claim := claims.get(name)) is not None and claim.reason]
-    lead = _largest_words(table)
-    if (table["clear"] == "too few").all():
+    largest_words, first = _largest_words(table, claims), next(iter(claims.values()))
+    if all(claim.verdict == "too few" for claim in claims.values()):
         few = (
             "Nothing is claimed"
             if report.stopped
             else "Too few pictures to tell which occupations are closer to male or to female"
         )
-        return f"{few}: {reasons[0] if reasons else 'there is no interval'}. {lead}"
+        reasons = [claims[name].reason for name in table["occupation"] if claims[name].reason]
+        return f"{few}: {reasons[0] if reasons else 'there is no interval'}. {largest_words}"
     says = f"None of {len(table)} occupations differs clearly from an even mix of male and female; one may still do so."
-    lead_claim = claims.get(_largest(table)["occupation"])
-    not_clear = lead_claim is not None and lead_claim.verdict == "not clear" and lead_claim.reason
-    return f"{says} {lead}{f' Not clear: {lead_claim.reason}.' if lead_claim is not None and not_clear else ''}"
+    reason = first.reason if first.verdict == "not clear" else ""
+    return f"{says} {largest_words}{f' Not clear: {reason}.' if reason else ''}"
 
 
-def _largest(table: pd.DataFrame) -> "pd.Series[Any]":
-    return table.sort_values("beyond it", key=abs, ascending=False, kind="stable").iloc[0]
-
-
-def _largest_words(table: pd.DataFrame) -> str:
-    """Return the occupation farthest from an even mix, with its number, interval and n, and p if it is clear."""
-    row = _largest(table)
+def _largest_words(table: pd.DataFrame, claims: Mapping[str, Claim]) -> str:
+    """Return the first occupation of the claims with its distance from an even mix, interval, n and p."""
+    name = next(iter(claims))
+    row = table.set_index("occupation").loc[name].to_dict()
     low, high = row["beyond low"], row["beyond high"]
     change = format_number(row["beyond it"], n=row["n"]) if pd.isna(low) else format_change(row["beyond it"], low, high)
-    p = state_p(row["p adjusted"], adjusted=True)
-    return (
-        f"Largest: {row['occupation']}, {change} beyond an even mix, n = {row['n']:,} pictures{f', {p}' if p else ''}."
-    )
+    p = state_p(claims[name].p_adjusted, adjusted=True)
+    return f"Largest: {name}, {change} beyond an even mix, n = {row['n']:,} pictures{f', {p}' if p else ''}."
 
 
 def describe_judges(judges: str) -> str:

@@ -11,8 +11,8 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.association import AssociationTest, association_test, leave_one_out, repooled_permutation_test
-from bias_core.measures.intervals import permutation_test, smallest_p_value
 from bias_core.measures.paired_prevalence import PairedTest
+from bias_core.measures.permutation import permutation_test, smallest_p_value
 from bias_core.papers.t2iat.report import OTHER_P_NOTES, P_OVER_PROMPTS_NOTE, PUBLISHED_P_NOTE, tests_headline
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word
 from bias_core.report.arm_comparison import ARM, ROUNDING, counted_sample, nothing, table_over_arms
