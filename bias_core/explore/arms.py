@@ -285,8 +285,8 @@ def _variety_figures(
             for name, score in scores
             if not math.isnan(score.variance_share.value + score.signed_difference.value)
         ],
-        "Further right: more varied. 0: shown as often as in the world. An arm can reduce P − P* at the cost of "
-        "variety.",
+        "Further right: more varied. 0: shown at the rate that it is compared with. An arm can reduce P − P* at the "
+        "cost of variety.",
         x="share of the variance along the attribute",
         y="gap P − P*",
         join=True,

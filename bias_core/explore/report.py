@@ -195,8 +195,9 @@ def attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[S
             ATTRIBUTES,
             "Attributes and their sentences" if len(cells) == 1 else "Attributes per prompt",
             records,
-            "P: share of pictures with the attribute. P*: real-world rate. Ψ (over-representation) and WALS (variety) "
-            "follow the paper. Drawn: true share, if known. Ties: pictures equally near to both sentences."
+            "P: share of pictures with the attribute. P*: real-world rate, or one that is assumed if it has no source. "
+            "Ψ (over-representation) and WALS (variety) follow the paper. Drawn: true share, if known. Ties: pictures "
+            "equally near to both sentences."
             + (f" “{ALL.capitalize()}” are {POOLED}." if len(cells) > 1 else "")
             + (_OF_JUDGE if "asked" in records[0] else ""),
         )

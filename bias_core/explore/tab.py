@@ -276,7 +276,8 @@ def association_says(score: AssociationScore, claim: Claim) -> str:
     return claim.choose(
         f"The pictures are more like those of “{a}” than those of “{b}” ({numbers}).",
         f"The pictures are more like those of “{b}” than those of “{a}” ({numbers}).",
-        f"The pictures are not clearly closer to “{a}” or to “{b}” ({numbers}).",
+        f"The pictures are not clearly closer to “{a}” or to “{b}” ({numbers})"
+        + (f": {claim.reason}." if claim.reason else "."),
     )
 
 

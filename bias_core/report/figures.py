@@ -168,6 +168,7 @@ def _touches(boxes: Floats, other_boxes: Floats) -> NDArray[np.bool_]:
 
 
 N_COLOURS = len(COLOURS)  # of groups, in turn, in figures and on the page
+_FACTS_PER_INCH = 15  # letters of the small size
 INK = "#000000"
 MUTED = "#767676"
 ASSUMED = "assumed rate, without a source"
@@ -214,12 +215,25 @@ def _escape_dollars(value: Any) -> Any:
     return value.replace("$", r"\$") if isinstance(value, str) else value
 
 
-def to_bytes(figure: StudyFigure, kind: str = "svg", *, drawn: Figure | None = None) -> bytes:
-    """Return the figure as an "svg" or "png" file with its title and caption; ``drawn`` saves drawing it again."""
+def to_bytes(
+    figure: StudyFigure, kind: str = "svg", *, drawn: Figure | None = None, facts: Sequence[str] = ()
+) -> bytes:
+    """Return the figure as an "svg" or "png" file with its title and caption; ``drawn`` saves drawing it again.
+
+    With ``facts`` on its run, title and facts stand in the picture, for who sees it without its report.
+    """
     buffer, drawn = io.BytesIO(), drawn or draw(figure)
+    if facts:
+        drawn.draw_without_rendering()
+        drawn.set_layout_engine("none")  # the plot keeps its place, and the file grows by the texts
+        box = drawn.get_tightbbox().transformed(drawn.dpi_scale_trans + drawn.transFigure.inverted())
+        lines = textwrap.wrap(" · ".join(facts), int(box.width * drawn.get_figwidth() * _FACTS_PER_INCH))
+        looks: dict[str, Any] = {"parse_math": False, "linespacing": 1.4}
+        drawn.text(box.x0, box.y1, f"{figure.title}\n", va="bottom", size="large", color=INK, **looks)
+        drawn.text(box.x0, box.y0, "\n".join(["", *lines]), va="top", size="small", color=MUTED, **looks)
     further: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {FIGURE_MARK: "yes"}}
     metadata = {"Title": figure.title, "Description": figure.caption, **further.get(kind, {})}
-    drawn.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+    drawn.savefig(buffer, format=kind, dpi=200, metadata=metadata, bbox_inches="tight" if facts else None)
     return buffer.getvalue()
 
 

@@ -18,7 +18,7 @@ from bias_core.store.export import escape_markdown, format_code, without_splits
 from bias_core.store.found_pictures import NO_PROMPT
 from bias_core.study.answer_files import NO_RATER
 from bias_core.study.attributes import find_attribute_name
-from bias_core.study.design import known_study
+from bias_core.study.design import design_files, known_study
 from bias_core.study.types import ArmReport, Design, Measured, StudyReport, StudySettings, StudyTable, or_nan
 from bias_core.types import IMPORTED, ImageRow
 from bias_core.values import option_values
@@ -169,7 +169,7 @@ def finding_rows(of: Measured) -> list[Row]:
     """Return one row per finding; every front end shows these first.
 
     The p-value of each is for itself alone, the adjusted one for the tests of its family. A number about which nothing
-    is claimed, such as one against an assumed rate, has neither an adjusted p nor a value without bias; nor has Ψ: it
+    is claimed, such as one against an assumed rate, has neither p nor a value without bias; nor is one shown for Ψ: it
     is above 0 on average without bias, and its claim is that of P.
     """
     rows = []
@@ -186,7 +186,7 @@ def finding_rows(of: Measured) -> list[Row]:
                 "low": estimate.low,
                 "high": estimate.high,
                 "n": estimate.n,
-                "p_value": finding.p_value,
+                "p_value": finding.p_value if claim.verdict != "not tested" or not is_decided else None,
                 "p_adjusted": (or_none(claim.p_adjusted) if is_tested else None) if is_decided else finding.p_value,
                 "n_tests": claim.n_tests,
                 "clear": claim.word if is_tested else "",
@@ -221,13 +221,15 @@ def plain(value: Any) -> Any:
 
 
 def size_in_words(design: Design, settings: StudySettings) -> str:
-    """Return the share of the full design that was drawn, and the paper's size if it differs.
+    """Return the share of the full design that was drawn, and the paper's size if it differs; own words have none.
 
     >>> from bias_core.study.design import find_design
     >>> from bias_core.study.types import StudySettings
     >>> size_in_words(find_design("tbyb-general"), StudySettings(scale=0.5))
     '50 % of the full size (in the paper: 3,690 pictures of 369 prompts)'
     """
+    if design.name not in design_files():
+        return "with words of your own"
     share = f"{format_percent(settings.scale)} of the full size"
     return f"{share} (in the paper: {design.published_size})" if design.published_size else share
 

@@ -37,6 +37,7 @@ from bias_core.report.export import (
     to_form,
     write_report,
 )
+from bias_core.report.figures import to_bytes
 from bias_core.report.report_text import claim, claims
 from bias_core.report.saved import FOLDER, from_text, keep_report
 from bias_core.run.run import complete, run_study
@@ -300,7 +301,11 @@ def test_the_page_offers_every_form_and_says_what_each_is_for(report, tmp_path):
     shown = html.unescape(render("take_all", forms=FORMS, figure=report.results.figures[0]))
     assert all(form.purpose in shown for form in FORMS.values())
     chart = re.search(r"figure:[^:]+:png", shown)[0]
-    assert take(report, chart, tmp_path).read_bytes().startswith(b"\x89PNG")
+    with (
+        Image.open(take(report, chart, tmp_path)) as taken,
+        Image.open(io.BytesIO(to_bytes(report.results.figures[0], "png"))) as bare,
+    ):
+        assert taken.height > bare.height + 100  # its title, and the facts of the run
     assert take(report, "report::card", tmp_path).name == f"explore-{report.run_id}-model-card.md"
     with pytest.raises(InvalidInput, match="no download named"):
         take(report, "report::docx", tmp_path)

@@ -224,7 +224,7 @@ def test_shares_so_far_stand_beside_the_pictures_with_what_they_are_compared_wit
     assert "40 % to 95 %" in html
     assert html.count('class="strip"') == 1
     assert "nothing yet" in html
-    assert "reference value" in html
+    assert "real-world or assumed rate" in html
 
 
 def test_the_place_of_shares_is_kept_free_until_the_first_pictures_are_read():

@@ -14,7 +14,7 @@ import pandas as pd
 from bias_core.errors import BiasCoreError, InvalidInput
 from bias_core.report.export import FORMS, to_export, to_form
 from bias_core.report.figures import to_bytes
-from bias_core.report.report_text import finding_frame, finding_rows, markdown_table, readable
+from bias_core.report.report_text import finding_frame, finding_rows, markdown_table, readable, report_facts
 from bias_core.report.saved import Newest, is_saved, open_report
 from bias_core.services import Services
 from bias_core.store.export import csv_bytes, write_zip
@@ -105,7 +105,9 @@ def take(report: StudyReport, download: str, folder: Path) -> Path:
     if kind == "report" and form in FORMS:
         content, name = to_form(report, form), f"{report.design.name}-{report.run_id}{FORMS[form].ending}"
     elif kind == "figure" and form in FIGURE_FORMS:
-        content = csv_bytes(figures[key].data) if form == "csv" else to_bytes(figures[key], form)
+        content = (
+            csv_bytes(figures[key].data) if form == "csv" else to_bytes(figures[key], form, facts=report_facts(report))
+        )
     elif kind == "table" and form in TABLE_FORMS:
         content = _write_table(report, key, form)
     else:
