@@ -21,6 +21,106 @@ _MOST_REMEMBERED = 65_536  # counts with remembered ends
 ROUNDING = 1e-12  # numbers that differ by less are equal up to rounding
 
 
+def exact_interval(n_positive: int, n: int, *, confidence: float = 0.95, null_value: float | None = None) -> Estimate:
+    """A share of n with Blaker's interval: the shares that :func:`exact_p_value` does not reject.
+
+    {p : min(1, P(X >= k) + P(X <= j)) > α} and what lies between, for p below k / n; j is the largest count below
+    k whose lower tail is no more probable than the tail from k up   [blaker2000, Sec. 3]
+
+    Parameters
+    ----------
+    n_positive : int in [0, n]
+    n : int >= 1
+    null_value : the share that would mean "no bias", if there is one.
+
+    Returns
+    -------
+    Estimate : in [0, 1]. At every n and every true share the interval misses it at most as often as ``confidence``
+        says; it lies within that of Clopper and Pearson.
+
+    Raises InvalidInput: for counts that are not whole, n < 1, or n_positive outside [0, n].
+
+    >>> estimate = exact_interval(8, 10)
+    >>> round(estimate.low, 3), round(estimate.high, 3)
+    (0.444, 0.963)
+    """
+    check_confidence(confidence)
+    k, n = _check_counts(n_positive, n)
+    low, high = _lower_end(k, n, 1 - confidence), 1 - _lower_end(n - k, n, 1 - confidence)
+    method = f"{EXACT} {format_percent(confidence)}"
+    p_value = math.nan if null_value is None else exact_p_value(k, n, null_value)
+    return Estimate(value=k / n, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
+
+
+def exact_p_value(n_positive: int, n: int, null_value: float) -> float:
+    """Two-sided p of the exact binomial test of a share: at most α just where Blaker's interval leaves out the null.
+
+    P(X >= k) + P(X <= j) as for :func:`exact_interval`, and no less than at any share that lies farther away
+    [blaker2000, Sec. 3].
+
+    Raises InvalidInput: as :func:`exact_interval`, and for a null value outside [0, 1].
+
+    >>> round(exact_p_value(8, 10, 0.5), 4)  # 2 (1 + 10 + 45) / 2¹⁰
+    0.1094
+    """
+    k, n = _check_counts(n_positive, n)
+    null = probability(null_value, "null_value")
+    if n * null >= k:  # as if the null lay below the share
+        k, null = n - k, 1 - null
+    tail = _upper_tail(k, n, null)
+    j = min(k, int(scipy.stats.binom.ppf(tail, n, null))) - 1
+    j += _lower_tail(j + 1, n, null) <= tail * (1 + _TIE) and j + 1 < k
+    if j < 0:
+        return tail
+    return min(1.0, max(tail + _lower_tail(j, n, null), 2 * _upper_tail(k, n, _equal_tails(j, k, n))))
+
+
+_TIE = 1e-9  # relative: probabilities of both tails that differ by rounding are equal
+
+
+def _check_counts(n_positive: float, n: float) -> tuple[int, int]:
+    if not (float(n_positive).is_integer() and float(n).is_integer() and n >= 1 and 0 <= n_positive <= n):
+        raise InvalidInput(f"A share needs whole 0 <= n_positive <= n and n >= 1; got {n_positive} of {n}.")
+    return int(n_positive), int(n)
+
+
+def _upper_tail(k: int, n: int, share: float) -> float:
+    return float(special.bdtrc(k - 1, n, share))
+
+
+def _lower_tail(j: int, n: int, share: float) -> float:
+    return float(special.bdtr(j, n, share)) if j >= 0 else 0.0
+
+
+@lru_cache(_MOST_REMEMBERED)
+def _equal_tails(j: int, k: int, n: int) -> float:
+    """Share at which X <= j is as probable as X >= k, for j < k."""
+    return float(scipy.optimize.brentq(lambda p: _lower_tail(j, n, p) - _upper_tail(k, n, p), 0.0, 1.0, xtol=_NEAR))
+
+
+@lru_cache(_MOST_REMEMBERED)
+def _lower_end(k: int, n: int, level: float) -> float:
+    """Smallest share that is not rejected at this level.
+
+    Towards larger shares the probability jumps up where j grows, falls and may rise again. At the lower end of Clopper
+    and Pearson's interval P(X >= k) is half the level; the first j beyond it jumps above the level.
+    """
+    if k == 0:
+        return 0.0
+    start = float(special.betaincinv(k, n - k + 1, level / 2))
+    j = int(scipy.stats.binom.ppf(level / 2, n, start))  # the first whose P(X <= j) is more than half the level there
+    end = _equal_tails(j, k, n) if j < k else 1.0
+
+    def excess(share: float) -> float:
+        return _upper_tail(k, n, share) + _lower_tail(j - 1, n, share) - level
+
+    return float(scipy.optimize.brentq(excess, start, end, xtol=_NEAR)) if excess(end) > 0 else end
+
+
+MOST_GROUPS = 40  # blocks left out in turn; further pictures or seeds share them
+FEWEST_GROUPS = 5  # the spread of fewer means is hardly known
+
+
 def wilson_interval(
     n_positive: float, n: float, *, confidence: float = 0.95, null_value: float | None = None
 ) -> Estimate:
@@ -467,106 +567,6 @@ def check_confidence(confidence: float) -> None:
 
 EXACT = "exact binomial"  # how the method of such an interval begins
 _NEAR = 1e-14  # how near a root is found
-
-
-def exact_interval(n_positive: int, n: int, *, confidence: float = 0.95, null_value: float | None = None) -> Estimate:
-    """A share of n with Blaker's interval: the shares that :func:`exact_p_value` does not reject.
-
-    {p : min(1, P(X >= k) + P(X <= j)) > α} and what lies between, for p below k / n; j is the largest count below
-    k whose lower tail is no more probable than the tail from k up   [blaker2000, Sec. 3]
-
-    Parameters
-    ----------
-    n_positive : int in [0, n]
-    n : int >= 1
-    null_value : the share that would mean "no bias", if there is one.
-
-    Returns
-    -------
-    Estimate : in [0, 1]. At every n and every true share the interval misses it at most as often as ``confidence``
-        says; it lies within that of Clopper and Pearson.
-
-    Raises InvalidInput: for counts that are not whole, n < 1, or n_positive outside [0, n].
-
-    >>> estimate = exact_interval(8, 10)
-    >>> round(estimate.low, 3), round(estimate.high, 3)
-    (0.444, 0.963)
-    """
-    check_confidence(confidence)
-    k, n = _check_counts(n_positive, n)
-    low, high = _lower_end(k, n, 1 - confidence), 1 - _lower_end(n - k, n, 1 - confidence)
-    method = f"{EXACT} {format_percent(confidence)}"
-    p_value = math.nan if null_value is None else exact_p_value(k, n, null_value)
-    return Estimate(value=k / n, low=low, high=high, n=n, null_value=null_value, method=method, p_value=p_value)
-
-
-def exact_p_value(n_positive: int, n: int, null_value: float) -> float:
-    """Two-sided p of the exact binomial test of a share: at most α just where Blaker's interval leaves out the null.
-
-    P(X >= k) + P(X <= j) as for :func:`exact_interval`, and no less than at any share that lies farther away
-    [blaker2000, Sec. 3].
-
-    Raises InvalidInput: as :func:`exact_interval`, and for a null value outside [0, 1].
-
-    >>> round(exact_p_value(8, 10, 0.5), 4)  # 2 (1 + 10 + 45) / 2¹⁰
-    0.1094
-    """
-    k, n = _check_counts(n_positive, n)
-    null = probability(null_value, "null_value")
-    if n * null >= k:  # as if the null lay below the share
-        k, null = n - k, 1 - null
-    tail = _upper_tail(k, n, null)
-    j = min(k, int(scipy.stats.binom.ppf(tail, n, null))) - 1
-    j += _lower_tail(j + 1, n, null) <= tail * (1 + _TIE) and j + 1 < k
-    if j < 0:
-        return tail
-    return min(1.0, max(tail + _lower_tail(j, n, null), 2 * _upper_tail(k, n, _equal_tails(j, k, n))))
-
-
-_TIE = 1e-9  # relative: probabilities of both tails that differ by rounding are equal
-
-
-def _check_counts(n_positive: float, n: float) -> tuple[int, int]:
-    if not (float(n_positive).is_integer() and float(n).is_integer() and n >= 1 and 0 <= n_positive <= n):
-        raise InvalidInput(f"A share needs whole 0 <= n_positive <= n and n >= 1; got {n_positive} of {n}.")
-    return int(n_positive), int(n)
-
-
-def _upper_tail(k: int, n: int, share: float) -> float:
-    return float(special.bdtrc(k - 1, n, share))
-
-
-def _lower_tail(j: int, n: int, share: float) -> float:
-    return float(special.bdtr(j, n, share)) if j >= 0 else 0.0
-
-
-@lru_cache(_MOST_REMEMBERED)
-def _equal_tails(j: int, k: int, n: int) -> float:
-    """Share at which X <= j is as probable as X >= k, for j < k."""
-    return float(scipy.optimize.brentq(lambda p: _lower_tail(j, n, p) - _upper_tail(k, n, p), 0.0, 1.0, xtol=_NEAR))
-
-
-@lru_cache(_MOST_REMEMBERED)
-def _lower_end(k: int, n: int, level: float) -> float:
-    """Smallest share that is not rejected at this level.
-
-    Towards larger shares the probability jumps up where j grows, falls and may rise again. At the lower end of Clopper
-    and Pearson's interval P(X >= k) is half the level; the first j beyond it jumps above the level.
-    """
-    if k == 0:
-        return 0.0
-    start = float(special.betaincinv(k, n - k + 1, level / 2))
-    j = int(scipy.stats.binom.ppf(level / 2, n, start))  # the first whose P(X <= j) is more than half the level there
-    end = _equal_tails(j, k, n) if j < k else 1.0
-
-    def excess(share: float) -> float:
-        return _upper_tail(k, n, share) + _lower_tail(j - 1, n, share) - level
-
-    return float(scipy.optimize.brentq(excess, start, end, xtol=_NEAR)) if excess(end) > 0 else end
-
-
-MOST_GROUPS = 40  # blocks left out in turn; further pictures or seeds share them
-FEWEST_GROUPS = 5  # the spread of fewer means is hardly known
 
 
 def jackknife_interval(

@@ -109,7 +109,7 @@ class PromptSearchOptions(NationalityOptions):
         "Chosen clusters",
         "Numbers of clusters to search in place of the largest: 3 for every nationality, or Iranian 3",
     )
-    n_tokens: int = setting(2, "Words", "Number of tokens that the search adds", ge=1, le=20)
+    n_tokens: int = setting(2, "Tokens", "Number of tokens that the search adds", ge=1, le=20)
     beam_width: int = setting(10, "Beam width", "Texts kept at each step (the paper gives no number)", ge=1, le=100)
     n_candidates: int = setting(
         256, "Candidates", "Next words tried for each text (the paper gives no number)", ge=1, le=10_000
