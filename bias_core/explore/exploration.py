@@ -181,6 +181,10 @@ class Exploration:
         claims = (finding.claim for finding in self.results.findings if finding.key == key)
         return next(filter(None, claims), NO_CLAIM)
 
+    def explanation(self, key: str) -> str:
+        """Return the sentence on the number with this key; "" without one."""
+        return next((finding.says for finding in self.results.findings if finding.key == key), "")
+
     @cached_property
     def _frame(self) -> pd.DataFrame:
         frame = self.report.pictures

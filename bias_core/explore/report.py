@@ -44,7 +44,15 @@ from bias_core.study.types import (
     table,
 )
 from bias_core.types import Estimate, is_sourced
-from bias_core.wording import format_count, format_list, format_points, format_rate, format_share, state_p
+from bias_core.wording import (
+    format_count,
+    format_list,
+    format_percent,
+    format_points,
+    format_rate,
+    format_share,
+    state_p,
+)
 
 POOLED = "pooled over prompts"  # in titles, if the pictures have several prompts
 _FEWEST_TO_GROW, _MOST_GROWING = 4, 4  # pictures, and attributes in one figure
@@ -120,9 +128,18 @@ def attribute_findings(
                     claim=claims.get(key),
                     claim_of=finding_key(cell, name, "p") if is_claimed and end in _RESTATE_P else "",
                     expected=score.drawn if end in ("p", "corrected") else None,
-                    says=kind.says.replace("P*", rate),
+                    says=kind.says.replace("P*", rate) + (_errors_in_words(score) if end == "corrected" else ""),
                     sample=sample(end, score) if is_claimed else None,
                 )
+
+
+def _errors_in_words(score: AttributeScore) -> str:
+    """Return how often the classifier is right about one attribute; "" if that is unknown."""
+    if (errors := score.errors) is None:
+        return ""
+    present = f"{format_percent(errors.sensitivity)} of {errors.n_positive:,} with “{score.attribute.name}”"
+    absent = f"{format_percent(errors.specificity)} of {errors.n_negative:,} without"
+    return f" Where the truth is known, the classifier is right about {present} and {absent}."
 
 
 def _cell_title(name: str, cell: str, cells: Collection[str], *, is_claimed: bool) -> str:

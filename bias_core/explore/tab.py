@@ -133,6 +133,7 @@ def sentences_html(exploration: Exploration) -> str:
             "name": score.attribute.name,
             "says": says(score, exploration.claim(finding_key(ALL, score.attribute.name, "p"))),
             "does_not_say": does_not_say(score),
+            "classifier": exploration.explanation(finding_key(ALL, score.attribute.name, "corrected")),
             "source": score.attribute.reference_source if score.attribute.has_source else "",
         }
         for score in exploration.attributes

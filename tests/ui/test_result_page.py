@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import HubNotReached, InvalidInput
-from bias_core.explore import tab as explore_tab
+from bias_core.explore import report as explore_report, tab as explore_tab
 from bias_core.explore.exploration import AssociationScore
 from bias_core.explore.options import explore_settings
 from bias_core.explore.report import share_claims, share_figure, shares_headline
@@ -323,6 +323,9 @@ def test_a_claim_goes_where_the_interval_lies_and_no_unknown_reads_as_no_bias():
     assert "no better than chance" in explore_tab.does_not_say(replace(read, errors=chance, corrected=None))
     good = replace(chance, specificity=0.9)
     assert "differ from those" in explore_tab.does_not_say(replace(read, errors=good, corrected=None))
+    says = explore_report._errors_in_words(replace(read, errors=good)).replace("\xa0", " ")
+    assert "right about 60 % of 100 with" in says
+    assert "90 % of 100 without" in says
 
 
 def test_an_assumed_rate_is_called_assumed_once_and_nothing_else_is_said_of_it(counted):
