@@ -6,6 +6,7 @@ study: its modules hold the classes (:class:`bias_core.study.study.Study`) of it
 """
 
 import csv
+import keyword
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from inspect import isabstract
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
@@ -287,6 +289,19 @@ def _load_installed(entry: EntryPoint) -> Path:
     if unknown := {design.kind for design in designs} - kinds:
         raise StorageError(f"no class of {entry.value} has the kind {', '.join(sorted(unknown))}")
     return folder
+
+
+def check_new_name(name: str) -> None:
+    """Raise InvalidInput unless ``name`` can be that of a new study, of its package and of its folder.
+
+    >>> check_new_name("Hats")
+    Traceback (most recent call last):
+    bias_core.errors.InvalidInput: a study's name has small letters, digits and _, and begins with a letter; got 'Hats'
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise InvalidInput(f"a study's name has small letters, digits and _, and begins with a letter; got {name!r}")
+    if name in design_files() or find_spec(name) is not None:
+        raise InvalidInput(f"there is a study or a Python package named {name} already: choose another name")
 
 
 def optional_folders() -> list[Path]:

@@ -32,6 +32,7 @@ app = _commands(
         "pictures": (explore.pictures, ["pictures my-folder", 'pictures my.zip --prompts-from "file name"']),
         "runs": (reports.runs, []),
         "measures": (study.measures, []),
+        "new-study": (study.new_study, ["new-study hats"]),
         "env": (environment.env, ["env --check", "env --check --model stable-diffusion-v1-5"]),
     },
 )
