@@ -90,6 +90,11 @@ _PICKLE = (
 )
 
 
+def get_cuda_version() -> str:
+    """Return the version of CUDA that torch uses; "" if it sees no GPU of NVIDIA."""
+    return str(torch.version.cuda) if torch.cuda.is_available() else ""
+
+
 def pick_device(device: str) -> str:
     """The device to use: for "auto", CUDA if present; ModelUnavailable for a missing device."""
     if device == "auto":

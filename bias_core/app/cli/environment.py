@@ -72,15 +72,14 @@ def describe_environment(services: "Services") -> dict[str, dict[str, Any]]:
 
 
 def _describe_machine(settings: Settings) -> dict[str, str]:
-    import torch
-
     from bias_core.models.model_sources import free_memory, get_machine
-    from bias_core.models.weights import cpu_threads
+    from bias_core.models.weights import cpu_threads, get_cuda_version
 
     machine = get_machine()
     named = f"{machine.gpu}, {machine.gpu_memory / 1e9:.0f} GB" if machine.gpu else "none"
-    seen = f"CUDA {torch.version.cuda}" if torch.cuda.is_available() else "no CUDA"
-    if machine.gpu and not torch.cuda.is_available():
+    cuda = get_cuda_version()
+    seen = f"CUDA {cuda}" if cuda else "no CUDA"
+    if machine.gpu and not cuda:
         seen += ": the driver names a GPU that torch does not see; install torch for CUDA (pytorch.org)"
     return {
         "GPU": named, "torch sees": seen, "device": settings.device,
