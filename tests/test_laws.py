@@ -37,7 +37,7 @@ CODE = [*FILES, *(path for path in [ROOT / "app.py"] if path.exists())]
 PAPERS = {f"papers.{paper}" for paper in ("t2iat", "pst", "tbyb", "mcas", "oasis")}
 FLOORS = [
     {"types", "errors", "settings", "waiting"},
-    {"values", "wording", "protocols", "prompts", "people"},
+    {"values", "wording", "installed", "protocols", "prompts", "people"},
     {"measures"},
     {"world"},
     {"models", "store"},

@@ -121,3 +121,25 @@ def test_the_notebook_is_one_page_of_public_names(notebook):
     for place, names in imported:
         assert place == ""
         assert set(names.split(", ")) <= set(bias_core.__all__)
+
+
+def test_issue_forms_are_whole_and_ask_for_the_environment():
+    forms = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")}
+    assert {"bug", "model", "paper"} <= set(forms)
+    for name in ("bug", "model", "paper"):
+        assert {"name", "description", "body"} <= set(forms[name])
+        assert all(
+            part["type"] in {"input", "textarea"} and part["attributes"]["label"] for part in forms[name]["body"]
+        )
+    for name in ("bug", "model"):
+        assert "t2i-bias env" in json.dumps(forms[name])
+    assert len((ROOT / ".github/PULL_REQUEST_TEMPLATE.md").read_text().splitlines()) == 6
+
+
+def test_continuous_integration_runs_what_a_developer_runs(project):
+    steps = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]["test"]
+    assert any(step.get("run", "").endswith(".ci/run") for step in steps["steps"])
+    versions = {text.rpartition(" ")[2] for text in project["classifiers"] if re.search(r"3\.\d+$", text)}
+    assert set(steps["strategy"]["matrix"]["python"]) == versions
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    assert [hook["id"] for hook in hooks] == ["ruff", "ruff-format"]

@@ -1,6 +1,7 @@
 """Cards of measures: name, source, interpretation and limits.
 
-Each file of this folder ends with the cards of its measures, ``CARDS``. ``METRICS`` has them all by key.
+Each file of this folder ends with the cards of its measures, ``CARDS``; so do modules that installed packages name
+(:data:`bias_core.installed.MEASURES`). ``METRICS`` has them all by key.
 """
 
 import inspect
@@ -9,12 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint
 from operator import attrgetter
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, Literal, cast, get_args
 
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.installed import MEASURES, load_installed
 from bias_core.settings import ASSETS
 
 METRICS: "Mapping[str, Card]"
@@ -216,10 +219,12 @@ def __getattr__(name: str) -> Mapping[str, Card]:
 
 @cache
 def _all_cards() -> Mapping[str, Card]:
-    """Cards of all files in this folder, by source and number of the equation."""
+    """Cards of all files in this folder and of installed packages, by source and number of the equation."""
     folder, package = str(Path(__file__).parent), __name__.rpartition(".")[0]
     modules = [import_module(f"{package}.{entry.name}") for entry in iter_modules([folder])]
     cards: list[Card] = [card for module in modules for card in getattr(module, "CARDS", ())]
+    own_keys = {card.key for card in cards}
+    cards += [card for installed in _installed_measures() for card in installed.cards if card.key not in own_keys]
     cards.sort(
         key=lambda card: (
             card.reference,
@@ -228,6 +233,32 @@ def _all_cards() -> Mapping[str, Card]:
         )
     )
     return {card.key: card for card in cards}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _InstalledMeasures:
+    """Measures of an installed package, and the works of the ``refs.bib`` beside its module."""
+
+    cards: Sequence[Card]
+    works: "Mapping[str, Reference]"
+
+
+@cache
+def _installed_measures() -> Sequence[_InstalledMeasures]:
+    return [*load_installed(MEASURES, _load_measures).values()]
+
+
+def _load_measures(entry: EntryPoint) -> _InstalledMeasures:
+    """Return an entry point's measures; StorageError without cards, or for a source that no bibliography has."""
+    module = entry.load()
+    bibliography = Path(module.__file__).with_name(BIBLIOGRAPHY.name)
+    works = read_references(bibliography) if bibliography.is_file() else {}
+    cards: Sequence[Card] = tuple(module.CARDS)
+    if not cards:
+        raise StorageError(f"{module.__name__}.CARDS is empty")
+    if unknown := {card.reference for card in cards} - {*works, *read_references(BIBLIOGRAPHY)}:
+        raise StorageError(f"no {BIBLIOGRAPHY.name} has the source {', '.join(sorted(unknown))}")
+    return _InstalledMeasures(cards=cards, works=works)
 
 
 def metric(key: str) -> Card:
@@ -310,8 +341,17 @@ class Reference:
 
 
 @cache
-def load_references(path: Path = BIBLIOGRAPHY) -> Mapping[str, Reference]:
-    """Read every work of the bibliography, by key. Raises StorageError: the file cannot be read."""
+def load_references() -> Mapping[str, Reference]:
+    """Read every work of the program's bibliography and of installed measures, by key.
+
+    Raises StorageError: the file cannot be read.
+    """
+    installed_works = [installed.works for installed in _installed_measures()]
+    return {key: entry for works in (*installed_works, read_references(BIBLIOGRAPHY)) for key, entry in works.items()}
+
+
+def read_references(path: Path) -> Mapping[str, Reference]:
+    """Read every work of a bibliography by key. Raises StorageError: the file cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

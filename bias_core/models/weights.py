@@ -18,7 +18,7 @@ from itertools import count
 from pathlib import Path
 from pickle import UnpicklingError
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import huggingface_hub
@@ -30,6 +30,10 @@ from bias_core.models.catalogue import is_hub_id, read_model_json
 from bias_core.settings import ASSETS
 from bias_core.waiting import WEIGHTS_SECONDS, BuiltOnce, FairLock
 from bias_core.wording import format_list
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
 
 T = TypeVar("T")
 X = TypeVar("X")
@@ -84,6 +88,11 @@ _PICKLE = (
     "it has no weights in safetensors, and a pickle, which may run any program when it is read, is never "
     "opened here; ask its makers for safetensors, convert it yourself, or choose another model"
 )
+
+
+def get_cuda_version() -> str:
+    """Return the version of CUDA that torch uses; "" if it sees no GPU of NVIDIA."""
+    return str(torch.version.cuda) if torch.cuda.is_available() else ""
 
 
 def pick_device(device: str) -> str:
@@ -161,14 +170,19 @@ def _raise_in_words(name: str, source: str, kind: object, error: BaseException |
     ) from error
 
 
-def wrong_versions() -> str:
-    """Name the libraries whose installed version the package does not allow, with those it allows; "" for none."""
+def list_requirements() -> "list[Requirement]":
+    """Return the libraries that the program asks for, with the versions that it allows."""
     from packaging.requirements import Requirement
 
     listed = ASSETS.parent / "requirements.txt"  # a source tree has no metadata of its own
     lines = listed.read_text("utf-8").splitlines() if listed.is_file() else metadata.requires("t2i-bias-explorer") or []
+    return [*map(Requirement, filter(None, (line.partition("#")[0].strip() for line in lines)))]
+
+
+def wrong_versions() -> str:
+    """Name the libraries whose installed version the package does not allow, with those it allows; "" for none."""
     wrong = []
-    for required in map(Requirement, filter(None, (line.partition("#")[0].strip() for line in lines))):
+    for required in list_requirements():
         with suppress(metadata.PackageNotFoundError):  # also the optional ones
             version = metadata.version(required.name)
             if not required.specifier.contains(version, prereleases=True):

@@ -2,25 +2,26 @@
 
 A folder with designs (``designs/*.yaml``) in ``bias_core/papers``, ``bias_core/explore`` or ``bias_core/beyond`` is a
 study: its modules hold the classes (:class:`bias_core.study.study.Study`) of its kinds. Modules whose names begin with
-``tab`` belong to the page. Installed packages add studies by the entry point :data:`ENTRY_POINT`.
+``tab`` belong to the page. Installed packages add studies by an entry point (:mod:`bias_core.installed`).
 """
 
 import csv
-import logging
+import keyword
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
+from importlib.util import find_spec
 from inspect import isabstract
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 from bias_core.errors import InvalidInput, StorageError, quoted
+from bias_core.installed import STUDIES, load_installed
 from bias_core.models.catalogue import read_yaml, split_revision
 from bias_core.settings import ASSETS
 from bias_core.store.tables import ENDINGS, HUB, is_pack, read_pack
@@ -37,17 +38,12 @@ from bias_core.study.types import (
     settings_from_dict,
 )
 from bias_core.values import Options, Setting, declared_settings, given_settings, option_values
-from bias_core.waiting import handing_over
-
-_log = logging.getLogger(__name__)
 
 PACKAGE = Path(__file__).parents[1]
 OPTIONAL = ("causes", "intersections", "languages", "mitigation")
 """The folders of ``beyond``: the app works without them, and nothing else imports them."""
 STUDY_DATA = ASSETS / "studies"
 _PAGE = "tab"  # prefix of modules of the page; the command line does not need their libraries
-ENTRY_POINT = "t2i_bias.studies"
-"""The entry point of installed packages that are studies."""
 _MORE: dict[Path, str] = {}  # folders of studies outside the app, with the packages of their modules
 E = TypeVar("E")
 
@@ -260,17 +256,7 @@ def installed_studies() -> dict[Path, str]:
 
     One that cannot be loaded, whatever its error, is logged and left out.
     """
-    folders: dict[Path, str] = {}
-    for entry in entry_points(group=ENTRY_POINT):
-        loaded: Future[Path] = Future()
-        with handing_over(loaded):
-            loaded.set_result(_load_installed(entry))
-        if error := loaded.exception():
-            package = entry.dist.name if entry.dist else entry.value
-            _log.warning("the study %s of the package %s cannot be loaded: %r", entry.name, package, error)
-        else:
-            folders[loaded.result()] = entry.value
-    return folders
+    return {folder: package for package, folder in load_installed(STUDIES, _load_installed).items()}
 
 
 def _load_installed(entry: EntryPoint) -> Path:
@@ -287,6 +273,19 @@ def _load_installed(entry: EntryPoint) -> Path:
     if unknown := {design.kind for design in designs} - kinds:
         raise StorageError(f"no class of {entry.value} has the kind {', '.join(sorted(unknown))}")
     return folder
+
+
+def check_new_name(name: str) -> None:
+    """Raise InvalidInput unless ``name`` can be that of a new study, of its package and of its folder.
+
+    >>> check_new_name("Hats")
+    Traceback (most recent call last):
+    bias_core.errors.InvalidInput: a study's name has small letters, digits and _, and begins with a letter; got 'Hats'
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise InvalidInput(f"a study's name has small letters, digits and _, and begins with a letter; got {name!r}")
+    if name in design_files() or find_spec(name) is not None:
+        raise InvalidInput(f"there is a study or a Python package named {name} already: choose another name")
 
 
 def optional_folders() -> list[Path]:

@@ -15,7 +15,16 @@ from typer.testing import CliRunner
 
 from bias_core.app.cli import app
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.measures.cards import METRICS, card_lines, cards_markdown, formula, load_references, metric, work
+from bias_core.measures.cards import (
+    METRICS,
+    card_lines,
+    cards_markdown,
+    formula,
+    load_references,
+    metric,
+    read_references,
+    work,
+)
 from tests.every import every
 from tests.metric_inputs import NUMBERS, SIZES, D, arguments, degenerate
 
@@ -192,7 +201,7 @@ def test_a_title_may_go_on_in_the_next_line_and_the_entry_is_kept_as_it_stands(t
     entry = "@article{long2020,\n  title = {One line\n    and another},\n  author = {Long, Ann},\n  year = {2020},\n}"
     path = tmp_path / "refs.bib"
     path.write_text(f"% some\n\n{entry}\n")
-    (reference,) = load_references(path).values()
+    (reference,) = read_references(path).values()
     assert (reference.title, reference.authors, reference.bibtex) == ("One line and another", "A. Long", entry)
 
 
@@ -202,7 +211,7 @@ def test_every_entry_of_the_bibliography_ends_before_the_next_begins():
 
 def test_a_missing_bibliography_is_said(tmp_path):
     with pytest.raises(StorageError, match="bibliography"):
-        load_references(tmp_path / "none.bib")
+        read_references(tmp_path / "none.bib")
 
 
 def test_the_page_of_cards_is_up_to_date():

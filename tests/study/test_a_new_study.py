@@ -75,6 +75,31 @@ class Caps(Study):
         share = Estimate(value=0.5, low=0.1, high=0.9, n=len(data.frame))
         return Results(findings=(Finding(key="caps", title="Caps", metric="attribute_prevalence", estimate=share),))
 '''
+MEASURES = '''
+"""The share of scarves."""
+from bias_core.measures.cards import Card, takes
+
+
+def scarf_share(counts):
+    """scarf_share = sum_k n_k."""
+    return sum(counts)
+
+
+CARDS = (
+    Card(
+        function=scarf_share, name="Share of scarves", summary="How many scarves there are.", source="own2026, Eq. 1",
+        bounds=(0, 1), null_value=None, higher_means="more scarves", inputs=takes(counts="counts: scarves"),
+        limits="Of shawls it says nothing.",
+    ),
+)
+'''
+WORK = """@article{own2026,
+  author = {Own, Ann},
+  title = {Scarves},
+  journal = {Journal of Scarves},
+  year = {2026},
+}
+"""
 BROKEN = """
 class HatsMissing(Exception):
     pass
@@ -131,6 +156,8 @@ print(json.dumps({
     "list": told("study", "list"),
     "show": told("study", "show", "hats"),
     "run": told("study", "run", "hats", "--model", rendered["model"], "--scale", "0.5", "--option", "least=0.2"),
+    "measures": told("measures"),
+    "cards": [one for one in Tools(services).list_measures("scarf_share")["measures"]],
     "scarves": told("study", "run", "scarves", "--model", rendered["model"]),
     "docs": told("study", "list", "--markdown"),
     "api": [one for one in Tools(services).list_studies()["studies"] if one["name"] == "hats"],
@@ -171,8 +198,8 @@ def doors(tmp_path_factory):
     site = tmp_path / "site"
     scarves = {name: text.replace("caps", "scarves").replace("Caps", "Scarves") for name, text in plain.items()}
     scarves["designs/hats.yaml"] = scarves["designs/hats.yaml"].replace("dehdashtian2025oasis", '""')
-    install(site, "scarves", scarves)
-    install(site, "broken", plain | {"study.py": BROKEN})
+    install(site, "scarves", scarves | {"measures.py": MEASURES, "refs.bib": WORK})
+    install(site, "broken", plain | {"study.py": BROKEN, "measures.py": MEASURES.replace("own2026", "none2026")})
     install(site, "twice", plain)
     command, environment = [sys.executable, "-c", DOORS, str(tmp_path / "data")], os.environ | {"PYTHONPATH": str(site)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -189,7 +216,9 @@ def install(site, study, files):
         path.write_text(text)
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {study}-study\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[t2i_bias.studies]\n{study} = {package.name}\n")
+    groups = {"studies": package.name} | ({"measures": f"{package.name}.measures"} if "measures.py" in files else {})
+    lines = [f"[t2i_bias.{group}]\n{study} = {module}\n" for group, module in groups.items()]
+    (info / "entry_points.txt").write_text("".join(lines))
 
 
 def names_of(study):
@@ -230,10 +259,18 @@ def test_a_study_folder_that_is_copied_in_is_found_at_every_door(doors):
 def test_an_installed_study_runs_and_one_that_cannot_be_loaded_is_named_with_its_error(doors):
     assert "scarves" in doors["list"]
     assert "Scarves" in doors["scarves"]
-    broken, twice = sorted(line for line in doors["errors"].splitlines() if "cannot be loaded" in line)
-    assert broken.startswith("the study broken of the package broken-study cannot be loaded: HatsMissing(")
-    assert twice.startswith("the study twice of the package twice-study cannot be loaded: ")
+    for_studies = "-study, for t2i_bias.studies, cannot be loaded: "
+    broken, twice = sorted(line for line in doors["errors"].splitlines() if "t2i_bias.studies" in line)
+    assert broken.startswith(f"broken of the package broken{for_studies}HatsMissing(")
+    assert twice.startswith(f"twice of the package twice{for_studies}")
     assert "this program has caps already: choose another name and kind" in twice
+
+
+def test_an_installed_measure_has_its_card_and_one_without_a_source_is_named(doors):
+    assert "Share of scarves" in doors["measures"]
+    assert doors["cards"]
+    (told,) = {line for line in doors["errors"].splitlines() if "t2i_bias.measures" in line}
+    assert "no refs.bib has the source none2026" in told
 
 
 def test_a_setting_that_is_added_in_one_place_is_found_at_every_door(doors):

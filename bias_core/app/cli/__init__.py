@@ -5,7 +5,7 @@ from inspect import getdoc
 
 import typer
 
-from bias_core.app.cli import explore, reports, study
+from bias_core.app.cli import environment, explore, reports, study
 from bias_core.app.cli.common import Command, Group
 from bias_core.settings import COMMAND
 
@@ -32,6 +32,8 @@ app = _commands(
         "pictures": (explore.pictures, ["pictures my-folder", 'pictures my.zip --prompts-from "file name"']),
         "runs": (reports.runs, []),
         "measures": (study.measures, []),
+        "new-study": (study.new_study, ["new-study hats"]),
+        "env": (environment.env, ["env --check", "env --check --model stable-diffusion-v1-5"]),
     },
 )
 _studies = _commands(

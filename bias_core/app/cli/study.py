@@ -14,6 +14,7 @@ from rich.table import Table
 from bias_core.app.cli.common import (
     DRAW,
     MANY,
+    OUTPUT,
     AsJson,
     Given,
     RunOptions,
@@ -32,6 +33,7 @@ from bias_core.app.cli.common import (
 from bias_core.app.cli.reports import finish, show_answers
 from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
+from bias_core.settings import ASSETS
 from bias_core.study.design import find_design, format_summary, list_designs, option_settings
 from bias_core.study.types import StudySettings
 from bias_core.values import declared_settings
@@ -342,3 +344,31 @@ def _measure(chosen: "Sequence[Run]", services: "Services", run_options: StudyOp
         settings, report = request.settings, run_with_bar(run, request, services)
         name = f"{settings.model}-{settings.condition}".strip("-").replace("/", "--")
         finish(report, run_options, services, folder=name if len(chosen) > 1 else "")
+
+
+def new_study(
+    name: Annotated[str, typer.Argument(help="Name of the study: small letters, digits and _, such as hats.")],
+    *,
+    folder: Annotated[Path, option(OUTPUT, "Folder for the new package (default: here).", "--folder")] = Path(),
+) -> None:
+    """Write a small study as a package of your own: its design, study and report, and tests that pass.
+
+    Change it, then `pip install -e` it: it is on the page, on the command line and in the API beside the papers'.
+    """
+    from bias_core.study.design import check_new_name
+
+    with user_errors():
+        check_new_name(name)
+        package = folder / f"{name.replace('_', '-')}-study"
+        if package.exists():
+            raise InvalidInput(f"{package} exists already: choose another name or folder")
+        class_name = "".join(word.capitalize() for word in name.split("_"))
+        names = {"study_name": name, "study-name": package.name, "StudyName": class_name, "Study title": class_name}
+        template = ASSETS / "templates" / "study"
+        for path in sorted(path for path in template.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+            text, place = path.read_text(encoding="utf-8"), str(path.relative_to(template))
+            for placeholder, own in names.items():
+                text, place = text.replace(placeholder, own), place.replace(placeholder, own)
+            (package / place).parent.mkdir(parents=True, exist_ok=True)
+            (package / place).write_text(text, encoding="utf-8")
+    typer.echo(f"{package}: try it by `cd {package} && python -m pytest`, install it by `pip install -e {package}`")

@@ -1,0 +1,1 @@
+"""How often do people in the pictures wear a hat? A study to change into your own."""
