@@ -1,6 +1,7 @@
 """Files of people's answers: a table, an export of Label Studio or CVAT; what was understood, and which pictures match.
 
-To read another tool, add a function to :data:`READERS`: help texts and upload fields take their endings from it.
+To read another tool, add a function to :data:`READERS`: help texts and upload fields take their endings from it. JSON
+lists and XML of any tool go to the readers of :data:`BY_START`, which tell tools apart.
 """
 
 import io
@@ -192,12 +193,12 @@ def read_answer_file(path: Path) -> AnswerLook:
 def parse_answer_file(file: str) -> AnswerLook:
     """Read a file of answers, in a reader."""
     path = Path(file)
-    by_content = {b"[": _read_label_studio, b"<": _read_xml}  # whatever a file is called
     with limit_file(path.name, times=5):
         try:
             data = path.read_bytes()
             start = data[:64].lstrip(_BLANKS)[:1]
-            return by_content.get(start, READERS.get(path.suffix.lower(), _read_table))(path.name, data)
+            read = BY_START.get(start) or READERS.get(path.suffix.lower(), _read_table)
+            return read(path.name, data)
         except OSError as error:
             raise StorageError(f"cannot read people's answers {path.name}: {error.strerror or error}") from error
         except RecursionError as error:
@@ -432,6 +433,8 @@ READERS: Mapping[str, Callable[[str, bytes], AnswerLook]] = {
     ".csv": _read_table, ".tsv": _read_table, ".jsonl": _read_table, ".json": _read_label_studio, ".xml": _read_xml,
 }  # fmt: skip
 """Readers of answers by the ending of their files; others are read as a table."""
+BY_START: Mapping[bytes, Callable[[str, bytes], AnswerLook]] = {b"[": _read_label_studio, b"<": _read_xml}
+"""Readers of files by their first byte, whatever a file is called."""
 ENDINGS = tuple(READERS)
 
 
