@@ -1,4 +1,4 @@
-"""What installed packages add to the program, each by an entry point."""
+"""Studies and measures that installed packages add, each by an entry point."""
 
 import logging
 from collections.abc import Callable

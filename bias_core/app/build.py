@@ -382,7 +382,7 @@ def build_app(services: Services) -> MendedBlocks:
 
         def build(tab: Any) -> None:
             if tab in kinds:
-                gr.HTML(render("question", question=tab.question, caution=tab.caution))
+                gr.HTML(render("question", question=tab.question, caution=tab.caution, paper=tab.name_paper()))
             else:
                 built[tab.key].build(demo, visitor)
 

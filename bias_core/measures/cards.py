@@ -237,7 +237,7 @@ def _all_cards() -> Mapping[str, Card]:
 
 @dataclass(frozen=True, kw_only=True)
 class _InstalledMeasures:
-    """Measures of an installed package, and the works of the ``refs.bib`` beside its module."""
+    """Measures of an installed package, and the works in the ``refs.bib`` of its folder."""
 
     cards: Sequence[Card]
     works: "Mapping[str, Reference]"

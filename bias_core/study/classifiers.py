@@ -85,11 +85,15 @@ def fetch_reader(reader: Reader, services: StudyServices, source: str) -> None:
         installed_classifiers = [
             _describe_classifier(reader.role, name, services) for name in services.installed_readers(reader.role)
         ]
+        from bias_core.types import IMPORTED  # the command line's help does without numpy
+
+        is_own = source.startswith(IMPORTED)
+        pictures = f"your own pictures ({source.removeprefix(IMPORTED)})" if is_own else f"pictures of {source}"
+        otherwise = "have people label them" if is_own else "draw without measuring (`study run --draw-only`)"
         message = (
-            f"no classifier for pictures of {source} works here: {str(error).rstrip('.')}. "
+            f"no classifier for {pictures} works here: {str(error).rstrip('.')}. "
             f"Choose another {_WORDS[reader.role]} ({'; '.join([*installed_classifiers, 'a hub id'])}; or a folder "
-            "of this machine), or "
-            "draw without measuring in a terminal (`study run --draw-only`)"
+            f"of this machine), or {otherwise}"
         )
         raise _mark_own_pictures(ClassifierUnavailable(message), source) from error
 

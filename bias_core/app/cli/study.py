@@ -353,7 +353,7 @@ def new_study(
 ) -> None:
     """Write a small study as a package of your own: its design, study and report, and tests that pass.
 
-    Change it, then `pip install -e` it: it is on the page, on the command line and in the API beside the papers'.
+    Change it, then `pip install -e` it: it is then on the page, on the command line and in the API, as the papers' are.
     """
     from bias_core.study.design import check_new_name
 

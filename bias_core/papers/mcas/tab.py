@@ -24,6 +24,7 @@ class Internal(Paper):
 
     key: ClassVar = "internal"
     title: ClassVar = "Internal"
+    paper: ClassVar = "MCAS"
     asks: ClassVar = "bias inside the model"
     place: ClassVar = 40
     question: ClassVar = "Between text and picture, where does a concept become associated with men or with women?"

@@ -58,6 +58,7 @@ _OWN = (
 class Origins(Paper):
     key: ClassVar = "origins"
     title: ClassVar = "Origins"
+    paper: ClassVar = "OASIS"
     asks: ClassVar = "when a look appears"
     place: ClassVar = 50
     question: ClassVar = "Which look does the model give a concept, and at which step does it appear?"

@@ -180,6 +180,7 @@ class Paired(Paper):
 
     key: ClassVar = "paired"
     title: ClassVar = "Paired"
+    paper: ClassVar = "PST"
     asks: ClassVar = "who fits the stereotype"
     place: ClassVar = 20
     question: ClassVar = "If two people with opposite stereotypes stand side by side, does each match the stereotype?"

@@ -34,6 +34,7 @@ class Association(Paper):
 
     key: ClassVar = "association"
     title: ClassVar = "Association"
+    paper: ClassVar = "T2IAT"
     asks: ClassVar = "which concepts look alike"
     place: ClassVar = 10
     question: ClassVar = "Are pictures of one concept closer to an attribute than pictures of another concept?"

@@ -33,6 +33,7 @@ class Objects(Paper):
 
     key: ClassVar = "objects"
     title: ClassVar = "Objects"
+    paper: ClassVar = "TBYB"
     asks: ClassVar = "what surrounds people"
     place: ClassVar = 30
     question: ClassVar = "Which objects appear that no prompt asks for, and do a few objects dominate?"

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
+from bias_core.measures.cards import work
 from bias_core.study.design import find_design, format_summary, keep_only_options, read_design_names
 from bias_core.study.types import Design, StudyReport, StudySettings
 from bias_core.ui.study.panels import Panels, Updates
@@ -25,6 +26,7 @@ class Paper(HasStudies, Panels):
     """A paper's place on the page. All papers share the page's form and result; ``page`` has their components."""
 
     title: ClassVar[str]
+    paper: ClassVar[str] = ""  # the short name of its paper
     group: ClassVar[str] = PAPER_TESTS
     asks: ClassVar[str] = ""  # what it asks, in a few words after its title
     place: ClassVar[int]  # among the tabs, from left to right
@@ -40,6 +42,11 @@ class Paper(HasStudies, Panels):
         self.designs = {name: find_design(name) for name in self.studies}
         self.examples = ExamplesPart(self.key, page.services.settings.assets_dir / "examples")
         self.own: dict[str, Any] = {}  # fields of own words, by name
+
+    @classmethod
+    def name_paper(cls) -> str:
+        """Return the short name of the paper with its authors; "" without one."""
+        return f"{cls.paper}: {work(find_design(cls.studies[0]).reference)}" if cls.paper else ""
 
     def claims(self, design: Design) -> bool:
         """Return True if reports of this design are shown here."""
