@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
+from scipy import special
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector, probabilities, probability
@@ -182,7 +183,7 @@ def images_needed(half_width: float, *, confidence: float = 0.95) -> int:
     check_confidence(confidence)
     if not 0 < half_width < 0.5:
         raise InvalidInput(f"half_width must be between 0 and 0.5; got {half_width}.")
-    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
+    z = float(special.ndtri((1 + confidence) / 2))
     n = max(1, math.ceil(z**2 * (0.25 / half_width**2 - 1)))
     while any(half > half_width for half in _half_widths(n, confidence)):  # mostly the first is
         n += 1

@@ -68,7 +68,7 @@ def exact_p_value(n_positive: int, n: int, null_value: float) -> float:
     if n * null >= k:  # as if the null lay below the share
         k, null = n - k, 1 - null
     tail = _upper_tail(k, n, null)
-    j = min(k, int(scipy.stats.binom.ppf(tail, n, null))) - 1
+    j = min(k, _quantile(tail, n, null)) - 1
     j += _lower_tail(j + 1, n, null) <= tail * (1 + _TIE) and j + 1 < k
     if j < 0:
         return tail
@@ -92,6 +92,18 @@ def _lower_tail(j: int, n: int, share: float) -> float:
     return float(special.bdtr(j, n, share)) if j >= 0 else 0.0
 
 
+def _quantile(probability: float, n: int, share: float) -> int:
+    """Smallest j with P(X <= j) of at least ``probability``; -1 for 0. Without scipy.stats, which loads too long."""
+    if probability <= 0:
+        return -1
+    j = math.ceil(special.bdtrik(probability, n, share))
+    while j > 0 and _lower_tail(j - 1, n, share) >= probability:
+        j -= 1
+    while j < n and _lower_tail(j, n, share) < probability:
+        j += 1
+    return j
+
+
 @lru_cache(_MOST_REMEMBERED)
 def _equal_tails(j: int, k: int, n: int) -> float:
     """Share at which X <= j is as probable as X >= k, for j < k."""
@@ -108,7 +120,7 @@ def _lower_end(k: int, n: int, level: float) -> float:
     if k == 0:
         return 0.0
     start = float(special.betaincinv(k, n - k + 1, level / 2))
-    j = int(scipy.stats.binom.ppf(level / 2, n, start))  # the first whose P(X <= j) is more than half the level there
+    j = _quantile(level / 2, n, start)  # the first whose P(X <= j) is more than half the level there
     end = _equal_tails(j, k, n) if j < k else 1.0
 
     def excess(share: float) -> float:
