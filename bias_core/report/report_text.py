@@ -289,6 +289,7 @@ def report_facts(report: StudyReport) -> list[str]:
         get_title(report),
         f"{report.n_images:,} of {report.n_planned:,} pictures{scored}" + f": {made_of}" * bool(made_of),
         *([describe_count(report.n_blocked)] if report.n_blocked else []),
+        *(list(shared_model) if len(shared_model := {arm.settings.model for arm in report.arms}) == 1 else []),
         *filter(None, [describe_generator(report)]),
         f"classified by {describe_report_reader(report)}",
         *([size_in_words(design, settings)] if design.reference else []),
