@@ -137,9 +137,9 @@ def _errors_in_words(score: AttributeScore) -> str:
     """Return how often the classifier is right about one attribute; "" if that is unknown."""
     if (errors := score.errors) is None:
         return ""
-    present = f"{format_percent(errors.sensitivity)} of {errors.n_positive:,} with “{score.attribute.name}”"
+    present = f"{format_percent(errors.sensitivity)} of {errors.n_positive:,} pictures with “{score.attribute.name}”"
     absent = f"{format_percent(errors.specificity)} of {errors.n_negative:,} without"
-    return f" Where the truth is known, the classifier is right about {present} and {absent}."
+    return f" Where the truth is known, the classifier is right on {present}, and on {absent}."
 
 
 def _cell_title(name: str, cell: str, cells: Collection[str], *, is_claimed: bool) -> str:

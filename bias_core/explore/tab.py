@@ -226,7 +226,9 @@ def says(score: AttributeScore, claim: Claim) -> str:
     if score.cannot_tell is not None and score.cannot_tell.value > 0:
         count_words += f" For {round(score.cannot_tell.value * score.cannot_tell.n)} more the judge cannot tell."
     compared = ""
-    if score.attribute.has_source:
+    if score.attribute.has_source and claim.verdict == "not tested" and claim.reason:
+        compared = f" It is not compared with the real-world rate: {claim.reason}."
+    elif score.attribute.has_source:
         compared = claim.choose(
             f" This is clearly more than the real-world rate of {reference} ({p_words(claim)}).",
             f" This is clearly less than the real-world rate of {reference} ({p_words(claim)}).",
@@ -274,6 +276,8 @@ def association_says(score: AssociationScore, claim: Claim) -> str:
     if score.beyond is None:
         return f"The association with “{a}” rather than “{b}” is {numbers}; an even mix of both is unknown."
     numbers += ", an even mix = 0"
+    if claim.verdict == "not tested" and claim.reason:
+        return f"Association with “{a}” rather than “{b}”: {numbers}. It is not tested: {claim.reason}."
     return claim.choose(
         f"The pictures are more like those of “{a}” than those of “{b}” ({numbers}).",
         f"The pictures are more like those of “{b}” than those of “{a}” ({numbers}).",

@@ -96,7 +96,7 @@ def _quantile(probability: float, n: int, share: float) -> int:
     """Smallest j with P(X <= j) of at least ``probability``; -1 for 0. Without scipy.stats, which loads too long."""
     if probability <= 0:
         return -1
-    j = math.ceil(special.bdtrik(probability, n, share))
+    j = math.ceil(float(special.bdtrik(probability, n, share)))
     while j > 0 and _lower_tail(j - 1, n, share) >= probability:
         j -= 1
     while j < n and _lower_tail(j, n, share) < probability:

@@ -164,7 +164,7 @@ def _raise_in_words(name: str, source: str, kind: object, error: BaseException |
         raise ModelUnavailable(f"{name} cannot be loaded; install other versions: {wrong}") from error
     if isinstance(error, ImportError):
         raise ModelUnavailable(f"{name} needs a library that is not installed: {error}") from error
-    reason = _why(source, error)
+    reason = _why(source, error).replace(f" from {name}: ", ": ", 1)
     raise (HubNotReached if reason.endswith(_UNREACHED) else ModelUnavailable)(
         f"{name} cannot be loaded{reason}"
     ) from error

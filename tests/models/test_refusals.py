@@ -56,7 +56,7 @@ def test_what_the_hub_refuses(monkeypatch, error_class, said):
         raise error
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", refuse)
-    with pytest.raises(ModelUnavailable, match=f"org/name cannot be loaded from org/name: .*{said}"):
+    with pytest.raises(ModelUnavailable, match=f"org/name cannot be loaded: .*{said}"):
         drawn_by(hub_model())
 
 

@@ -324,7 +324,7 @@ def test_a_claim_goes_where_the_interval_lies_and_no_unknown_reads_as_no_bias():
     good = replace(chance, specificity=0.9)
     assert "differ from those" in explore_tab.does_not_say(replace(read, errors=good, corrected=None))
     says = explore_report._errors_in_words(replace(read, errors=good)).replace("\xa0", " ")
-    assert "right about 60 % of 100 with" in says
+    assert "right on 60 % of 100 pictures with" in says
     assert "90 % of 100 without" in says
 
 

@@ -106,7 +106,9 @@ def take(report: StudyReport, download: str, folder: Path) -> Path:
         content, name = to_form(report, form), f"{report.design.name}-{report.run_id}{FORMS[form].ending}"
     elif kind == "figure" and form in FIGURE_FORMS:
         content = (
-            csv_bytes(figures[key].data) if form == "csv" else to_bytes(figures[key], form, facts=report_facts(report))
+            csv_bytes(figures[key].data)
+            if form == "csv"
+            else to_bytes(figures[key], form, facts=[*filter(None, [report.warning]), *report_facts(report)])
         )
     elif kind == "table" and form in TABLE_FORMS:
         content = _write_table(report, key, form)
