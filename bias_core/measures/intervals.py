@@ -96,10 +96,12 @@ def _quantile(probability: float, n: int, share: float) -> int:
     """Smallest j with P(X <= j) of at least ``probability``; -1 for 0. Without scipy.stats, which loads too long."""
     if probability <= 0:
         return -1
-    j = math.ceil(float(special.bdtrik(probability, n, share)))
-    while j > 0 and _lower_tail(j - 1, n, share) >= probability:
+    start = float(special.bdtrik(probability, n, share))
+    j = 0 if math.isnan(start) else math.ceil(start)  # nan for a share of nearly 0
+    least = probability * (1 - ROUNDING)
+    while j > 0 and _lower_tail(j - 1, n, share) >= least:
         j -= 1
-    while j < n and _lower_tail(j, n, share) < probability:
+    while j < n and _lower_tail(j, n, share) < least:
         j += 1
     return j
 

@@ -145,13 +145,18 @@ def with_claims(results: Results, family: Callable[[Finding], str | None], *, co
 
 
 UNSUITED = "the classifier is not made for these pictures"
+_WITHOUT_CLASSIFIER = ("refused_share",)  # measures that no classifier decides
 
 
 def without_claims(results: Results) -> Results:
     """Return results of a classifier that is not made for its pictures: no number has a test, a claim or a sentence."""
     no_claim = replace(NO_CLAIM, reason=UNSUITED)
     findings = [
-        replace(finding, claim=no_claim, says="", readings=(), estimate=replace(finding.estimate, p_value=math.nan))
+        finding
+        if finding.metric in _WITHOUT_CLASSIFIER
+        else replace(
+            finding, claim=no_claim, says="", readings=(), estimate=replace(finding.estimate, p_value=math.nan)
+        )
         for finding in results.findings
     ]
     blank: dict[str, Any] = {"p": math.nan, "p adjusted": math.nan, "clear": "", WHY_NOT: UNSUITED}

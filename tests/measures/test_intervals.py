@@ -9,6 +9,7 @@ from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
 
 from bias_core.errors import InvalidInput
+from bias_core.measures import intervals
 from bias_core.measures.intervals import (
     difference_interval,
     exact_p_value,
@@ -266,3 +267,10 @@ def test_p_of_a_share_against_one_half_counts_both_tails_of_an_exact_tie():
     for n in range(1, 60):  # of 6, 12, 21 … alike the tails differ by rounding
         for k in (0, 1, n):
             assert exact_p_value(k, n, 0.5) == pytest.approx(stats.binomtest(k, n, 0.5).pvalue)
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-300, 1e-12, 0.02, 0.5, 0.93, 1 - 1e-12])
+@pytest.mark.parametrize("n", [1, 4, 37, 5000])
+def test_quantiles_are_those_of_scipy_also_next_to_0_and_1(n, share):
+    for probability in (0.0, 1e-300, 1e-9, 0.025, 0.3, 0.5, 0.975, 1 - 1e-9):
+        assert intervals._quantile(probability, n, share) == int(stats.binom.ppf(probability, n, share))

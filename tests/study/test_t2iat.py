@@ -26,7 +26,7 @@ from bias_core.study.answers import read_answers
 from bias_core.study.design import find_design, get_study
 from bias_core.study.types import StudySettings
 from bias_core.ui.study.pictures import PictureView
-from bias_core.wording import format_estimate
+from bias_core.wording import format_estimate, format_number
 from tests import shared
 from tests.claimed import broken_claims, stray_numbers
 from tests.every import every
@@ -166,6 +166,7 @@ def test_the_largest_clear_test_is_named_with_its_corrected_p(services):
         "2 of 2 tests show a clear difference between their two concepts. Largest: pictures of Science "
     )
     assert "4 against 4 prompts, adjusted p = 0.029" in text
+    assert f"; d = {format_number(largest['d'])}, a large difference)" in text
     assert not broken_claims(report)
     assert not stray_numbers(report)
 

@@ -1,5 +1,6 @@
 """Headlines of association studies: tests of two concepts, occupations, their words, and people's choices."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ from bias_core.report.report_text import get_table
 from bias_core.study.types import Claim, StudyReport
 from bias_core.wording import format_change, format_estimate, format_list, format_number, state_p
 
+# Cohen's rule of thumb
+_SIZES = ((0.2, "hardly any"), (0.5, "a small"), (0.8, "a medium"), (math.inf, "a large"))
 EVEN_MIX_NOTE = (
     "The even mix is the neutral point: the value for pictures that are half like the male and half like the female "
     "ones. It is not 0 if the pictures of one gender are more alike than those of the other."
@@ -84,11 +87,22 @@ def tests_headline(report: StudyReport) -> str:
         return _none_shown(row, lead.claim, n, n_few, stopped=report.stopped)
     nearer, farther = lead.claim.choose(("X", "Y"), ("Y", "X"), ("X", "Y"))
     closer = f"ictures of {row[nearer]} are closer to “{row['A']}” than pictures of {row[farther]}"
-    says = f"{closer}: {_score_words(row, lead.claim)} (0: no difference)."
+    size = describe_size(row["d"])
+    size = f"; d = {format_number(row['d'])}, {size} difference" if size else ""
+    says = f"{closer}: {_score_words(row, lead.claim)} (0: no difference{size})."
     if n == 1:
         return f"P{says}"
     verb, whose = ("shows", "its") if n_clear == 1 else ("show", "their")
     return f"{n_clear} of {n} tests {verb} a clear difference between {whose} two concepts. Largest: p{says}"
+
+
+def describe_size(d: float) -> str:
+    """Return how large a difference of Cohen's d is, in words; "" if d is undefined.
+
+    >>> describe_size(-0.6), describe_size(math.nan)
+    ('a medium', '')
+    """
+    return next((text for limit, text in _SIZES if abs(d) < limit), "")
 
 
 def _none_shown(row: Mapping[Any, Any], claim: Claim, n: int, n_few: int, *, stopped: bool) -> str:

@@ -1,13 +1,12 @@
 """Association on the page: T2IAT's tests, occupations, amplification and human comparison, and own words."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import gradio as gr
 import pandas as pd
 
-from bias_core.papers.t2iat.report import find_test, tests_table
+from bias_core.papers.t2iat.report import describe_size, find_test, tests_table
 from bias_core.papers.t2iat.study_tests import OTHER_P, TestOptions, own_association
 from bias_core.report.report_text import get_table
 from bias_core.study.types import Design, StudyFigure, StudyReport, get_options
@@ -20,8 +19,6 @@ _EDITS = [
     ("Add the word at the end: “a photo of a rose, peace”", "valence"),
     ("Put it in place of “person”: “a man studying art”", "gender"),
 ]
-# Cohen's rule of thumb for d
-_SIZES = ((0.2, "hardly any"), (0.5, "a small"), (0.8, "a medium"), (math.inf, "a large"))
 _INFLUENCE = "influence_"  # start of the keys of figures that are shown next to their test
 _BEHIND = (
     "Drawn without any attribute word; the number below is the association. Pictures at one end may share light, "
@@ -110,7 +107,7 @@ class Association(Paper):
             else "",
             n_tests=len(table),
             means={title: float(frame["association"].mean()) for title, frame in _ends(report, key).items()},
-            size=next((text for limit, text in _SIZES if abs(row["d"]) < limit), ""),
+            size=describe_size(row["d"]),
             turning=influence.loc[influence["S changes its sign"], "left out"].tolist(),
             reach=(without.min(), without.max()),
             strongest=influence.iloc[0]["left out"],

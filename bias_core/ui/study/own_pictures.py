@@ -177,8 +177,7 @@ class OwnPictures:
             with gr.Column(min_width=320, scale=2, visible=False) as self.there:
                 self.found = gr.HTML(elem_id=f"{key}-found")
                 with gr.Row(elem_classes="tools"):
-                    self.concept = gr.Button(ALL_SHOW_IT, size="sm", scale=0, min_width=180, visible=False,
-                                             elem_id=f"{key}-all-show-it")  # fmt: skip
+                    self.concept = self._build_concept() if self.has_concept else None
                     self.label = gr.Button("Label these pictures", size="sm", scale=0, min_width=180,
                                            elem_id=f"{key}-label")  # fmt: skip
                     self.remove = gr.Button("Remove them", size="sm", scale=0, min_width=130,
@@ -186,6 +185,11 @@ class OwnPictures:
                 self.fits = gr.HTML(js_on_load=script("choose"), elem_id=f"{key}-fits", elem_classes="fits")
                 with gr.Accordion("Put it right", open=False, elem_classes="more") as self.fold:
                     self._build_corrections()
+
+    def _build_concept(self) -> gr.Button:
+        return gr.Button(
+            ALL_SHOW_IT, size="sm", scale=0, min_width=180, visible=False, elem_id=f"{self.key}-all-show-it"
+        )
 
     def _build_corrections(self) -> None:
         key = self.key
@@ -209,8 +213,8 @@ class OwnPictures:
 
     def outputs(self) -> list[Any]:
         return [
-            self.images, self.arrived, self.there, self.found, self.fold, self.concept, self.label, self.file,
-            self.table, self.status, self.prompts_from, self.copies, self.prompt, self.ways,
+            self.images, self.arrived, self.there, self.found, self.fold, self.label, self.file, self.table,
+            self.status, self.prompts_from, self.copies, self.prompt, self.ways, *filter(None, [self.concept]),
         ]  # fmt: skip
 
     def wire(self, visitor: Any) -> list[Any]:
@@ -218,7 +222,7 @@ class OwnPictures:
         shown, quiet = self.outputs(), {"api_visibility": "private", "concurrency_limit": _AT_ONCE}
         corrected = [visitor, self.arrived, self.prompts_from, self.prompt, self.copies, self.ways]
         asked = [self.prompts_from.input, self.prompt.submit, self.copies.input, self.ways.input]
-        pressed = [self.concept.click, self.remove.click]
+        pressed = [button.click for button in filter(None, [self.concept, self.remove])]
         arrived = self.file.upload(self.on_upload, [visitor, self.file], shown, **quiet)
         status = f"document.querySelector('#{self.key}-folder-status')"
         arrived.then(None, js=f"() => {{ if ({status}) {status}.textContent = ''; }}", **messages.QUIET)
@@ -297,7 +301,7 @@ class OwnPictures:
             self.there: gr.update(visible=arrived is not None),
             self.found: "" if arrived is None else arrived_html(arrived),
             self.fold: gr.update(open=arrived is not None and bool(arrived.look.to_check)),
-            self.concept: gr.update(visible=self.has_concept and choice.has_prompts),
+            **({self.concept: gr.update(visible=choice.has_prompts)} if self.concept else {}),
             self.label: gr.update(visible=is_usable),
             self.prompts_from: _ONE if is_one else choice.prompts_from,
             self.prompt: gr.update(visible=is_one, value=choice.prompts_from.removeprefix(ONE_FOR_ALL) * is_one),
