@@ -80,7 +80,8 @@ def _study_folders() -> dict[Path, str]:
 
 @cache
 def _own_folders() -> dict[Path, str]:
-    folders = sorted({path.parent.parent for path in PACKAGE.rglob("designs/*.yaml")})
+    rooms = [PACKAGE / name for name in ("papers", "explore", "beyond")]
+    folders = sorted({path.parent.parent for room in rooms for path in room.rglob("designs/*.yaml")})
     return {folder: ".".join(folder.relative_to(PACKAGE.parent).parts) for folder in folders}
 
 
