@@ -24,6 +24,7 @@ from bias_core.wording import format_estimate, format_interval, format_number, f
 MOST_WATCHED = 8  # shares shown during a run
 TEMPLATES = Path(__file__).parent
 STATIC = TEMPLATES.parent / "static"
+_COMMENT_LINE = re.compile(r"^\s*//.*\n", re.MULTILINE)  # each page would carry it
 
 _BREAK = re.compile(r"[ \t]*\n\s*")
 _CLOSING_TAG = re.compile(r"</[^<>]*>$")
@@ -118,10 +119,10 @@ def render(name: str, /, **values: Any) -> str:
 
 
 def script(name: str, /, **constants: Any) -> str:
-    """The script ``name`` (without its ending), after these constants, by their names.
+    """The script ``name`` (without its ending and its comment lines), after these constants, by their names.
 
     >>> script("choose", limit=3).splitlines()[0]
     'const limit = 3;'
     """
     given = "".join(f"const {key} = {json.dumps(value)};\n" for key, value in constants.items())
-    return given + (STATIC / f"{name}.js").read_text(encoding="utf-8")
+    return given + _COMMENT_LINE.sub("", (STATIC / f"{name}.js").read_text(encoding="utf-8"))
