@@ -391,7 +391,7 @@ class Run(Stoppable):
         if n_read < n:
             for run in (self, *self.arms):
                 run.stopped_after = f"{n_read:,} of {n:,} pictures were read"
-                run.stopped = f"Stopped after {run.stopped_after}; the numbers rest on these."
+                run.stopped = f"Stopped after {run.stopped_after}; the numbers rest on these. {AT_ANY_TIME}"
                 run.notes.append(run.stopped)
 
     def _drop_empty_arms(self, error: Cancelled) -> "Run":

@@ -26,7 +26,7 @@ from bias_core.run.image_rows import RowMaker
 from bias_core.run.limits import DrawingView, Watch, looks
 from bias_core.run.plan import plan_study, settle
 from bias_core.run.run import complete, followed as steps_of, run_study
-from bias_core.run.study_run import Run
+from bias_core.run.study_run import AT_ANY_TIME, Run
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.design import find_design, get_study
@@ -603,7 +603,7 @@ def test_what_was_read_is_measured_of_a_study_that_is_stopped_while_it_reads(
     assert report.stopped_after == f"{n_read} of {report.n_planned} pictures were read"
     assert report.n_images == n_read
     assert report.results.findings
-    assert f"Stopped after {report.stopped_after}; the numbers rest on these." in report.results.notes
+    assert f"Stopped after {report.stopped_after}; the numbers rest on these. {AT_ANY_TIME}" in report.results.notes
     assert headline(report).endswith(f"Stopped after {report.stopped_after}.")
     assert all(one.p_value is None or holds_at_any_time(one.estimate) for one in report.results.findings)
 
