@@ -170,24 +170,28 @@ def _raise_in_words(name: str, source: str, kind: object, error: BaseException |
     ) from error
 
 
-def list_requirements() -> "list[Requirement]":
-    """Return the libraries that the program asks for, with the versions that it allows."""
+def list_versions() -> "list[tuple[Requirement, str, bool]]":
+    """Return each library that the program asks for, its installed version ("" without one), and if that is allowed."""
     from packaging.requirements import Requirement
 
     listed = ASSETS.parent / "requirements.txt"  # a source tree has no metadata of its own
     lines = listed.read_text("utf-8").splitlines() if listed.is_file() else metadata.requires("t2i-bias-explorer") or []
-    return [*map(Requirement, filter(None, (line.partition("#")[0].strip() for line in lines)))]
+    versions = []
+    for required in map(Requirement, filter(None, (line.partition("#")[0].strip() for line in lines))):
+        version = ""
+        with suppress(metadata.PackageNotFoundError):  # also the optional ones
+            version = metadata.version(required.name)
+        versions.append((required, version, bool(version) and required.specifier.contains(version, prereleases=True)))
+    return versions
 
 
 def wrong_versions() -> str:
     """Name the libraries whose installed version the package does not allow, with those it allows; "" for none."""
-    wrong = []
-    for required in list_requirements():
-        with suppress(metadata.PackageNotFoundError):  # also the optional ones
-            version = metadata.version(required.name)
-            if not required.specifier.contains(version, prereleases=True):
-                wrong.append(f"{required.name} {version} is installed, and {required.specifier} is needed")
-    return "; ".join(wrong)
+    return "; ".join(
+        f"{required.name} {version} is installed, and {required.specifier} is needed"
+        for required, version, is_allowed in list_versions()
+        if version and not is_allowed
+    )
 
 
 def _why(source: str, error: BaseException) -> str:

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -89,17 +88,15 @@ def _describe_machine(settings: Settings) -> dict[str, str]:
 
 
 def _list_versions() -> dict[str, str]:
-    from bias_core.models.weights import list_requirements
+    from bias_core.models.weights import list_versions
 
-    versions = {}
-    for required in list_requirements():
-        try:
-            version = metadata.version(required.name)
-            is_allowed = required.specifier.contains(version, prereleases=True)
-            versions[required.name] = version if is_allowed else f"{version}, but {required.specifier} is needed"
-        except metadata.PackageNotFoundError:
-            versions[required.name] = "not installed" if required.marker is None else "not installed (optional)"
-    return versions
+    absent = {False: "not installed", True: "not installed (optional)"}
+    return {
+        required.name: (version if is_allowed else f"{version}, but {required.specifier} is needed")
+        if version
+        else absent[required.marker is not None]
+        for required, version, is_allowed in list_versions()
+    }
 
 
 def _describe_data(services: "Services") -> dict[str, str]:

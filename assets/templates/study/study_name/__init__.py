@@ -1,1 +1,1 @@
-"""How often do people in the pictures wear a hat? A study to change into your own."""
+"""Measure how often people in pictures wear a thing: a study to change into your own."""

@@ -1,4 +1,4 @@
-"""What the report says: findings, a table, a figure and the headline."""
+"""Build the findings, the table, the figure and the headline of the report."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What the study draws and how it measures: the share of pictures that an encoder says show the thing."""
+"""Draw people, and measure the share of pictures in which an encoder sees the thing."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ EVEN = 0.5  # the share without bias: in place of it, a rate with a source
 
 @settings_class(frozen=True, kw_only=True)
 class StudyNameOptions(Options):
-    """What may be chosen; on the command line ``--option "thing=glasses"``."""
+    """Options of the study; on the command line ``--option "thing=glasses"``."""
 
     people: tuple[str, ...] = setting(("doctor", "nurse"), "People", "People who are drawn")
     thing: str = setting("a hat", "Thing", "What they may wear")
