@@ -216,9 +216,9 @@ def describe_shown_concept(choice: PictureChoice | None, concepts: Sequence[str]
         return ""
     concept = escape(concepts[0].strip())
     if not choice.has_prompts:
-        return f"all {choice.n:,} pictures are taken to show “{concept}”" if choice.n > 1 else ""
+        return f"All {choice.n:,} pictures are taken to show “{concept}”" if choice.n > 1 else ""
     return (
-        f"the concept “{concept}” is not used, because your pictures have prompts; if all of them show it, choose "
+        f"The concept “{concept}” is not used, because your pictures have prompts; if all of them show it, choose "
         f"“{ALL_SHOW_IT}”"
     )
 

@@ -267,7 +267,7 @@ def test_a_form_with_own_pictures_runs_them_and_not_the_model(tab, visitor, tmp_
         values | {"concept": "CEO"}
     )
     values["images"] = replace(values["images"], has_prompts=False)
-    assert "all 5 pictures are taken to show “CEO”" in explorer.describe_form_size(values | {"concept": "CEO"})
+    assert "All 5 pictures are taken to show “CEO”" in explorer.describe_form_size(values | {"concept": "CEO"})
     assert explorer.design_and_settings(values | {"concept": "CEO"})[1].options["concept"] == "CEO"
     values["images"] = replace(values["images"], has_prompts=True)
     values["arms"] = (Arm(), Arm(model="calibration-renderer"))
