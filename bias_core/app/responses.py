@@ -7,6 +7,7 @@ import asyncio
 import gzip
 import logging
 import re
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -189,6 +190,34 @@ class ErrorAsSentence:
             _log.warning("%s %.100s was not answered: %.200s", scope["method"], path, reason)
             content = {"error": _NOT_ANSWERED, "detail": _NOT_ANSWERED}
             await JSONResponse(content, status_code=400)(scope, receive, send)
+
+
+class Opening:
+    """Whether a browser has asked for the page, and whether the first events of a page are all answered."""
+
+    def __init__(self) -> None:
+        self.asked, self.answered = threading.Event(), threading.Event()
+
+    def wait(self, ask_seconds: float, answer_seconds: float) -> None:
+        """Wait for a browser, if one comes in time, and then until it has its page."""
+        if self.asked.wait(ask_seconds):
+            self.answered.wait(answer_seconds)
+
+
+class OpeningWatch:
+    """Fills an :class:`Opening`: a browser asks for HTML, and its stream of answers ends when no event waits."""
+
+    def __init__(self, app: ASGIApp, opening: Opening) -> None:
+        self._app, self._opening = app, opening
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on the request."""
+        path = scope["path"].rstrip("/") if scope["type"] == "http" else None
+        if path == "" and "text/html" in Headers(scope=scope).get("accept", ""):
+            self._opening.asked.set()
+        await self._app(scope, receive, send)
+        if path is not None and path.endswith(_STREAM):
+            self._opening.answered.set()
 
 
 _STREAM, _EVENT, _CALL = "/gradio_api/queue/data", "/gradio_api/queue/join", "/gradio_api/call/"

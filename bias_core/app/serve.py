@@ -23,7 +23,7 @@ from bias_core.app.build import TITLE, build_app
 from bias_core.app.doors import HostCheck, OpenPaths, PageOwners, allowed_hosts, cors_options
 from bias_core.app.gradio_faults import without_gradios_cors
 from bias_core.app.request_limits import RequestLimits, limit_heads
-from bias_core.app.responses import ErrorAsSentence, FirstPage, StreamEnd
+from bias_core.app.responses import ErrorAsSentence, FirstPage, Opening, OpeningWatch, StreamEnd
 from bias_core.app.shared import preview_tags, shared_routes
 from bias_core.app.uploads import Uploads
 from bias_core.errors import BiasCoreError, StorageError
@@ -47,11 +47,12 @@ _DATABASES = ("embeddings.sqlite", "answers.sqlite")
 EXAMPLES = "examples"  # the only folder of the assets that is served
 _OTHER_THREADS = 100
 _CLOSING_SECONDS, _COPYING_SECONDS = 4.0, 25.0  # after a signal; the second for a server that copies answers to a hub
+_ASK_SECONDS, _PAGE_SECONDS = 4.0, 60.0  # the warm-up waits for a browser that comes, and for its page to be there
 _PICTURES = 8  # in a batch, from which the generator learns to preview unfinished pictures
 _log = logging.getLogger(__name__)
 
 
-def launch_options(services: Services) -> dict[str, Any]:
+def launch_options(services: Services, opening: Opening) -> dict[str, Any]:
     """Options of ``Blocks.launch``: closed by default; only pictures are served."""
     without_gradios_cors()
     settings = services.settings
@@ -90,6 +91,7 @@ def launch_options(services: Services) -> dict[str, Any]:
                 Middleware(RequestLimits),
                 Middleware(PageOwners),
                 Middleware(StreamEnd),
+                Middleware(OpeningWatch, opening=opening),
                 Middleware(FirstPage, tags=preview_tags(services)),
             ],
         },
@@ -134,7 +136,8 @@ def launch(services: Services) -> None:
     """Build and serve until interrupted; print the address."""
     share_freed_memory()
     bypass_proxy()
-    options = launch_options(services)
+    opening = Opening()
+    options = launch_options(services, opening)
     reader.use_limits(reader.SHARED)
     print(f"{TITLE}: http://{options['server_name']}:{options['server_port']}", flush=True)
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -145,7 +148,7 @@ def launch(services: Services) -> None:
     gc.enable()
     try:
         demo.launch(quiet=True, prevent_thread_lock=True, **options)
-        start_warm_up(services, demo.first_examples)  # after all imports, or two threads import at once
+        start_warm_up(services, demo.first_examples, opening)  # after all imports, or two threads import at once
         demo.block_thread()
     finally:
         services.close()
@@ -169,17 +172,18 @@ def _close(services: Services) -> None:
     atexit._run_exitfuncs()  # noqa: SLF001 - deletes temporary folders
 
 
-def start_warm_up(services: Services, examples: Iterable[Callable[[], object]]) -> threading.Thread:
-    """Start it, then prepare each tab's first view; the thread ends with the program."""
-    thread = threading.Thread(target=_work, args=(services, examples), daemon=True, name="bias-warm-up")
+def start_warm_up(services: Services, examples: Iterable[Callable[[], object]], opening: Opening) -> threading.Thread:
+    """Prepare each tab's first view in a thread that ends with the program; it gives way to a visitor's first page."""
+    thread = threading.Thread(target=_work, args=(services, examples, opening), daemon=True, name="bias-warm-up")
     thread.start()
     return thread
 
 
-def _work(services: Services, examples: Iterable[Callable[[], object]]) -> None:
+def _work(services: Services, examples: Iterable[Callable[[], object]], opening: Opening) -> None:
     try:
         first, *later_examples = examples
         first()  # every page opens with it
+        opening.wait(_ASK_SECONDS, _PAGE_SECONDS)
         reader.start()
         rehearse(services)
         for example in later_examples:

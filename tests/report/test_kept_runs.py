@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from bias_core.app.responses import Opening
 from bias_core.app.serve import launch_options
 from bias_core.errors import Cancelled, InvalidInput, StorageError
 from bias_core.explore.exploration import Exploration
@@ -417,7 +418,7 @@ def test_another_data_folder_is_listed_and_its_runs_open_with_equal_numbers_and_
     assert (saved.design, saved.settings, saved.versions) == (report.design, report.settings, report.versions)
     assert set(saved.stored) == set(report.stored)
     assert all(image.path.is_relative_to(gallery / "images") for image in saved.stored.values())
-    assert str(gallery / "images") in launch_options(visited)["allowed_paths"]
+    assert str(gallery / "images") in launch_options(visited, Opening())["allowed_paths"]
     assert list_runs(visited, "a-visitor") == []  # they are nobody's here
 
 
@@ -538,7 +539,7 @@ def test_a_gallery_that_is_no_folder_or_the_own_data_folder_is_one_note(visited)
         lines, note = list_gallery(visited)
         assert lines == []
         assert (note == is_own) if where == str(own) else (no_folder in note)
-        assert launch_options(visited)["allowed_paths"]
+        assert launch_options(visited, Opening())["allowed_paths"]
 
 
 def test_two_are_compared_number_by_number_with_the_uncertainties_of_both(elsewhere):

@@ -75,6 +75,7 @@ def serving(folder: Path, module: str = "tests.ui.serve", **environment: str) ->
 def serving_here(services: Services, folder: Path) -> Iterator[Served]:
     """The address of the app in this process, where its libraries are imported already; not warmed up."""
     from bias_core.app.build import build_app
+    from bias_core.app.responses import Opening
     from bias_core.app.serve import launch_options
 
     async def launched(**options: Any) -> Any:  # in a loop, for Gradio would else make some that nobody closes
@@ -84,7 +85,7 @@ def serving_here(services: Services, folder: Path) -> Iterator[Served]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADIO_TEMP_DIR", str(folder / "cache"))
-        options = launch_options(services) | {"server_name": "127.0.0.1", "server_port": _free_port()}
+        options = launch_options(services, Opening()) | {"server_name": "127.0.0.1", "server_port": _free_port()}
         demo = asyncio.run(launched(**options))
         try:
             url = f"http://127.0.0.1:{options['server_port']}"

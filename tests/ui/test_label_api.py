@@ -10,6 +10,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from bias_core.app.responses import Opening
 from bias_core.app.serve import launch_options
 from bias_core.errors import InvalidInput, NotAllowed
 from bias_core.labels import api as label_api
@@ -232,7 +233,7 @@ def test_the_log_tells_neither_who_asked_nor_their_code(client, rater, fakes, ca
 
 
 def test_the_app_hands_these_routes_to_gradio_serves_no_label_file_and_every_route_is_in_the_table(fakes):
-    options = launch_options(fakes)
+    options = launch_options(fakes, Opening())
     paths = {route.path for route in options["app_kwargs"]["routes"]}
     assert {"/label/next", "/label/answer", "/label/picture/{token}"} <= paths
     for name in ("labels.sqlite", "label_pictures"):

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from bias_core.app.build import TABS
-from bias_core.app.responses import FirstPage
+from bias_core.app.responses import FirstPage, Opening, OpeningWatch
 from bias_core.app.serve import rehearse, start_warm_up
 from bias_core.errors import ModelUnavailable
 from bias_core.measures.cards import METRICS, glossary, spell_out_symbols
@@ -242,8 +242,33 @@ def test_libraries_are_imported_one_at_a_time_whoever_asks_first(tmp_path, monke
 def test_what_each_tab_opens_with_is_made_in_turn_the_first_before_the_models(fakes, monkeypatch):
     done = []
     monkeypatch.setattr("bias_core.app.serve.rehearse", lambda _services: done.append("models"))
-    start_warm_up(fakes, [lambda: done.append("explore"), lambda: done.append("paired")]).join()
+    examples = [lambda: done.append("explore"), lambda: done.append("paired")]
+    monkeypatch.setattr("bias_core.app.serve._ASK_SECONDS", 0.01)
+    start_warm_up(fakes, examples, Opening()).join()
     assert done == ["explore", "models", "paired"]
+
+
+def test_the_warm_up_waits_until_a_browser_that_asked_for_the_page_has_it(fakes, monkeypatch):
+    done, opening = [], Opening()
+
+    async def answer(*_request):
+        pass
+
+    def request(path, accept):
+        scope = {"type": "http", "path": path, "headers": [(b"accept", accept.encode())]}
+        asyncio.run(OpeningWatch(answer, opening)(scope, None, None))
+
+    monkeypatch.setattr("bias_core.app.serve.rehearse", lambda _services: done.append("models"))
+    request("/", "*/*")  # a monitor, not a browser
+    assert not opening.asked.is_set()
+    request("/", "text/html,*/*")
+    thread = start_warm_up(fakes, [lambda: done.append("explore")], opening)
+    request("/gradio_api/queue/join", "*/*")
+    thread.join(timeout=0.3)
+    assert done == ["explore"]
+    request("/gradio_api/queue/data", "text/event-stream")
+    thread.join()
+    assert done == ["explore", "models"]
 
 
 def test_a_model_that_cannot_be_had_is_said_to_who_asks_for_it_and_not_before(fakes, monkeypatch, capfd):
@@ -251,7 +276,8 @@ def test_a_model_that_cannot_be_had_is_said_to_who_asks_for_it_and_not_before(fa
         raise ModelUnavailable("weights are gone")
 
     monkeypatch.setattr("bias_core.app.serve.rehearse", broken)
-    start_warm_up(fakes, [lambda: None]).join()
+    monkeypatch.setattr("bias_core.app.serve._ASK_SECONDS", 0.01)
+    start_warm_up(fakes, [lambda: None], Opening()).join()
     assert not capfd.readouterr().err
 
 

@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 import bias_core.app.build  # noqa: F401 - whose plots then have titles only
@@ -40,7 +41,9 @@ def test_python_blocks_run(code, served, capsys):
 def test_command_lines_run(line):
     from bias_core.app import cli
 
-    Path("my-prompts.csv").write_text("prompt,n\na photo of a doctor,4\n")  # what a line takes for granted
+    Path("my-prompts.csv").write_text("prompt,n\na photo of a doctor,4\n")  # what lines take for granted
+    Path("my-folder").mkdir()
+    Image.linear_gradient("L").save("my-folder/a photo of a doctor.png")
     run = CliRunner().invoke(cli.app, shlex.split(line)[1:])
     assert run.exit_code == 0, run.output
 
