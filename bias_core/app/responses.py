@@ -193,7 +193,7 @@ class ErrorAsSentence:
 
 
 class Opening:
-    """Whether a browser has asked for the page, and whether the first events of a page are all answered."""
+    """Notes whether a browser has asked for the page, and whether the first events of a page are all answered."""
 
     def __init__(self) -> None:
         self.asked, self.answered = threading.Event(), threading.Event()

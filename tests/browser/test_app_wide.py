@@ -19,7 +19,7 @@ PRESET = "Science and arts, male and female"
 OPEN_JS = """() => document.querySelectorAll('[role=tabpanel]').forEach(
   (panel) => panel.toggleAttribute('data-open', Boolean(panel.offsetParent)))"""
 TALLEST = {"desk": 2200, "phone": 4400}  # a phone has eight rows of two pictures, each half as wide as the page
-FOLDS = ("The numbers", "By attribute", "Details", "Quote and reproduce")
+FOLDS = ("The numbers", "By attribute", "Look closer", "Details", "Quote and reproduce")
 RESULTS = (*PAPERS, "runs", "calibration")
 TITLES_JS = """(results) => [...document.querySelectorAll(`${results} .fold > button`)]
   .filter((one) => one.offsetParent).map((one) => one.innerText.split('\\n')[0].trim())"""

@@ -108,6 +108,8 @@ def describe_size(d: float) -> str:
 def _none_shown(row: Mapping[Any, Any], claim: Claim, n: int, n_few: int, *, stopped: bool) -> str:
     """Say that no test is clear, from the line of the one with the largest S and its claim; or why none can be."""
     score = _score_words(row, claim)
+    if claim.verdict != "too few" and math.isfinite(row["d"]):
+        score += f"; d = {format_number(row['d'])}"
     score = f"Largest: {row['X']} / {row['Y']}, {score}." if n > 1 else f"Measured: {score}."
     if n_few == n:
         about = f"whether pictures of {row['X']} or of {row['Y']} are closer to “{row['A']}”"
@@ -122,10 +124,11 @@ def _none_shown(row: Mapping[Any, Any], claim: Claim, n: int, n_few: int, *, sto
 
 
 def _score_words(row: Mapping[Any, Any], claim: Claim) -> str:
-    """Return S with its interval and prompts, and p if it is clear."""
+    """Return S with its interval and prompts, and p unless too few prompts leave it no chance to be small."""
     n = row["prompts X"], row["prompts Y"]
     score = f"S = {format_estimate(row['S'], row['low'], row['high'], n=sum(n))}, {n[0]} against {n[1]} prompts"
-    return f"{score}, {p_words(claim)}" if claim.is_clear else score
+    p = "" if claim.verdict == "too few" else p_words(claim)
+    return f"{score}, {p}" if p else score
 
 
 _LENGTHS = "The strengths cannot be compared: similarities of pictures and of words have different scales."

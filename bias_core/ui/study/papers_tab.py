@@ -37,7 +37,7 @@ from bias_core.ui.study.own_pictures import chosen_pictures
 from bias_core.ui.study.panels import Panels, Updates
 from bias_core.ui.study.paper import PAPER_TESTS, Paper, opened_html
 from bias_core.ui.study.parts import Chip, classification_html, skeleton_html
-from bias_core.ui.study.result_page import CHOOSE_JS
+from bias_core.ui.study.result_page import CHOOSE_JS, FOLDS
 from bias_core.ui.study.shown_report import find_report, get_report_name
 from bias_core.ui.study.study_tab import LARGEST, StudyTab
 from bias_core.ui.templates import render
@@ -52,6 +52,7 @@ class PapersTab(StudyTab):
     title: ClassVar = PAPER_TESTS
     place: ClassVar = 10
     question: ClassVar = ""
+    folds: ClassVar = FOLDS | {"by_attribute": "Look closer"}
     layout: ClassVar = (
         "chips",
         line("study", hidden_with_pictures("percent", scale=3, min_width=200)),

@@ -156,6 +156,7 @@ LATER = ("by_attribute", "details")  # their content is made when they are opene
 
 class ResultPage(StudyForm, Panels):
     drawing: DrawingPart
+    folds: ClassVar = FOLDS
     null_words: ClassVar[str] = ""  # heading of the column of null values; "" for that of the report
 
     def __init__(self, services: Services) -> None:
@@ -282,7 +283,7 @@ class ResultPage(StudyForm, Panels):
 
     def fold(self, name: str) -> gr.Accordion:
         element = f"{self.key}-fold-{name.replace('_', '-')}"
-        self.parts[name] = gr.Accordion(FOLDS[name], open=False, elem_classes="more fold", elem_id=element)
+        self.parts[name] = gr.Accordion(self.folds[name], open=False, elem_classes="more fold", elem_id=element)
         return self.parts[name]
 
     def outputs(self) -> list[Any]:
