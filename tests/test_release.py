@@ -2,10 +2,13 @@
 
 import json
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 import bias_core
 from scripts.run_notebook import NOTEBOOK, run_cells
@@ -143,3 +146,10 @@ def test_continuous_integration_runs_what_a_developer_runs(project):
     assert set(steps["strategy"]["matrix"]["python"]) == versions
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
     assert [hook["id"] for hook in hooks] == ["ruff", "ruff-format"]
+
+
+def test_transformers_is_bound_only_while_the_peft_that_it_asks_for_is_not_out():
+    (line,) = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if line.startswith("transformers")]
+    bound = Requirement(line.split("#")[0]).specifier
+    is_out = Version(version("peft")) >= Version("0.22")
+    assert ("5.24.0" in bound) == is_out, "PEFT 0.22 is out: let requirements.txt take transformers 5.24"
