@@ -116,7 +116,6 @@ EXAMPLES = (  # of each tab the first is what it opens with
         "The prompts mention no gender. Still, pictures of science look more like pictures of men than pictures of "
         "the arts do.",
         0,
-        scale=0.25,
         seed=2,
     ),
     _of(

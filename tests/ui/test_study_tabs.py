@@ -110,7 +110,7 @@ def test_a_headline_says_the_side_and_never_that_nothing_is_there(report):
         assert text.startswith(f"Pictures of {'Arts' if claim.is_clear else EVIL}")
         assert says in text
         assert f"S = −0.20 [−0.30, −0.10], 3 against 3 prompts, p = {p_value:.3f}" in text
-        assert "d = " in text
+        assert ("if it is not chance" in text) != claim.is_clear
     assert "d = " not in few
 
 

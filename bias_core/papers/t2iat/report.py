@@ -109,7 +109,7 @@ def _none_shown(row: Mapping[Any, Any], claim: Claim, n: int, n_few: int, *, sto
     """Say that no test is clear, from the line of the one with the largest S and its claim; or why none can be."""
     score = _score_words(row, claim)
     if claim.verdict != "too few" and math.isfinite(row["d"]):
-        score += f"; d = {format_number(row['d'])}"
+        score += f" (d = {format_number(row['d'])}: {describe_size(row['d'])} difference, if it is not chance)"
     score = f"Largest: {row['X']} / {row['Y']}, {score}." if n > 1 else f"Measured: {score}."
     if n_few == n:
         about = f"whether pictures of {row['X']} or of {row['Y']} are closer to “{row['A']}”"
