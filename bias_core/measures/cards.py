@@ -1,7 +1,7 @@
 """Cards of measures: name, source, interpretation and limits.
 
 Each file of this folder ends with the cards of its measures, ``CARDS``; so do modules that installed packages name
-(:data:`bias_core.installed.MEASURES`). ``METRICS`` has them all by key.
+(:data:`bias_core.settings.MEASURES`). ``METRICS`` has them all by key.
 """
 
 import inspect
@@ -17,8 +17,7 @@ from pkgutil import iter_modules
 from typing import Any, Literal, cast, get_args
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.installed import MEASURES, load_installed
-from bias_core.settings import ASSETS
+from bias_core.settings import ASSETS, MEASURES, load_installed
 
 METRICS: "Mapping[str, Card]"
 

@@ -2,7 +2,8 @@
 
 A folder with designs (``designs/*.yaml``) in ``bias_core/papers``, ``bias_core/explore`` or ``bias_core/beyond`` is a
 study: its modules hold the classes (:class:`bias_core.study.study.Study`) of its kinds. Modules whose names begin with
-``tab`` belong to the page. Installed packages add studies by an entry point (:mod:`bias_core.installed`).
+``tab`` belong to the page. Installed packages add studies by an entry point
+(:func:`bias_core.settings.load_installed`).
 """
 
 import csv
@@ -21,9 +22,8 @@ from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 from bias_core.errors import InvalidInput, StorageError, quoted
-from bias_core.installed import STUDIES, load_installed
 from bias_core.models.catalogue import read_yaml, split_revision
-from bias_core.settings import ASSETS
+from bias_core.settings import ASSETS, STUDIES, load_installed
 from bias_core.store.tables import ENDINGS, HUB, is_pack, read_pack
 from bias_core.study.classifiers import READER_SETTINGS
 from bias_core.study.study import Study
