@@ -13,7 +13,7 @@ PRESET = "Science and arts, male and female"
 
 def test_an_association_preset_runs_to_its_words_prompts_and_pictures(desk, tmp_path):
     run_preset(desk, "association", PRESET, "by-attribute")
-    assert "96 of 96 pictures" in desk.inner_text("#paper-header")
+    assert "135 of 135 pictures" in desk.inner_text("#paper-header")
     words = desk.inner_text("#paper-words")
     assert "of 1,000 such runs" in words
     assert "S without one prompt" in words
