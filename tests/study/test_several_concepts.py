@@ -177,8 +177,9 @@ def test_people_correct_the_share_of_each_concept(services):
             {"image_id": image_id, "rater": rater, "attribute": "man", "answer": "yes"}
             for image_id in frame["image_id"]
             for rater in ("a", "b")
-        ]
-    ).reindex(columns=COLUMNS, fill_value="")
+        ],
+        columns=COLUMNS,
+    ).fillna("")
     after = corrected(report, answers, services)
     shares = {one.concept: one.share for one in list_concept_shares(after)["man"]}
     assert all(math.isclose(share.value, 1.0) for share in shares.values())
