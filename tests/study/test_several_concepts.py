@@ -174,12 +174,11 @@ def test_people_correct_the_share_of_each_concept(services):
     frame = report.pictures
     answers = pd.DataFrame(
         [
-            {"image_id": image_id, "rater": rater, "attribute": "man", "answer": "yes"}
+            dict.fromkeys(COLUMNS, "") | {"image_id": image_id, "rater": rater, "attribute": "man", "answer": "yes"}
             for image_id in frame["image_id"]
             for rater in ("a", "b")
-        ],
-        columns=COLUMNS,
-    ).fillna("")
+        ]
+    )
     after = corrected(report, answers, services)
     shares = {one.concept: one.share for one in list_concept_shares(after)["man"]}
     assert all(math.isclose(share.value, 1.0) for share in shares.values())
