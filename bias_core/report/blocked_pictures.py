@@ -40,7 +40,7 @@ def describe_count(n_blocked: int) -> str:
 
 
 def describe_picture(image: PictureRecord) -> str:
-    """Return what is said of one blocked picture; "" if it is not blocked."""
+    """Return the sentence on one blocked picture; "" if it is not blocked."""
     reason = get_block_reason(image)
     return f"Blocked: {reason}. It is counted, not scored." if reason else ""
 

@@ -108,7 +108,7 @@ def describe_size(d: float) -> str:
 def _none_shown(row: Mapping[Any, Any], claim: Claim, n: int, n_few: int, *, stopped: bool) -> str:
     """Say that no test is clear, from the line of the one with the largest S and its claim; or why none can be."""
     score = _score_words(row, claim)
-    if claim.verdict != "too few" and math.isfinite(row["d"]):
+    if claim.verdict == "not clear" and math.isfinite(row["d"]):
         score += f" (d = {format_number(row['d'])}: {describe_size(row['d'])} difference, if it is not chance)"
     score = f"Largest: {row['X']} / {row['Y']}, {score}." if n > 1 else f"Measured: {score}."
     if n_few == n:
@@ -124,7 +124,7 @@ def _none_shown(row: Mapping[Any, Any], claim: Claim, n: int, n_few: int, *, sto
 
 
 def _score_words(row: Mapping[Any, Any], claim: Claim) -> str:
-    """Return S with its interval and prompts, and p unless too few prompts leave it no chance to be small."""
+    """Return S with its interval and prompts, and p if a test decided on it."""
     n = row["prompts X"], row["prompts Y"]
     score = f"S = {format_estimate(row['S'], row['low'], row['high'], n=sum(n))}, {n[0]} against {n[1]} prompts"
     p = "" if claim.verdict == "too few" else p_words(claim)
