@@ -47,7 +47,7 @@ _DATABASES = ("embeddings.sqlite", "answers.sqlite")
 EXAMPLES = "examples"  # the only folder of the assets that is served
 _OTHER_THREADS = 100
 _CLOSING_SECONDS, _COPYING_SECONDS = 4.0, 25.0  # after a signal; the second for a server that copies answers to a hub
-_ASK_SECONDS, _PAGE_SECONDS = 4.0, 60.0  # the warm-up waits for a browser that comes, and for its page to be there
+_ASK_SECONDS, _PAGE_SECONDS = 1.0, 60.0  # the warm-up waits for a browser that comes, and for its page to be there
 _PICTURES = 8  # in a batch, from which the generator learns to preview unfinished pictures
 _log = logging.getLogger(__name__)
 
