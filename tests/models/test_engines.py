@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 
 from bias_core.errors import Cancelled, ModelUnavailable, StorageError
+from bias_core.models import engines
 from bias_core.models.engines import LocalEngine, Meter, Rate, RateStore, estimate_cost, run_rows
 from bias_core.models.hosted_images import RequestsEngine
 from bias_core.models.model_sources import free_bytes
 from bias_core.store.images import ImageStore
 from bias_core.types import ImageRow
 from bias_core.waiting import WorkClock, stoppable
+from tests.models import noise
 from tests.models.noise import Noise, picture, rows
 
 
@@ -133,11 +135,9 @@ def test_nothing_more_is_drawn_for_a_paused_run_and_a_stop_ends_the_pause(store,
 class Sketches(Noise):
     """Noise that shows what forms; a look takes a while where it is asked to."""
 
-    seconds = 0.0
-
-    def __init__(self, n_steps=5):
+    def __init__(self, n_steps=5, seconds=0.0):
         super().__init__()
-        self.n_steps, self.n_looks, self.rows = n_steps, 0, []
+        self.n_steps, self.seconds, self.n_looks, self.rows = n_steps, seconds, 0, []
 
     def generate(self, rows, *, on_step=None):
         self.rows = rows
@@ -145,10 +145,29 @@ class Sketches(Noise):
 
     def forming(self):
         self.n_looks += 1
-        time.sleep(self.seconds)
+        noise.time.sleep(self.seconds)
         return {row.id: picture(row) for row in self.rows}
 
 
+@pytest.fixture
+def only_steps_take_time(monkeypatch):
+    """Replaces the clock of the engine and of its model: nothing but a sleep takes time, however busy the machine."""
+
+    class Clock:
+        now = 0.0
+
+        def monotonic(self):
+            return self.now
+
+        def sleep(self, seconds):
+            self.now += seconds
+
+    clock = Clock()
+    monkeypatch.setattr(engines, "time", clock)
+    monkeypatch.setattr(noise, "time", clock)
+
+
+@pytest.mark.usefixtures("only_steps_take_time")
 def test_what_forms_is_shown_from_the_first_step_on_and_never_stored(store):
     events = run(rows(2, "slow"), Sketches(), store)
     shown = [event for event in events if event.forming]
@@ -161,13 +180,12 @@ def test_what_forms_is_shown_from_the_first_step_on_and_never_stored(store):
     assert not any(event.forming for event in run(rows(2, "plain"), Noise(), store))
 
 
+@pytest.mark.usefixtures("only_steps_take_time")
 def test_looks_that_take_long_are_taken_so_seldom_that_they_hardly_slow_drawing(store):
-    model = Sketches(n_steps=12)
-    model.seconds = 0.1
-    began = time.monotonic()
+    model = Sketches(n_steps=60, seconds=0.1)
     run(rows(3, "slow"), model, store)
-    # 12 steps of a tenth of a second: a look at the first and after 0.3 s; from then on one in 2.4 s.
-    assert model.n_looks <= 2 + (time.monotonic() - began) / 2.4
+    # 60 steps of a tenth of a second: a look at the first and after 0.3 s; from then on one in 2.5 s.
+    assert model.n_looks == 4
 
 
 ROW = ImageRow(prompt="p", seed=0, model="m", num_inference_steps=20, guidance_scale=1.0)
@@ -179,6 +197,7 @@ class SlowToLoad(Noise):
     def generate(self, rows, *, on_step=None):
         if not self.n_steps_done:
             time.sleep(0.5)
+            self.loaded = time.monotonic()
 
         def stepped(step, n_steps):
             time.sleep(0.05)
@@ -199,10 +218,12 @@ def rates(tmp_path):
 
 @pytest.mark.parametrize("n", [3, 9])
 def test_loading_is_not_counted_even_in_a_single_batch(rates, store, n):
-    draw(SlowToLoad(), rows(n), store, rates)
+    model = SlowToLoad()
+    draw(model, rows(n), store, rates)
+    drawing = time.monotonic() - model.loaded
     rate = rates.find(rows(1)[0], LocalEngine("cpu").place())
-    # five steps of 0.05 s for three pictures: 0.083 s each; with loading, a single batch would say 0.25 s
-    assert 0.08 < rate.seconds < 0.17
+    # five steps of 0.05 s for three pictures, counted from the end of the first step; loading would double it
+    assert 0.08 < rate.seconds < 1.25 * drawing / n
     assert rate.n == n
     sizes = [path.stat().st_size for path in store.folder.glob("??/*.png")]
     assert rate.n_bytes == pytest.approx(sum(sizes) / n)
