@@ -162,6 +162,7 @@ def test_a_turn_lasts_a_while_and_then_ends_and_a_load_comes_in_between(monkeypa
             time.sleep(0.01)  # stores what it drew
 
     threads = [threading.Thread(target=draw, args=(name,)) for name in "ab"]
+    started = time.monotonic()
     for thread in threads:
         thread.start()
     for _ in range(10):
@@ -173,7 +174,7 @@ def test_a_turn_lasts_a_while_and_then_ends_and_a_load_comes_in_between(monkeypa
     for thread in threads:
         thread.join()
     changes = sum(one != other for one, other in pairwise(order))
-    assert 2 <= changes <= 7  # batch by batch it would be some forty
+    assert 2 <= changes <= 2 + (time.monotonic() - started) / 0.5  # batch by batch it would be some forty
     assert min(order.count("a"), order.count("b")) > 5
     assert max(waits) < 0.4
 

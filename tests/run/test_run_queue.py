@@ -293,10 +293,10 @@ def test_a_pause_costs_a_run_none_of_its_time_and_nothing_is_drawn_in_it():
     assert isinstance(next(run), QueuePlace)
     began = time.monotonic()
     next(other)
-    time.sleep(0.2)
+    time.sleep(1)
     other.close()
     assert next(run) == "batch"
-    assert readings[1] - readings[0] < time.monotonic() - began - 0.15
+    assert readings[1] - readings[0] < time.monotonic() - began - 0.5
 
 
 def test_stop_ends_the_wait_and_gives_the_place_back():
