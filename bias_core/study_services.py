@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -24,7 +25,10 @@ from bias_core.models.model_sources import (
     default_reader,
     fetch_pipeline,
     fitting_readers,
+    get_machine,
+    gpu_memory,
     hosted_fit,
+    is_torch_for_cpu,
 )
 from bias_core.models.ray_engine import RayEngine
 from bias_core.models.weights import ReadersTurn, cpu_threads
@@ -131,6 +135,13 @@ class StudyServices:
         if hosted := hosted_name(name):
             return hosted_fit(info, hosted, has_server=bool(self.settings.images_url))
         return self._sources.fit(info)
+
+    def gpu_model(self) -> ModelInfo | None:
+        """The named model to begin with on this machine's GPU; None without a GPU, or if none fits or can be had."""
+        memory = 0 if is_torch_for_cpu() else gpu_memory(get_machine(), self.settings.device)
+        fitting = [info for info in self.models() if info.default == "gpu" and info.memory_gb * 1e9 <= memory]
+        fits = [(fit.is_local, info.memory_gb, info) for info in fitting if (fit := self.model_fit(info.id)).works]
+        return max(fits, key=itemgetter(0, 1), default=(None,))[-1]
 
     def revision(self, name: str) -> str:
         """The current version of a model's weights: a hub revision, or a fingerprint of the files."""

@@ -308,6 +308,7 @@ class ModelInfo:
     download_gb: float = 0.0
     price_usd: float | None = None  # per picture of a hosted model; None if unknown
     memory_gb: float = 0.0  # of a GPU, in half precision, one picture of this size at a time; 0 if unknown
+    default: str = ""  # "gpu": may be offered first on a machine with a GPU
     note: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)  # read by the adapter; ``path`` is a hub id or a folder
 

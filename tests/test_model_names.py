@@ -277,7 +277,7 @@ def test_a_model_says_what_it_downloads_how_to_get_in_and_whether_it_is_slow_or_
     fit = judged(SDXL, WORKSTATION, free_disk=5 * GB)
     assert not fit.works
     assert "7 GB, and the disk has 5 GB free; make room (or set HF_HOME" in fit.says
-    assert judged(SDXL, WORKSTATION, offline=True).short == "not on this machine"
+    assert judged(SDXL, WORKSTATION, offline=True).short == "not on this machine, downloads are off"
     assert judged(SDXL, WORKSTATION, here=True, offline=True, free_disk=0).works
     fit = judged(ModelInfo(id="a/b", name="b", family="diffusers"), WORKSTATION)  # what is not known is not said to fit
     assert (fit.works, fit.short) == (True, "size unknown")

@@ -72,7 +72,7 @@ from bias_core.ui.study.form import (
     row,
 )
 from bias_core.ui.study.own_pictures import ALL_SHOW_IT, OWN, PictureChoice, chosen_pictures
-from bias_core.ui.study.parts import ChipsPart, SideRun, get_chip
+from bias_core.ui.study.parts import Chip, ChipsPart, SideRun, get_chip
 from bias_core.ui.study.study_tab import EACH, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
@@ -166,6 +166,7 @@ EXAMPLES = (
     "doctor", "nurse", "ceo", "construction_worker", "iranian", "indian", "mexican", "people", "flowers",
     "insects",
 )  # fmt: skip
+_GPU_MODEL = "gpu-model"  # key of the chip that chooses the model for this machine's GPU
 DEFAULTS, USUAL = explore_settings(), ExploreOptions()
 _LISTS = {
     setting.key: setting
@@ -310,7 +311,7 @@ class ExploreForm(StudyTab):
         lists = [
             (key, concept_list.title, "Several concepts at once") for key, concept_list in load_concept_lists().items()
         ]
-        concepts = [*single[:2], *lists, *single[2:]]
+        concepts = [*self._offer_model(), *single[:2], *lists, *single[2:]]
         presets = [(key, preset.name, preset.says) for key, preset in self.chip_presets.items()]
         sets = {"choices": [(item.title, item.key) for item in self.sets.values()], "value": FIRST_SET}
         return super().builders | {
@@ -322,6 +323,13 @@ class ExploreForm(StudyTab):
             "precision": self._build_precision, "rates_note": self._build_rates_note,
             "attributes": self._build_attributes, "pack": self._build_pack,
         }  # fmt: skip
+
+    def _offer_model(self) -> list[Chip]:
+        """Return the chip of the model for this machine's GPU; [] if there is none."""
+        if (info := self.services.gpu_model()) is None:
+            return []
+        fit = self.services.model_fit(info.id)
+        return [(_GPU_MODEL, f"On this GPU: {info.name} ({fit.short})", fit.says)]
 
     def _build_precision(self) -> None:
         reach = script("precision", field=self.element("n_images"))
@@ -404,7 +412,8 @@ class ExploreForm(StudyTab):
         typed = [form["concept"].input, form["concept"].blur]  # Gradio loses the first input event of a new page
         self.listen(typed, self.on_typed_concept, _OF_CONCEPT, changed, queue=False)
         changed += [form[name] for name in ("concept", "template")]
-        self.examples_part.html.select(self.on_concept_button, parts["remembered"], self.form_outputs(), **EACH)
+        changed_by_chip = [*self.form_outputs(), parts["remembered"]]
+        self.examples_part.html.select(self.on_example_chip, parts["remembered"], changed_by_chip, **EACH)
         read = [parts["pack_note"], form["pack"], form["concept"], *self.plain.outputs(), *changed]
         named = pass_values_by_name(self.inputs(), self.on_pack)
         form["pack"].upload(named, [*self.inputs().values()], list(dict.fromkeys(read)), **QUIET)
@@ -504,13 +513,17 @@ class ExploreForm(StudyTab):
         """Return the run button, and Enter in the fields of the concepts."""
         return [*super().run_triggers(), self.form["concept"].submit, self.form["other"].submit]
 
-    def on_concept_button(self, remembered: Mapping[str, Any] | None, event: gr.EventData) -> Updates:
-        """Return the whole form for the concept of a pressed button, with this browser's last choices."""
+    def on_example_chip(self, remembered: Mapping[str, Any] | None, event: gr.EventData) -> Updates:
+        """Choose the model of a pressed chip, for this browser's next visits too; or fill in its concept."""
+        chip, last = get_chip(event), self.last_choices(self.key, remembered)
+        if chip == _GPU_MODEL and (info := self.services.gpu_model()) is not None:
+            kept = {**(remembered or {}), self.key: {**last, "model": info.id, "condition": ""}}
+            return {self.form["model"]: info.id, **self._show_model(info.id, ""), self.parts["remembered"]: kept}
         lists = {key: join_concepts(found.concepts) for key, found in load_concept_lists().items()}
         concepts = {key: found.concept_hint for key, found in self.sets.items()} | lists
-        if (concept := concepts.get(get_chip(event))) is None:
+        if (concept := concepts.get(chip)) is None:
             return gr.skip()
-        first = self.filled_values(self.key, self.last_choices(self.key, remembered), Link())
+        first = self.filled_values(self.key, last, Link())
         return self.fill(first | self._values_of_concept(concept))
 
     def _wire(self, demo: gr.Blocks) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -337,8 +338,11 @@ def model_fit(
     if info.embedded:
         return ModelFit(is_local=True, works=True, short="", says="Comes with the program.")
     if not is_local and offline:
-        says = "Its weights are not on this machine, and downloads are off (BIAS_OFFLINE forbids them)."
-        return ModelFit(is_local=False, works=False, short="not on this machine", says=says)
+        says = (
+            "Its weights are not on this machine, and downloads are off (BIAS_OFFLINE forbids them); choose a model "
+            "that is here, name a folder with one, or allow downloads."
+        )
+        return ModelFit(is_local=False, works=False, short="not on this machine, downloads are off", says=says)
     if not is_local and size * _GB > free_disk:
         says = (
             f"Its weights take {size:g} GB, and the disk has {free_disk / _GB:.0f} GB free; make room "
@@ -398,6 +402,11 @@ def _memory(info: ModelInfo, machine: Machine, *, on_cpu: bool) -> tuple[bool, s
 def gpu_memory(machine: Machine, device: str) -> int:
     """Bytes of the CUDA GPU that a wanted ``device`` ("auto", "cpu", "cuda" or "mps") means; 0 for others."""
     return machine.gpu_memory if device in ("auto", "cuda") else 0
+
+
+def is_torch_for_cpu() -> bool:
+    """True if the installed torch was built without CUDA, so that a GPU does not help; torch is not imported."""
+    return version("torch").endswith("+cpu")
 
 
 def first_batch_size(info: ModelInfo, machine: Machine, device: str, weights: int = 0) -> int:

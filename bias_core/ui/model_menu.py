@@ -94,10 +94,12 @@ HINT = "Or type org/name from the hub, or a local folder"
 
 
 def model_choices(services: Services) -> list[tuple[str, str]]:
-    """(label, id) of every named model: built-in ones first, then those that work here."""
+    """(label, id) of every named model: the one for this machine's GPU, built-in ones, then those that work here."""
+    first = services.gpu_model()
     listed = [(info, services.model_fit(info.id)) for info in services.models()]
-    listed.sort(key=lambda pair: (not pair[0].embedded, not pair[1].works))
-    return [(" · ".join(filter(None, (info.name, fit.short))), info.id) for info, fit in listed]
+    listed.sort(key=lambda pair: (pair[0] != first, not pair[0].embedded, not pair[1].works))
+    built_in = "checks the measures" if first else ""
+    return [(" · ".join(filter(None, (info.name, fit.short or built_in))), info.id) for info, fit in listed]
 
 
 def condition_choices(services: Services, model: str) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 import gradio as gr
 import pytest
 
+from bias_core import study_services
 from bias_core.app.build import TABS
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.explore.options import attribute_text, compared_concept, explore_settings
@@ -26,6 +27,7 @@ from bias_core.report.documents import to_markdown
 from bias_core.report.saved import SavedReport
 from bias_core.run.image_rows import RowMaker
 from bias_core.run.plan import check_number, check_size, count_requested_pictures, plan_study, settle
+from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design, option_settings
@@ -196,7 +198,7 @@ def test_models_are_in_the_menu_with_what_they_and_readers_mean_here(on_a_laptop
     assert model_hint(on_a_laptop, "calibration-renderer") == HINT
     assert model_hint(on_a_laptop, "no model!") == HINT
     hint = model_hint(on_a_laptop, "org/name")
-    assert hint.startswith("Its weights are not on this machine, and downloads are off. By default,")
+    assert hint.startswith("Its weights are not on this machine, and downloads are off; choose ")
     assert hint.endswith(
         "SigLIP 2 base 224 (transformers) (google/siglip2-base-patch16-224, encoder, downloads 1.5 GB first)"
         " classifies its pictures."
@@ -205,6 +207,46 @@ def test_models_are_in_the_menu_with_what_they_and_readers_mean_here(on_a_laptop
     assert shown["calibration-clip"] == "Calibration CLIP"
     (large,) = (info for info in fakes.tools("encoder") if info.id.endswith("ViT-L-14/openai"))
     assert shown[large.id] == f"{large.name} · {large.download_gb:g} GB"
+
+
+GB = 10**9
+
+
+@pytest.mark.parametrize(
+    ("gpu_gb", "here", "free_gb", "torch_version", "offered"),
+    [
+        (24, (), 100, "2.9.0", "flux.2-klein-4b"),
+        (48, (), 100, "2.9.0", "z-image-turbo"),
+        (16, (), 100, "2.9.0", "sdxl-base"),
+        (48, ("stabilityai/stable-diffusion-xl-base-1.0",), 100, "2.9.0", "sdxl-base"),  # is downloaded already
+        (24, (), 5, "2.9.0", "stable-diffusion-v1-5"),  # the disk has no room for the others
+        (2, (), 100, "2.9.0", None),
+        (0, (), 100, "2.9.0", None),
+        (24, (), 100, "2.9.0+cpu", None),  # this torch cannot use the GPU
+    ],
+)
+def test_a_gpu_is_offered_the_best_listed_model_that_fits_it_first(
+    services, monkeypatch, gpu_gb, here, free_gb, torch_version, offered
+):
+    machine = Machine(memory=32 * GB, gpu_memory=gpu_gb * GB)
+    monkeypatch.setattr(model_sources, "get_machine", lambda: machine)
+    monkeypatch.setattr(study_services, "get_machine", lambda: machine)
+    monkeypatch.setattr(model_sources, "is_cached", lambda path, *_, **__: path in here)
+    monkeypatch.setattr(model_sources, "free_disk", lambda: free_gb * GB)
+    monkeypatch.setattr(model_sources, "version", lambda _: torch_version)
+    online = Services(services.settings.model_copy(update={"offline": False, "device": "auto"}))
+    labels = {name: label for label, name in model_choices(online)}
+    first = offered or "calibration-diffusion"
+    assert [*labels][:2] == [*dict.fromkeys([first, "calibration-diffusion", "calibration-renderer"])][:2]
+    assert ("checks the measures" in labels["calibration-diffusion"]) == bool(offered)
+    tab = built(ExploreTab, online)
+    pressed = tab.on_example_chip({"explore": {"n_images": 40}}, SimpleNamespace(chip="gpu-model"))
+    assert ("On this GPU: " in tab.examples_part.html.value) == bool(offered)
+    if offered:
+        assert pressed[tab.form["model"]] == offered
+        assert "of the GPU" in pressed[tab.parts["model_note"]]
+        kept = pressed[tab.parts["remembered"]]["explore"]
+        assert kept == {"n_images": 40, "model": offered, "condition": ""}
 
 
 @pytest.mark.parametrize("kind", [Paired, ExploreTab])
@@ -459,7 +501,7 @@ def test_another_concept_of_a_saved_run_or_of_a_link_stands_in_its_field_again(s
 def test_an_example_of_a_concept_sets_the_whole_form_but_the_browser_s_last_choices(services):
     tab = built(ExploreTab, services)
     before = tab.show_values(tab.first_values("explore") | {"other": "baker", "arms": THREE, "seed": 3})
-    filled = before | tab.on_concept_button({"explore": {"n_images": 40}}, SimpleNamespace(chip="nurse"))
+    filled = before | tab.on_example_chip({"explore": {"n_images": 40}}, SimpleNamespace(chip="nurse"))
     assert filled[tab.form["concept"]] == "nurse"
     assert filled[tab.form["n_images"]] == 40
     assert (filled[tab.form["other"]], filled[tab.arms.chosen], filled[tab.arms.listed]) == ("", (), arm_list_html(()))

@@ -133,7 +133,7 @@ def _describe_fit(services: "Services", name: str) -> str:
 
 def _describe_encoders(services: "Services") -> dict[str, str]:
     here, fitting = services.installed_readers("encoder"), services.fitting_readers("encoder")
-    there = dict.fromkeys(fitting, "fits, not on this machine") | dict.fromkeys(here, "on this machine")
+    there = dict.fromkeys(fitting, "fits, downloaded on first use") | dict.fromkeys(here, "on this machine")
     return {tool.id: there.get(tool.id, "does not fit") for tool in services.tools("encoder")}
 
 
