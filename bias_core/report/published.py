@@ -301,7 +301,8 @@ def runs_frame(runs: Sequence[PublishedRun]) -> pd.DataFrame:
             "model": format_list(list(dict.fromkeys(filter(None, map(_describe_model, run.compared_parts))))),
             "classifier": format_list(list(dict.fromkeys(part.classifier for part in run.compared_parts))),
             "pictures": f"{sum(part.n_images for part in run.compared_parts):,}", "day": run.day,
-            "claims": f"{run.n_claims:,}", "settings that differ": differences, "note": run.caution,
+            "claims": f"{run.n_claims:,}",
+            "protocol": format_list(list(dict.fromkeys(part.protocol for part in run.compared_parts))), "settings that differ": differences, "note": run.caution,
         }
         for i, (run, differences) in enumerate(zip(runs, describe_differences(runs), strict=True), start=1)
     ]  # fmt: skip
@@ -316,7 +317,7 @@ def _describe_model(part: PublishedPart) -> str:
 def claims_frame(runs: Sequence[PublishedRun]) -> pd.DataFrame:
     """Return a row for each claim of each run (numbered from 1), and for each number of a paper that measures the same.
 
-    Claims with the same ``row`` measure the same.
+    Rows with the same ``claim`` measure the same.
     """
     rows = []
     for i, run in enumerate(runs, start=1):
@@ -329,29 +330,29 @@ def claims_frame(runs: Sequence[PublishedRun]) -> pd.DataFrame:
             }  # fmt: skip
             for claim in part.claims:
                 values = {name: value for name, value in asdict(claim).items() if name not in ("key", "published")}
-                rows.append({"row": _get_row(run, part, claim), **facts, **values})
-    return pd.DataFrame([*rows, *_printed_rows(runs)])
+                rows.append({"claim": _name_claim(run, part, claim), **facts, **values})
+    return pd.DataFrame([*rows, *_printed_rows(runs)]).astype({"n": "Int64", "n_tests": "Int64"})
 
 
-def _get_row(run: PublishedRun, part: PublishedPart, claim: PublishedClaim) -> str:
+def _name_claim(run: PublishedRun, part: PublishedPart, claim: PublishedClaim) -> str:
     """Return a name that numbers have in common if they measure the same."""
     return f"{part.concept or run.title}: {claim.number}"
 
 
-def _printed_rows(runs: Sequence[PublishedRun]) -> Iterator[dict[str, Any]]:
+def _printed_rows(runs: Sequence[PublishedRun]) -> list[dict[str, Any]]:
     printed = dict[tuple[str, str, str], dict[str, Any]]()
     for measure in published_measures().values():
+        paper = work(find_design(measure.studies[0]).reference)
         for match in matching_numbers(measure, [("", run) for run in runs]):
-            row = _get_row(match.run, match.part, match.claim)
-            facts = {"row": row, "run": IN_PAPER, "from": work(find_design(measure.studies[0]).reference)}
+            name, claim = _name_claim(match.run, match.part, match.claim), match.claim
+            facts = {"claim": name, "run": IN_PAPER, "from": paper, "study": measure.studies[0]}
+            facts |= {"concept": match.part.concept, "number": claim.number, "measure": claim.measure}
             for number in measure.numbers:
+                remark = "; ".join(filter(None, (measure.source, number.n, number.remark)))
+                values = {"model": number.model, "value": number.value, "remark": remark}
                 if number.line == match.line:
-                    printed.setdefault((row, number.model, measure.key), facts | {
-                        "study": measure.studies[0], "number": match.claim.number, "measure": match.claim.measure,
-                        "concept": match.part.concept, "model": number.model, "value": number.value,
-                        "remark": "; ".join(filter(None, (measure.source, number.n, number.remark))),
-                    })  # fmt: skip
-    yield from printed.values()
+                    printed[name, number.model, measure.key] = facts | values
+    return list(printed.values())
 
 
 def claims_table(claims: pd.DataFrame) -> pd.DataFrame:
@@ -359,19 +360,14 @@ def claims_table(claims: pd.DataFrame) -> pd.DataFrame:
 
     Lines that most columns have are first.
     """
-    cells = [
-        (row["row"], str(row["run"]), f"{row['model']}: {row['value']:g}" if row["run"] == IN_PAPER else _cell(row))
-        for row in claims.to_dict("records")
-    ]
-    columns = sorted(dict.fromkeys(column for _, column, _ in cells), key=lambda column: column == IN_PAPER)
-    table = dict[str, dict[str, list[str]]]()
-    for name, column, text in cells:
-        table.setdefault(name, {}).setdefault(column, []).append(text)
-    lines = [
-        {"claim": name} | {column: "; ".join(texts.get(column, [])) for column in columns}
-        for name, texts in sorted(table.items(), key=lambda line: -len(line[1]))
-    ]
-    return pd.DataFrame(lines)
+    cells = dict[str, dict[str, list[str]]]()
+    for row in claims.to_dict("records"):
+        text = f"{row['model']} {row['value']:g}, {row['from']}" if row["run"] == IN_PAPER else _cell(row)
+        cells.setdefault(row["claim"], {}).setdefault(row["run"], []).append(text)
+    columns = sorted(claims["run"].unique(), key=lambda name: name == IN_PAPER)
+    lines = sorted(cells.items(), key=lambda line: -len(line[1]))
+    texts = [{"claim": name, **{column: "; ".join(line.get(column, ())) for column in columns}} for name, line in lines]
+    return pd.DataFrame(texts)
 
 
 _VERDICTS = {"yes": ", clear", "no": ", not clear", "too few": ", too few", "": ""}

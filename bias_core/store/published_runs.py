@@ -226,7 +226,9 @@ def read_claims_file(name: str, file: str) -> ReadRuns:
     runs, left_out = [], dict[str, str]()
     try:
         with limit_file(name), Path(file).open("rb") as source:
-            if not zipfile.is_zipfile(source):
+            is_zip = zipfile.is_zipfile(source)
+            source.seek(0)
+            if not is_zip:
                 return ReadRuns(runs=(parse_claims(name, source_bytes(source)),))
             with zipfile.ZipFile(source) as archive:
                 entries = [entry for entry in archive.infolist() if PurePosixPath(entry.filename).name == CLAIMS]

@@ -242,7 +242,11 @@ def table(
         claims = claims_frame(runs)
         show_table(build_rich_table(runs_frame(runs).map(Text), "Published runs"))
         text, shown = excerpt(claims_table(claims).rename(columns=escape))
-        show_table(build_rich_table(text.map(Text), "Claims: value [interval]"))
+        show_table(build_rich_table(text.map(Text), "Claims"))
+        console.print(
+            "Verdicts are those of each run's own report: clear, not clear, or too few pictures; none where nothing is "
+            "claimed.", style="dim",
+        )  # fmt: skip
         if shown:
             console.print(f"{shown}; --csv writes all.", markup=False, style="dim")
         if csv is not None:
