@@ -3,7 +3,7 @@
 Every number is read from the data of the studies, which name the table that prints it; none is estimated.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -297,12 +297,11 @@ def runs_frame(runs: Sequence[PublishedRun]) -> pd.DataFrame:
     """Return a line for each run, numbered from 1: from whom, how it was measured, and in what the runs differ."""
     rows = [
         {
-            "run": f"{i}", "from": run.source, "study": run.study,
-            "model": format_list(list(dict.fromkeys(filter(None, map(_describe_model, run.compared_parts))))),
-            "classifier": format_list(list(dict.fromkeys(part.classifier for part in run.compared_parts))),
+            "run": f"{i}", "from": run.source, "study": run.study, "title": run.title, "model": name_models(run),
+            "classifier": _list_texts(part.classifier for part in run.compared_parts),
             "pictures": f"{sum(part.n_images for part in run.compared_parts):,}", "day": run.day,
-            "claims": f"{run.n_claims:,}",
-            "protocol": format_list(list(dict.fromkeys(part.protocol for part in run.compared_parts))), "settings that differ": differences, "note": run.caution,
+            "protocol": _list_texts(part.protocol for part in run.compared_parts),
+            "settings that differ": differences, "note": run.caution, "claims": f"{run.n_claims:,}",
         }
         for i, (run, differences) in enumerate(zip(runs, describe_differences(runs), strict=True), start=1)
     ]  # fmt: skip
@@ -310,15 +309,21 @@ def runs_frame(runs: Sequence[PublishedRun]) -> pd.DataFrame:
     return frame[[name for name in frame if frame[name].any()]]
 
 
-def _describe_model(part: PublishedPart) -> str:
-    return f"{part.model} ({part.revision})" if part.revision else part.model
+def name_models(run: PublishedRun) -> str:
+    """Return the models of a run, with the revisions of their weights."""
+    return _list_texts(f"{part.model}{f' ({part.revision})' * bool(part.revision)}" for part in run.compared_parts)
+
+
+def _list_texts(texts: Iterable[str]) -> str:
+    return format_list(list(dict.fromkeys(texts)))
 
 
 def claims_frame(runs: Sequence[PublishedRun]) -> pd.DataFrame:
     """Return a row for each claim of each run (numbered from 1), and for each number of a paper that measures the same.
 
-    Rows with the same ``claim`` measure the same.
+    Rows with the same ``claim`` measure the same: a line of a paper's table, or the same number of the same concept.
     """
+    lines, printed = _match_all(runs)
     rows = []
     for i, run in enumerate(runs, start=1):
         for part in run.parts:
@@ -329,30 +334,28 @@ def claims_frame(runs: Sequence[PublishedRun]) -> pd.DataFrame:
                 "remark": run.caution,
             }  # fmt: skip
             for claim in part.claims:
+                name = lines.get(id(claim), f"{part.concept or run.title}: {claim.number}")
                 values = {name: value for name, value in asdict(claim).items() if name not in ("key", "published")}
-                rows.append({"claim": _name_claim(run, part, claim), **facts, **values})
-    return pd.DataFrame([*rows, *_printed_rows(runs)]).astype({"n": "Int64", "n_tests": "Int64"})
+                rows.append({"claim": name, **facts, **values})
+    return pd.DataFrame([*rows, *printed]).astype({"n": "Int64", "n_tests": "Int64"})
 
 
-def _name_claim(run: PublishedRun, part: PublishedPart, claim: PublishedClaim) -> str:
-    """Return a name that numbers have in common if they measure the same."""
-    return f"{part.concept or run.title}: {claim.number}"
-
-
-def _printed_rows(runs: Sequence[PublishedRun]) -> list[dict[str, Any]]:
-    printed = dict[tuple[str, str, str], dict[str, Any]]()
+def _match_all(runs: Sequence[PublishedRun]) -> tuple[dict[int, str], list[dict[str, Any]]]:
+    """Return the line of a paper's table that each matching claim measures, by its id, and the numbers of these."""
+    lines, printed = dict[int, str](), list[dict[str, Any]]()
     for measure in published_measures().values():
-        paper = work(find_design(measure.studies[0]).reference)
+        names = {number.line: f"{measure.title}: {number.line}" for number in measure.numbers}
         for match in matching_numbers(measure, [("", run) for run in runs]):
-            name, claim = _name_claim(match.run, match.part, match.claim), match.claim
-            facts = {"claim": name, "run": IN_PAPER, "from": paper, "study": measure.studies[0]}
-            facts |= {"concept": match.part.concept, "number": claim.number, "measure": claim.measure}
-            for number in measure.numbers:
-                remark = "; ".join(filter(None, (measure.source, number.n, number.remark)))
-                values = {"model": number.model, "value": number.value, "remark": remark}
-                if number.line == match.line:
-                    printed[name, number.model, measure.key] = facts | values
-    return list(printed.values())
+            lines.setdefault(id(match.claim), names[match.line])
+        facts = {"run": IN_PAPER, "from": work(find_design(measure.studies[0]).reference), "study": measure.studies[0]}
+        printed += [
+            {
+                "claim": names[number.line], **facts, "model": number.model, "value": number.value,
+                "remark": "; ".join(filter(None, (measure.source, number.n, number.remark))),
+            }
+            for number in measure.numbers if names[number.line] in lines.values()
+        ]  # fmt: skip
+    return lines, printed
 
 
 def claims_table(claims: pd.DataFrame) -> pd.DataFrame:

@@ -11,11 +11,12 @@ from bias_core.measures.cards import with_works
 from bias_core.report.export import build_published_run
 from bias_core.report.published import (
     PublishedMeasure,
-    describe_differences,
     matching_numbers,
+    name_models,
     ordered_lines,
     published_figure,
     published_measures,
+    runs_frame,
 )
 from bias_core.report.saved import Newest
 from bias_core.run import history
@@ -138,28 +139,30 @@ def published_html(
 
     Above them stands what was read of published runs, and in what the runs differ.
     """
-    runs = [(f"yours: {name}", build_published_run(report)) for name, report in reports if not report.warning]
-    runs += [(f"others: {run.source}", run) for run in others.runs]
+    runs = [(f"others {i}: {name_models(run)}", run) for i, run in enumerate(others.runs, start=1)]
+    runs += [(f"yours: {name}", build_published_run(report)) for name, report in reports if not report.warning]
     run_numbers = matching_numbers(measure, runs)
     (source,) = with_works([measure.source])
     lines = ordered_lines(measure, run_numbers)
     rows = [
-        (number.line, number.model, f"{number.value:g}", number.n or "not printed", number.remark, "")
+        (number.line, number.model, f"{number.value:g}", number.n or "not printed", number.remark, False)
         for number in measure.numbers
     ]
     for number in run_numbers:
-        estimate, owner = number.claim.estimate, "others" if number.run.source else "own"
+        estimate, is_own = number.claim.estimate, not number.run.source
         value = format_estimate(estimate.value, estimate.low, estimate.high)
-        remark = "; ".join(filter(None, (number.protocol, number.run.caution if number.run.source else "")))
-        rows.append((number.line, number.name, value, f"{estimate.n:,}", remark, owner))
+        remark = number.protocol + f"; drawings of the {number.part.world} world" * (
+            not is_own and bool(number.part.world)
+        )
+        rows.append((number.line, number.name, value, f"{estimate.n:,}", remark, is_own))
     rows.sort(key=lambda row: lines.index(row[0]))
-    counts = [sum(number.run is run for number in run_numbers) for _, run in runs]
-    differences = describe_differences([run for _, run in runs])
+    read = runs_frame([run for _, run in runs]).to_dict("records") if others.runs else []
+    shown = [sum(number.run is run for number in run_numbers) for _, run in runs]
     return render(
         "published", measure=measure, source=source, rows=rows, has_lines=len(lines) > 1,
         has_remarks=any(row[4] for row in rows),
         n_own=sum(not number.run.source for number in run_numbers),
         n_forced=sum(bool(report.warning) for _, report in reports),
-        runs=list(zip(runs, counts, differences, strict=True)) if others.runs else [], left_out=others.left_out,
-        figure=published_figure(measure, run_numbers),
+        read=[(name, facts | {"of them shown below": n}) for (name, _), facts, n in zip(runs, read, shown, strict=False)],
+        left_out=others.left_out, figure=published_figure(measure, run_numbers),
     )  # fmt: skip
