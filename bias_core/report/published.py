@@ -253,6 +253,11 @@ def _misprint(text: str, name: str) -> str:
     return f"the mean of the rows is {says}" if column == f"the mean of {_SYMBOLS[name]}" else ""
 
 
+def to_runs(reports: Iterable[tuple[str, StudyReport]]) -> list[tuple[str, PublishedRun]]:
+    """Return named reports as published runs, without those whose classifier is not made for their pictures."""
+    return [(name, build_published_run(report)) for name, report in reports if not report.warning]
+
+
 def matching_numbers(measure: PublishedMeasure, runs: Sequence[tuple[str, PublishedRun]]) -> list[RunNumber]:
     """Return the same numbers of runs with these names, each marked with its protocol.
 
@@ -297,7 +302,8 @@ def runs_frame(runs: Sequence[PublishedRun]) -> pd.DataFrame:
     """Return a line for each run, numbered from 1: from whom, how it was measured, and in what the runs differ."""
     rows = [
         {
-            "run": f"{i}", "from": run.source, "study": run.study, "title": run.title, "model": name_models(run),
+            "run": f"{i}", "from": run.source, "study": run.study, "title": run.title,
+            "model": _list_texts(f"{part.model} {part.revision}".strip() for part in run.compared_parts),
             "classifier": _list_texts(part.classifier for part in run.compared_parts),
             "pictures": f"{sum(part.n_images for part in run.compared_parts):,}", "day": run.day,
             "protocol": _list_texts(part.protocol for part in run.compared_parts),
@@ -307,11 +313,6 @@ def runs_frame(runs: Sequence[PublishedRun]) -> pd.DataFrame:
     ]  # fmt: skip
     frame = pd.DataFrame(rows)
     return frame[[name for name in frame if frame[name].any()]]
-
-
-def name_models(run: PublishedRun) -> str:
-    """Return the models of a run, with the revisions of their weights."""
-    return _list_texts(f"{part.model}{f' ({part.revision})' * bool(part.revision)}" for part in run.compared_parts)
 
 
 def _list_texts(texts: Iterable[str]) -> str:
@@ -385,7 +386,7 @@ def find_measure(report: StudyReport) -> str:
     """Return the key of the measure of which a report has numbers; else of its study, else of its paper; else ""."""
     measures = published_measures()
     papers = {key: find_design(measure.studies[0]).reference for key, measure in measures.items()}
-    runs = [] if report.warning else [("", build_published_run(report))]
+    runs = to_runs([("", report)])
     of_report = [key for key, measure in measures.items() if matching_numbers(measure, runs)]
     of_study = [key for key, measure in measures.items() if report.design.name in measure.studies]
     of_paper = [key for key, paper in papers.items() if paper == report.design.reference]

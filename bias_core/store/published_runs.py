@@ -101,6 +101,12 @@ class PublishedRun:
     source: str = field(default="", metadata={"saved": False})  # folder or data set that it was read from; "": own
 
     @property
+    def owner(self) -> str:
+        """The folder, zip or data set that it was read from, without the folders in it; "" for one's own."""
+        n_parts = 2 if self.source.startswith(HUB) else 1
+        return "/".join(self.source.removeprefix(HUB).split("/")[:n_parts])
+
+    @property
     def n_claims(self) -> int:
         return sum(len(part.claims) for part in self.parts)
 

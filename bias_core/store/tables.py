@@ -447,13 +447,15 @@ def read_hub_name(name: str) -> tuple[str, str | None, str | None]:
 @contextmanager
 def hub_errors(name: str) -> Iterator[None]:
     """Turn errors of the Hub about a data set into InvalidInput (none such) and HubNotReached."""
-    from huggingface_hub.errors import EntryNotFoundError, HFValidationError, HTTPError, RepositoryNotFoundError
+    from huggingface_hub import errors
 
     try:
         yield
-    except (RepositoryNotFoundError, EntryNotFoundError, HFValidationError) as error:
+    except (errors.RepositoryNotFoundError, errors.EntryNotFoundError, errors.HFValidationError) as error:
+        if isinstance(error, errors.LocalEntryNotFoundError):  # offline
+            raise HubNotReached(f"{name} cannot be fetched: it is not on this machine, and the Hub is off") from error
         raise InvalidInput(f"there is no data set {name}, or it is not public: {_first_line(error)}") from error
-    except (HTTPError, OSError) as error:
+    except (errors.HTTPError, OSError) as error:
         raise HubNotReached(f"{name} cannot be fetched: {_first_line(error)}") from error
 
 

@@ -8,15 +8,14 @@ import gradio as gr
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.cards import with_works
-from bias_core.report.export import build_published_run
 from bias_core.report.published import (
     PublishedMeasure,
     matching_numbers,
-    name_models,
     ordered_lines,
     published_figure,
     published_measures,
     runs_frame,
+    to_runs,
 )
 from bias_core.report.saved import Newest
 from bias_core.run import history
@@ -139,8 +138,8 @@ def published_html(
 
     Above them stands what was read of published runs, and in what the runs differ.
     """
-    runs = [(f"others {i}: {name_models(run)}", run) for i, run in enumerate(others.runs, start=1)]
-    runs += [(f"yours: {name}", build_published_run(report)) for name, report in reports if not report.warning]
+    runs = [(f"others {i} ({run.owner})", run) for i, run in enumerate(others.runs, start=1)]
+    runs += to_runs((f"yours: {name}", report) for name, report in reports)
     run_numbers = matching_numbers(measure, runs)
     (source,) = with_works([measure.source])
     lines = ordered_lines(measure, run_numbers)
@@ -149,20 +148,20 @@ def published_html(
         for number in measure.numbers
     ]
     for number in run_numbers:
-        estimate, is_own = number.claim.estimate, not number.run.source
+        estimate, is_own, part = number.claim.estimate, not number.run.source, number.part
         value = format_estimate(estimate.value, estimate.low, estimate.high)
-        remark = number.protocol + f"; drawings of the {number.part.world} world" * (
-            not is_own and bool(number.part.world)
-        )
-        rows.append((number.line, number.name, value, f"{estimate.n:,}", remark, is_own))
+        name = number.name if is_own else f"{number.name}, {part.model}"
+        of_world = f"drawings of the {part.world} world" if part.world and not is_own else ""
+        remark = "; ".join(filter(None, (number.protocol, of_world)))
+        rows.append((number.line, name, value, f"{estimate.n:,}", remark, is_own))
     rows.sort(key=lambda row: lines.index(row[0]))
-    read = runs_frame([run for _, run in runs]).to_dict("records") if others.runs else []
-    shown = [sum(number.run is run for number in run_numbers) for _, run in runs]
+    facts = runs_frame([run for _, run in runs]).to_dict("records") if others.runs else []
+    counts = [{"of them shown below": sum(number.run is run for number in run_numbers)} for _, run in runs]
     return render(
         "published", measure=measure, source=source, rows=rows, has_lines=len(lines) > 1,
         has_remarks=any(row[4] for row in rows),
         n_own=sum(not number.run.source for number in run_numbers),
         n_forced=sum(bool(report.warning) for _, report in reports),
-        read=[(name, facts | {"of them shown below": n}) for (name, _), facts, n in zip(runs, read, shown, strict=False)],
+        read=[(name, of_run | n) for (name, _), of_run, n in zip(runs, facts, counts, strict=False)],
         left_out=others.left_out, figure=published_figure(measure, run_numbers),
     )  # fmt: skip
