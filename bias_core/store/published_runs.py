@@ -324,7 +324,7 @@ def _parse_text(value: Any, place: str) -> str:
     if not isinstance(value, str):
         raise InvalidInput(f"{place} must be a text; got {quoted(value)}")
     check_texts(place, value, longest=_MOST_TEXT)
-    return " ".join(value.split())
+    return value
 
 
 def _parse_number(kind: type, value: Any, place: str) -> float:

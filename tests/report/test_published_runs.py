@@ -40,7 +40,7 @@ def doctors():
 
 @pytest.fixture(scope="module")
 def values(doctors):
-    """What the file of a published run holds."""
+    """The values in the file of a published run."""
     return json.loads(to_json(build_published_run(doctors)))
 
 
@@ -49,7 +49,8 @@ def test_a_run_is_published_as_claims_and_a_card_and_never_over_another(doctors,
     assert re.fullmatch(rf"explore_calibration-renderer-\w+_2026-\d\d-\d\d_{doctors.run_id}", folder.name)
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "claims.json"]
     (run,) = read_published_runs([str(folder)]).runs
-    assert run == replace(build_published_run(doctors), source=folder.name)
+    assert run.source == folder.name
+    assert to_json(run) == to_json(build_published_run(doctors))
     rows = finding_rows(doctors)
     assert [(claim.value, claim.n, claim.clear) for claim in run.parts[0].claims] == [
         (row["value"], row["n"], row["clear"]) for row in rows
