@@ -292,11 +292,14 @@ def get_concept(settings: StudySettings) -> str:
     return swap[2] if swap and swap[1] == concept else concept
 
 
+NOT_CHECKED = "protocol not checked"
+
+
 def protocol_in_words(report: StudyReport, arm: str = "") -> str:
     """Return if a run, or one of its arms, meets its paper's protocol, or in which items it differs."""
     frame = report.results.frame(CHECKLIST)
     if frame.empty:
-        return "protocol not checked"
+        return NOT_CHECKED
     if arm and "arm" in frame:
         frame = frame[frame["arm"] == arm]
     names = [str(item) for item in frame[frame["status"] == DIFFERS]["item"]]

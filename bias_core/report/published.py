@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from bias_core.measures.cards import work
-from bias_core.report.export import build_published_run
+from bias_core.report.export import NOT_CHECKED, build_published_run
 from bias_core.store.published_runs import PublishedClaim, PublishedPart, PublishedRun
 from bias_core.study.attributes import ALL, finding_key
 from bias_core.study.design import find_design, read_study_table
@@ -306,7 +306,7 @@ def runs_frame(runs: Sequence[PublishedRun]) -> pd.DataFrame:
             "model": _list_texts(f"{part.model} {part.revision}".strip() for part in run.compared_parts),
             "classifier": _list_texts(part.classifier for part in run.compared_parts),
             "pictures": f"{sum(part.n_images for part in run.compared_parts):,}", "day": run.day,
-            "protocol": _list_texts(part.protocol for part in run.compared_parts),
+            "protocol": _list_texts(part.protocol for part in run.compared_parts if part.protocol != NOT_CHECKED),
             "settings that differ": differences, "note": run.caution, "claims": f"{run.n_claims:,}",
         }
         for i, (run, differences) in enumerate(zip(runs, describe_differences(runs), strict=True), start=1)
