@@ -317,7 +317,7 @@ def _to_published_files(report: StudyReport) -> dict[str, bytes]:
         reason = UNSUITED if report.warning else f"none of its numbers is known{blocked}"
         raise InvalidInput(f"the run {report.run_id} has nothing to publish: {reason}")
     facts = build_dataset_facts(report)
-    head = card_head(facts, "n<1K", [{"config_name": "default", "data_files": f"**/{CLAIMS}"}])
+    head = card_head(facts, viewer=False)  # the Hub would look for a table
     caution = f"> **{run.caution}**\n\n" if run.caution else ""
     card = f"---\n{head}---\n\n# {escape_markdown(facts.title)}\n\n{caution}{to_model_card(report, facts)}"
     folder = _name_published(run)

@@ -92,16 +92,15 @@ def json_lines(rows: Iterable[Mapping[Any, Any]]) -> str:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def card_head(facts: DatasetFacts, size: str, configs: Sequence[Mapping[str, Any]]) -> str:
-    """Return the YAML head of a card for dataset hubs; ``size`` is a category of the Hub."""
+def card_head(facts: DatasetFacts, **further: Any) -> str:
+    """Return the YAML head of a card for dataset hubs, with ``further`` entries at its end."""
     unknown = {"license": "other", "license_name": "see-card"}
     head = {
         "pretty_name": " ".join(facts.title.split()),
         **({"license": facts.licence.lower()} if facts.licence else unknown),
         "language": ["en"],
         "tags": ["text-to-image", "bias", "evaluation", "synthetic", "t2i-bias-explorer"],
-        "size_categories": [size],
-        "configs": list(configs),
+        **further,
     }
     return str(yaml.safe_dump(head, sort_keys=False, allow_unicode=True))
 
@@ -113,7 +112,7 @@ def dataset_card(facts: DatasetFacts, columns: Mapping[str, str]) -> str:
     configs = [{"config_name": "default", "drop_labels": True, "data_dir": "train"}] if n else []
     return text_from(
         "dataset_card.md",
-        head=card_head(facts, size, configs),
+        head=card_head(facts, size_categories=[size], configs=configs),
         facts=facts,
         columns=columns,
         versions=", ".join(f"{name} {version}" for name, version in facts.versions.items() if version),

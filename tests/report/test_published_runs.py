@@ -56,7 +56,7 @@ def test_a_run_is_published_as_claims_and_a_card_and_never_over_another(doctors,
         (row["value"], row["n"], row["clear"]) for row in rows
     ]
     _, head, card = (folder / "README.md").read_text().split("---\n", 2)
-    assert yaml.safe_load(head)["configs"] == [{"config_name": "default", "data_files": "**/claims.json"}]
+    assert yaml.safe_load(head)["viewer"] is False
     assert OF_CALIBRATION in card
     assert run.caution == OF_CALIBRATION
     assert "## Bias, Risks, and Limitations" in card
@@ -225,7 +225,7 @@ def test_the_page_marks_others_runs_and_says_first_what_was_read(doctors, values
     folder.mkdir()
     (tmp_path / "anna").rename(folder / "anna")
     for measure in ("oasis-doctors", "t2iat-tests"):
-        assert "from: published/anna" in fold.on_choice(visitor, measure)
+        assert "published/anna" in fold.on_choice(visitor, measure)
     assert "ben.json" in fold.on_choice(visitor, "oasis-doctors", [str(tmp_path / "ben.json")])
     assert "write a data set as" in fold.on_choice(visitor, "oasis-doctors", None, str(tmp_path))
     visitor.leave()
