@@ -231,7 +231,7 @@ _CORRECTED_AS = {
 
 
 OF_CALIBRATION = "Its pictures are drawings of the calibration world, which tests measures: no real model drew them."
-_LOCAL = re.compile(r"(?:^|(?<=\+))((?:~|/|[A-Za-z]:[\\/])[^+]*?)(?=:[\d.]+(?:\+|$)|\+|$)")
+_LOCAL = re.compile(r"(?:^|(?<=\+))((?:~|/|\.\.?[\\/]|[A-Za-z]:[\\/])[^+]*?)(?=:[\d.]+(?:\+|$)|\+|$)")
 _LONGEST_NAME = 60
 
 

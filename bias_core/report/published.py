@@ -292,7 +292,11 @@ _NO_SETTINGS = (
 
 def describe_differences(runs: Sequence[PublishedRun]) -> list[str]:
     """Return for each run the settings in which these runs differ, in words; "" for all if they are alike."""
-    facts = [{name: text for name, text in run.measurement.items() if name not in _NO_SETTINGS} for run in runs]
+    facts = [
+        {name: text for name, text in run.measurement.items() if name not in _NO_SETTINGS}
+        | {"Confidence": _list_texts(part.settings.get("confidence", "") for part in run.compared_parts)}
+        for run in runs
+    ]
     names = dict.fromkeys(name for of in facts for name in of)
     differing = [name for name in names if len({of.get(name, "") for of in facts}) > 1]
     return ["; ".join(f"{name}: {of.get(name, 'none')}" for name in differing) for of in facts]

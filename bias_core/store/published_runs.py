@@ -23,8 +23,8 @@ from bias_core.types import Estimate
 from bias_core.values import check_texts, read_json
 
 CLAIMS, FORMAT, VERSION = "claims.json", "t2i-bias claims", 1
-MOST_BYTES, MOST_RUNS = 4_000_000, 200
-"""Size of one ``claims.json``, and published runs that are read at once."""
+MOST_BYTES, MOST_RUNS, MOST_TOGETHER = 4_000_000, 200, 20_000_000
+"""Size of one ``claims.json``, published runs that are read at once, and the size of all of them."""
 _MOST_TEXT, _LONGEST_NAME, _MOST_ENTRIES = 4_000, 200, 5_000
 _MOST_DEPTH, _MOST_FILES = 4, 20_000  # of folders in folders, and files that are looked through
 _BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError)
@@ -121,7 +121,7 @@ class ReadRuns:
     """Published runs that were read, and what was left out, with reasons."""
 
     runs: tuple[PublishedRun, ...] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[tuple[str, str], ...] = ()
 
 
 def read_published_runs(places: Sequence[str]) -> ReadRuns:
@@ -129,25 +129,31 @@ def read_published_runs(places: Sequence[str]) -> ReadRuns:
 
     A data set is written as ``hf://datasets/owner/name[@revision][/folder]``. Links are not followed.
     """
-    runs, left_out, session = list[PublishedRun](), dict[str, str](), Session()
+    runs, left_out, session = dict[bytes, PublishedRun](), list[tuple[str, str]](), Session()
     for place in places:
         try:
-            found = dict(_find_files(place, left_out))
-            if not found and not any(name.startswith(_shown_name(place)) for name in left_out):
-                left_out[_shown_name(place)] = f"has no {CLAIMS}"
+            found, n_before = list(_find_files(place, left_out)), len(left_out)
         except (InvalidInput, HubNotReached, StorageError) as error:
-            left_out[_shown_name(place)] = get_error_message(error)
+            left_out.append((_shown_name(place), get_error_message(error)))
             continue
-        for name, path in found.items():
+        if not found and len(left_out) == n_before:
+            left_out.append((_shown_name(place), f"has no {CLAIMS}"))
+        for name, path in found:
+            if len(runs) >= MOST_RUNS or sum(map(len, runs)) >= MOST_TOGETHER:
+                limit = f"{MOST_RUNS} runs and {MOST_TOGETHER // 1_000_000} MB"
+                left_out.append((name, f"was not read: at most {limit} are read at once"))
+                continue
             try:
                 read: ReadRuns = read_apart(read_claims_file, name, str(path), session=session)
-                runs += read.runs
-                left_out |= read.left_out
+                left_out += read.left_out
             except InvalidInput as error:  # also TooMuch
-                left_out[name] = get_error_message(error)
-    for run in runs[MOST_RUNS:]:
-        left_out[f"{run.source}, run {run.run}"] = f"at most {MOST_RUNS} runs are read at once"
-    return ReadRuns(runs=tuple(runs[:MOST_RUNS]), left_out=left_out)
+                left_out.append((name, get_error_message(error)))
+                continue
+            for run in read.runs:
+                first = runs.setdefault(to_json(run), run)
+                if first is not run:
+                    left_out.append((run.source, f"is the same as {first.source}"))
+    return ReadRuns(runs=tuple(runs.values()), left_out=tuple(left_out))
 
 
 def _shown_name(place: str, *folders: str) -> str:
@@ -156,36 +162,48 @@ def _shown_name(place: str, *folders: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in "/".join((name, *folders)))[:_LONGEST_NAME]
 
 
-def _find_files(place: str, left_out: dict[str, str]) -> Iterator[tuple[str, Path]]:
+def _find_files(place: str, left_out: list[tuple[str, str]]) -> Iterator[tuple[str, Path]]:
     """Yield names and paths of the files with claims; InvalidInput if there is no such place."""
     if place.startswith(HUB):
         folder, home = _download(place)
     else:
         try:
             folder = home = Path(place).expanduser().resolve()
+            is_file, is_folder = folder.is_file(), folder.is_dir()
         except (OSError, RuntimeError, ValueError) as error:
-            raise InvalidInput("is no readable folder") from error
-        if folder.is_file():
+            raise InvalidInput("cannot be read") from error
+        if is_file:
             yield _shown_name(place), folder
             return
-    if not folder.is_dir():
-        raise InvalidInput("there is no such folder or file")
+        if not is_folder:
+            raise InvalidInput("there is no such folder or file")
+    yield from _walk(_shown_name(place), folder, home, left_out)
+
+
+def _walk(name: str, folder: Path, home: Path, left_out: list[tuple[str, str]]) -> Iterator[tuple[str, Path]]:
+    """Yield the files with claims of a folder, and of folders in it, that are files of ``home``."""
     n_files = 0
-    for at, folders, names in os.walk(folder):
-        here = Path(at).relative_to(folder).parts
-        title = _shown_name(place, *here)
+
+    def get_title(at: str | Path) -> str:
+        return _shown_name(name, *Path(at).relative_to(folder).parts)
+
+    def on_error(error: OSError) -> None:
+        left_out.append((get_title(error.filename), f"cannot be read: {error.strerror}"))
+
+    for at, folders, names in os.walk(folder, onerror=on_error):
         n_files += len(names) + len(folders)
-        if folders and (n_files > _MOST_FILES or len(here) >= _MOST_DEPTH):
-            left_out[title] = f"its folders: at most {_MOST_DEPTH} in each other, and {_MOST_FILES:,} files, are read"
+        if folders and (n_files > _MOST_FILES or len(Path(at).relative_to(folder).parts) >= _MOST_DEPTH):
+            limit = f"at most {_MOST_DEPTH} in each other, and {_MOST_FILES:,} files, are read"
+            left_out.append((get_title(at), f"its folders: {limit}"))
             folders.clear()
         links = [name for name in folders if Path(at, name).is_symlink()]
-        left_out |= {_shown_name(place, *here, name): "a link to a folder, which is not followed" for name in links}
+        left_out += [(get_title(Path(at, link)), "a link to a folder, which is not followed") for link in links]
         folders.sort()
         path = Path(at, CLAIMS)
-        if CLAIMS in names and path.is_file() and path.resolve().is_relative_to(home):
-            yield title, path
+        if CLAIMS in names and path.resolve().is_relative_to(home) and path.is_file():
+            yield get_title(at), path
         elif CLAIMS in names:
-            left_out[title] = f"its {CLAIMS} is no file of this folder"
+            left_out.append((get_title(at), f"its {CLAIMS} is no file of this folder"))
 
 
 def _download(name: str) -> tuple[Path, Path]:
@@ -229,7 +247,7 @@ def _to_plain(value: Any) -> Any:
 
 def read_claims_file(name: str, file: str) -> ReadRuns:
     """Read a ``claims.json``, or all in a zip; ``name``: for messages. Raises InvalidInput."""
-    runs, left_out = [], dict[str, str]()
+    runs, left_out = list[PublishedRun](), list[tuple[str, str]]()
     try:
         with limit_file(name), Path(file).open("rb") as source:
             is_zip = zipfile.is_zipfile(source)
@@ -246,16 +264,18 @@ def read_claims_file(name: str, file: str) -> ReadRuns:
                     except TooMuch:
                         raise
                     except InvalidInput as error:
-                        left_out[title] = str(error)
+                        left_out.append((title, str(error)))
     except OSError as error:
         raise InvalidInput(f"cannot be read: {error.strerror or error}") from error
     except _BROKEN_ZIP as error:
         raise InvalidInput(f"is no readable zip: {error}") from error
     if len(entries) > MOST_RUNS:
-        left_out[name] = f"{len(entries) - MOST_RUNS:,} of its {len(entries):,} runs: at most {MOST_RUNS} are read"
+        left_out.append(
+            (name, f"{len(entries) - MOST_RUNS:,} of its {len(entries):,} runs: at most {MOST_RUNS} are read")
+        )
     if not entries:
         raise InvalidInput(f"has no {CLAIMS}")
-    return ReadRuns(runs=tuple(runs), left_out=left_out)
+    return ReadRuns(runs=tuple(runs), left_out=tuple(left_out))
 
 
 def source_bytes(source: Any) -> bytes:

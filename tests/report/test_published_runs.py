@@ -75,7 +75,7 @@ def test_what_the_app_does_not_show_is_not_published(doctors, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("place", ["/home/Anna Ö/models/mine", "~/mine", "C:\\Users\\anna\\mine"])
+@pytest.mark.parametrize("place", ["/home/Anna Ö/models/mine", "~/mine", "../anna/mine", "C:\\Users\\anna\\mine"])
 def test_nothing_of_this_machine_is_published(doctors, tmp_path, place):
     settings = replace(
         doctors.settings, model=f"{place}+{place}-lora:0.8", labels=f"{place}.csv", arms=(Arm(images=f"{place}.zip"),)
@@ -133,13 +133,15 @@ def test_a_hostile_file_is_named_as_left_out_and_the_others_count(values, tmp_pa
         (tmp_path / name / "claims.json").write_bytes(data)
     for name in ("good", f"{EVIL.replace('/', '')}\x1b[2J"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "claims.json").write_text(json.dumps(values))
+        (tmp_path / name / "claims.json").write_text(json.dumps({**values, "run": name[:4]}))
     read = read_published_runs([str(tmp_path)])
-    names = {name.rpartition("/")[2]: reason for name, reason in read.left_out.items()}
+    names = {name.rpartition("/")[2]: reason for name, reason in read.left_out}
     assert set(names) == set(bad)
     for name, (_, message) in bad.items():
         assert re.search(message, names[name]), name
     assert len(read.runs) == 2
+    again = read_published_runs([str(tmp_path / "good"), str(tmp_path / "good" / "claims.json")])
+    assert (len(again.runs), again.left_out) == (1, (("claims.json", "is the same as good"),))
     assert not [run for run in read.runs if "\x1b" in run.source]
 
 
@@ -156,12 +158,12 @@ def test_links_pipes_and_zip_bombs_are_left_out(values, tmp_path):
         archive.writestr("../../b/claims.json", json.dumps(values))
     (tmp_path / "broken.zip").write_bytes((tmp_path / "bomb.zip").read_bytes()[:-40])
     read = read_published_runs([str(folder), str(tmp_path / "bomb.zip"), str(tmp_path / "broken.zip"), "/no/such"])
-    assert read.left_out == {
+    assert dict(read.left_out) == {
         "given/link": "a link to a folder, which is not followed",
         "given/linked": "its claims.json is no file of this folder",
         "given/pipe": "its claims.json is no file of this folder",
         "bomb.zip/a": "is larger than 4 MB, the limit for claims.json",
-        "broken.zip": read.left_out["broken.zip"],
+        "broken.zip": dict(read.left_out)["broken.zip"],
         "such": "there is no such folder or file",
     }
     assert len(read.runs) == 1  # of the zip; nothing is unpacked
@@ -184,13 +186,13 @@ def test_a_data_set_of_the_hub_is_read_and_too_large_ones_are_not_downloaded(val
     assert [(run.source, run.owner) for run in read.runs] == [(f"{name}/anna", "org/numbers")]
     entries.append(huggingface_hub.hf_api.RepoFile(path="ben/claims.json", size=MOST_BYTES + 1, oid=""))
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("it was downloaded"))
-    assert "holds more than 200 runs of 4 MB each" in read_published_runs([name]).left_out[name]
+    assert "holds more than 200 runs of 4 MB each" in dict(read_published_runs([name]).left_out)[name]
 
     def fail(*_, **__):
         raise huggingface_hub.errors.LocalEntryNotFoundError("offline")
 
     monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_tree", fail)
-    assert read_published_runs([name]).left_out[name].endswith("it is not on this machine, and the Hub is off")
+    assert dict(read_published_runs([name]).left_out)[name].endswith("it is not on this machine, and the Hub is off")
 
 
 def test_runs_stand_side_by_side_with_the_paper_and_say_where_they_differ(doctors):

@@ -231,7 +231,7 @@ def table(
 
     with user_errors():
         read = read_published_runs(places)
-        for name, reason in read.left_out.items():
+        for name, reason in read.left_out:
             typer.secho(f"Left out: {name}: {reason}", fg="yellow", err=True)
         runs = [run for run in read.runs if study in ("", run.study)]
         if not runs:

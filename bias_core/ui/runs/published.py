@@ -22,6 +22,7 @@ from bias_core.run import history
 from bias_core.services import Services
 from bias_core.settings import on_public_server
 from bias_core.store.published_runs import CLAIMS, ReadRuns, read_published_runs
+from bias_core.store.reader import ADDRESS
 from bias_core.store.tables import HUB
 from bias_core.study.types import StudyReport
 from bias_core.ui import messages
@@ -95,6 +96,7 @@ class PublishedFold:
     ) -> str:
         measures = published_measures()
         measure = measures.get(key or "") or next(iter(measures.values()))
+        ADDRESS.set(visitor.address)
         with messages.user_errors() as problem:
             others = self._read_others(files or (), (data_set or "").strip())
             return published_html(measure, self._reports(visitor, measure), others)
@@ -116,7 +118,7 @@ class PublishedFold:
         found = _DATA_SETS.get(name) or read_published_runs([data_set])
         if found.runs:
             _DATA_SETS.put(name, found)
-        return ReadRuns(runs=(*read.runs, *found.runs), left_out={**read.left_out, **found.left_out})
+        return ReadRuns(runs=(*read.runs, *found.runs), left_out=(*read.left_out, *found.left_out))
 
     def _reports(self, visitor: Visitor, measure: PublishedMeasure) -> list[tuple[str, StudyReport]]:
         """The newest reports of the measure's studies and concepts, by the names of their runs."""
