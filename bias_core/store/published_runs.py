@@ -11,6 +11,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path, PurePosixPath
 from types import UnionType
@@ -131,8 +132,9 @@ def read_published_runs(places: Sequence[str]) -> ReadRuns:
     """
     runs, left_out, session = dict[bytes, PublishedRun](), list[tuple[str, str]](), Session()
     for place in places:
+        n_before = len(left_out)
         try:
-            found, n_before = list(_find_files(place, left_out)), len(left_out)
+            found = list(_find_files(place, left_out))
         except (InvalidInput, HubNotReached, StorageError) as error:
             left_out.append((_shown_name(place), get_error_message(error)))
             continue
@@ -199,8 +201,10 @@ def _walk(name: str, folder: Path, home: Path, left_out: list[tuple[str, str]]) 
         links = [name for name in folders if Path(at, name).is_symlink()]
         left_out += [(get_title(Path(at, link)), "a link to a folder, which is not followed") for link in links]
         folders.sort()
-        path = Path(at, CLAIMS)
-        if CLAIMS in names and path.resolve().is_relative_to(home) and path.is_file():
+        path, is_own = Path(at, CLAIMS), False
+        with suppress(OSError):  # a folder whose files may not be looked at
+            is_own = path.is_file() and path.resolve().is_relative_to(home)
+        if is_own:
             yield get_title(at), path
         elif CLAIMS in names:
             left_out.append((get_title(at), f"its {CLAIMS} is no file of this folder"))
@@ -269,10 +273,8 @@ def read_claims_file(name: str, file: str) -> ReadRuns:
         raise InvalidInput(f"cannot be read: {error.strerror or error}") from error
     except _BROKEN_ZIP as error:
         raise InvalidInput(f"is no readable zip: {error}") from error
-    if len(entries) > MOST_RUNS:
-        left_out.append(
-            (name, f"{len(entries) - MOST_RUNS:,} of its {len(entries):,} runs: at most {MOST_RUNS} are read")
-        )
+    if n_more := len(entries[MOST_RUNS:]):
+        left_out.append((name, f"{n_more:,} of its {len(entries):,} runs: at most {MOST_RUNS} are read"))
     if not entries:
         raise InvalidInput(f"has no {CLAIMS}")
     return ReadRuns(runs=tuple(runs), left_out=tuple(left_out))
