@@ -334,10 +334,12 @@ def _name_published(run: PublishedRun) -> str:
 def _without_folders(report: StudyReport) -> StudyReport:
     """Return the report with the names of local models and files in place of their paths."""
     settings = [part.settings for part in (report, *report.arms)]
-    texts = [text for part in settings for arm in part.arms for text in (arm.model, arm.images)]
-    for part in settings:
-        texts += [part.model, part.images, part.labels, part.encoder, part.judge, *part.further_encoders]
-    paths = {path for text in filter(None, texts) for path in _LOCAL.findall(text)}
+    drawn = [*settings, *(arm for part in settings for arm in part.arms)]
+    files = [*(part.images for part in drawn), *(part.labels for part in settings)]
+    texts = [part.model for part in drawn]
+    texts += [text for part in settings for text in (part.encoder, part.judge, *part.further_encoders)]
+    paths = {*filter(None, files), *(path for text in filter(None, texts) for path in _LOCAL.findall(text))}
+    paths = {path for path in paths if PureWindowsPath(path).name not in ("", path)}
     if not paths:
         return report
     text = to_text(report, Path("/"), created=report.created)

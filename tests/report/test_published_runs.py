@@ -78,7 +78,11 @@ def test_what_the_app_does_not_show_is_not_published(doctors, tmp_path):
 @pytest.mark.parametrize("place", ["/home/Anna Ö/models/mine", "~/mine", "../anna/mine", "C:\\Users\\anna\\mine"])
 def test_nothing_of_this_machine_is_published(doctors, tmp_path, place):
     settings = replace(
-        doctors.settings, model=f"{place}+{place}-lora:0.8", labels=f"{place}.csv", arms=(Arm(images=f"{place}.zip"),)
+        doctors.settings,
+        model=f"{place}+{place}-lora:0.8",
+        labels=f"{place}.csv",
+        images="anna/mine.zip",
+        arms=(Arm(images=f"{place}.zip"),),
     )
     stored = {
         key: replace(image, row=replace(image.row, model=settings.model)) for key, image in doctors.stored.items()
