@@ -334,9 +334,9 @@ def _name_published(run: PublishedRun) -> str:
 def _without_folders(report: StudyReport) -> StudyReport:
     """Return the report with the names of local models and files in place of their paths."""
     settings = [part.settings for part in (report, *report.arms)]
-    drawn = [*settings, *(arm for part in settings for arm in part.arms)]
-    files = [*(part.images for part in drawn), *(part.labels for part in settings)]
-    texts = [part.model for part in drawn]
+    arms = [arm for part in settings for arm in part.arms]
+    files = [text for part in settings for text in (part.images, part.labels)] + [arm.images for arm in arms]
+    texts = [*(part.model for part in settings), *(arm.model for arm in arms)]
     texts += [text for part in settings for text in (part.encoder, part.judge, *part.further_encoders)]
     paths = {*filter(None, files), *(path for text in filter(None, texts) for path in _LOCAL.findall(text))}
     paths = {path for path in paths if PureWindowsPath(path).name not in ("", path)}
