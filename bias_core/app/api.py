@@ -360,7 +360,8 @@ class Tools:
             run_id: The run_id in the report of that call.
             form: "md": Markdown; "card": a section for the model card; "html": one page with
                 pictures and figures, up to a few megabytes; "csv", "json": all numbers;
-                "every_eval_ever": a zip of records as base64; "zip": pictures, tables, figures and
+                "every_eval_ever": a zip of records as base64; "publish": a zip of claims and card that
+                stands next to other people's runs, as base64; "zip": pictures, tables, figures and
                 all of these, as base64.
         """
         report = hide_upload_paths(self._corrected(run_id))

@@ -73,8 +73,11 @@ class MendedBlocks(gr.Blocks):
         for i, (block, value) in enumerate(zip(block_fn.inputs, values, strict=False)):
             if state is not None and value and isinstance(block, gr.File):
                 visitor = state[self.visitor._id]  # noqa: SLF001
-                held = await anyio.to_thread.run_sync(self._uploads.hold, str(value), visitor.key, visitor.uploads)
-                values[i] = str(held)
+                held = [
+                    str(await anyio.to_thread.run_sync(self._uploads.hold, file, visitor.key, visitor.uploads))
+                    for file in ([value] if isinstance(value, str) else map(str, value))
+                ]
+                values[i] = held if block.file_count == "multiple" else held[0]
         return values
 
     async def postprocess_data(

@@ -14,9 +14,9 @@ import uuid
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PureWindowsPath
 from typing import Any
 
 import pandas as pd
@@ -26,10 +26,11 @@ from bias_core import __version__
 from bias_core.errors import InvalidInput, UnknownModel, quoted
 from bias_core.measures.cards import METRICS, Card, with_works, work
 from bias_core.models.catalogue import hosted_name, is_hub_id, load_catalogue, split_revision
+from bias_core.prompts import WORD_SLOT
 from bias_core.report.blocked_pictures import describe_count
-from bias_core.report.claims import SAME_TEST, WHY_NOT
+from bias_core.report.claims import SAME_TEST, UNSUITED, WHY_NOT
 from bias_core.report.commands import is_shipped, to_command
-from bias_core.report.documents import to_dict, to_html, to_markdown, to_model_card
+from bias_core.report.documents import describe_measurement, to_dict, to_html, to_markdown, to_model_card
 from bias_core.report.figures import draw, to_bytes
 from bias_core.report.headlines import headline
 from bias_core.report.picture_facts import get_drawing_facts
@@ -38,7 +39,9 @@ from bias_core.report.report_text import (
     LIMITS,
     Row,
     arm_folder,
+    circumstances,
     finding_rows,
+    format_day,
     get_title,
     is_corrected_by_people,
     is_known,
@@ -47,14 +50,28 @@ from bias_core.report.report_text import (
     replaced_by_people,
     size_in_words,
 )
+from bias_core.report.saved import from_text, to_text
 from bias_core.settings import ASSETS
-from bias_core.store.export import DatasetFacts, Export, ExportedImage, csv_bytes, write_folder, write_zip
+from bias_core.store.export import (
+    DatasetFacts,
+    Export,
+    ExportedImage,
+    card_head,
+    csv_bytes,
+    escape_markdown,
+    without_splits,
+    write_folder,
+    write_zip,
+)
 from bias_core.store.files import write_atomically
 from bias_core.store.images import get_source_type
-from bias_core.study.design import format_summary, study_classes
+from bias_core.store.published_runs import CLAIMS, PublishedClaim, PublishedPart, PublishedRun, to_json
+from bias_core.study.attributes import get_attribute
+from bias_core.study.design import CHECKLIST, DIFFERS, format_summary, study_classes
 from bias_core.study.types import Design, Finding, Measured, StudyFigure, StudyReport, StudySettings, named_parts
 from bias_core.types import IMPORTED, ModelInfo
-from bias_core.wording import format_interval, format_p
+from bias_core.values import option_values
+from bias_core.wording import format_interval, format_list, format_p
 
 _IN_ROW = ["image_id", "prompt", "seed"]  # part of an ImageRow
 _SPDX = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
@@ -193,13 +210,16 @@ def numbers_table(report: StudyReport) -> pd.DataFrame:
     """Return all numbers of a report and its arms as one table; those that people's labels correct are last."""
     parts: list[tuple[str, Measured]] = [("", report), *((arm.name, arm) for arm in report.arms)]
     rows = [{"arm": name, **row} for name, part in parts for row in finding_rows(part)]
-    rows += [
+    frame = pd.DataFrame([*rows, *_corrected_rows(report)])
+    return frame if report.arms else frame.drop(columns="arm", errors="ignore")
+
+
+def _corrected_rows(report: StudyReport) -> list[Row]:
+    return [
         {"finding": f"{row['number']}, corrected by people’s labels"}
         | {name: row[of] for name, of in _CORRECTED_AS.items()}
         for row in report.results.frame(CORRECTED).to_dict("records")
     ]
-    frame = pd.DataFrame(rows)
-    return frame if report.arms else frame.drop(columns="arm", errors="ignore")
 
 
 _CORRECTED_AS = {
@@ -208,6 +228,146 @@ _CORRECTED_AS = {
     "null_value": "without bias", "restates": SAME_TEST, "note": "note",
 }  # fmt: skip
 """Columns of the table of all numbers, and of the table of corrected numbers."""
+
+
+OF_CALIBRATION = "Its pictures are drawings of the calibration world, which tests measures: no real model drew them."
+_LOCAL = re.compile(r"(?:^|(?<=\+))((?:~|/|\.\.?[\\/]|[A-Za-z]:[\\/])[^+]*?)(?=:[\d.]+(?:\+|$)|\+|$)")
+_LONGEST_NAME = 60
+
+
+def build_published_run(report: StudyReport) -> PublishedRun:
+    """Return what a run publishes: each number with its interval, n and verdict, and how it was measured."""
+    named: list[tuple[str, Measured]] = [("", report), *((arm.name, arm) for arm in report.arms)]
+    parts = tuple(_publish_part(report, name, part) for name, part in named)
+    return PublishedRun(
+        study=report.design.name,
+        title=get_title(report),
+        reference=report.design.reference,
+        run=report.run_id,
+        day=format_day(report),
+        headline=headline(report),
+        caution=OF_CALIBRATION * any(part.world for part in parts),
+        limits=LIMITS,
+        measurement=_keep_known(**describe_measurement(report, build_dataset_facts(report))),
+        versions=_keep_known(**report.versions),
+        parts=parts,
+    )
+
+
+def _publish_part(report: StudyReport, arm: str, part: Measured) -> PublishedPart:
+    settings, info = part.settings, _catalogue_entry(part.settings.model)
+    rows = _corrected_rows(report) if part is report else []
+    claims = [_publish_number(row, key=f"corrected {row['finding']}") for row in rows]
+    for finding, row in zip(part.results.findings, finding_rows(part), strict=True):
+        correction = finding.claim.correction if finding.claim and row["clear"] else ""
+        attribute = get_attribute(finding.key)
+        claims.append(_publish_number(row, key=finding.key, attribute=attribute, correction=correction))
+    return PublishedPart(
+        arm=arm,
+        concept=get_concept(settings),
+        model=model_record(settings)["id"],
+        revision=report.versions.get("model_revision", ""),
+        world="calibration" if info is not None and info.embedded else "",
+        classifier=circumstances(report, part).reader,
+        n_planned=part.n_planned,
+        n_images=part.n_images,
+        n_blocked=part.n_blocked,
+        protocol=protocol_in_words(report, arm),
+        settings=_keep_known(**{name: getattr(settings, name) for name in _DRAWN_WITH}),
+        claims=tuple(claims),
+    )
+
+
+def _publish_number(row: Row, **facts: str) -> PublishedClaim:
+    values: Row = {f.name: row[f.name] for f in fields(PublishedClaim) if f.name in row}
+    optional = ("p_value", "p_adjusted", "null_value", "published")
+    values |= {name: None for name in optional if not is_known(values.get(name))}
+    return PublishedClaim(**values | facts | {"number": row["finding"]})
+
+
+def get_concept(settings: StudySettings) -> str:
+    """Return the concept that a run or arm draws; "" if its study has none."""
+    concept = str(option_values(settings.options).get("concept", ""))
+    swap = WORD_SLOT.fullmatch(settings.arms[0].template or "") if len(settings.arms) == 1 else None
+    return swap[2] if swap and swap[1] == concept else concept
+
+
+NOT_CHECKED = "protocol not checked"
+
+
+def protocol_in_words(report: StudyReport, arm: str = "") -> str:
+    """Return if a run, or one of its arms, meets its paper's protocol, or in which items it differs."""
+    frame = report.results.frame(CHECKLIST)
+    if frame.empty:
+        return NOT_CHECKED
+    if arm and "arm" in frame:
+        frame = frame[frame["arm"] == arm]
+    names = [str(item) for item in frame[frame["status"] == DIFFERS]["item"]]
+    if not names:
+        return "paper’s protocol met"
+    return f"differs in {format_list(names)}"
+
+
+def _to_published_files(report: StudyReport) -> dict[str, bytes]:
+    """Return claims and card of a run, in a folder of its own, by file name; InvalidInput as :func:`publish`."""
+    run = build_published_run(report := _without_folders(report))
+    is_empty = not any(is_known(claim.value) for part in run.parts for claim in part.claims)
+    if report.warning or is_empty:
+        blocked = f" ({describe_count(report.n_blocked)})" if report.n_blocked else ""
+        reason = UNSUITED if report.warning else f"none of its numbers is known{blocked}"
+        raise InvalidInput(f"the run {report.run_id} has nothing to publish: {reason}")
+    facts = build_dataset_facts(report)
+    head = card_head(facts, viewer=False)  # the Hub would look for a table
+    caution = f"> **{run.caution}**\n\n" if run.caution else ""
+    card = f"---\n{head}---\n\n# {escape_markdown(facts.title)}\n\n{caution}{to_model_card(report, facts)}"
+    folder = _name_published(run)
+    return {f"{folder}/{CLAIMS}": to_json(run), f"{folder}/README.md": card.encode()}
+
+
+def _name_published(run: PublishedRun) -> str:
+    """Return a name that every file system and the Hub take: study, model, day and run."""
+    models = list(dict.fromkeys(part.model.rpartition("/")[2] for part in run.parts))
+    model = models[0][:_LONGEST_NAME] if len(models) == 1 else f"{len(models)}-models"
+    return without_splits(_safe("_".join(filter(None, (run.study[:_LONGEST_NAME], model, run.day, run.run)))))
+
+
+def _without_folders(report: StudyReport) -> StudyReport:
+    """Return the report with the names of local models and files in place of their paths."""
+    settings = [part.settings for part in (report, *report.arms)]
+    arms = [arm for part in settings for arm in part.arms]
+    files = [text for part in settings for text in (part.images, part.labels)] + [arm.images for arm in arms]
+    texts = [*(part.model for part in settings), *(arm.model for arm in arms)]
+    texts += [text for part in settings for text in (part.encoder, part.judge, *part.further_encoders)]
+    paths = {*filter(None, files), *(path for text in filter(None, texts) for path in _LOCAL.findall(text))}
+    paths = {path for path in paths if PureWindowsPath(path).name not in ("", path)}
+    if not paths:
+        return report
+    text = to_text(report, Path("/"), created=report.created)
+    for path in sorted(paths, key=len, reverse=True):
+        text = text.replace(json.dumps(path, ensure_ascii=False)[1:-1], PureWindowsPath(path).name)
+    return from_text(text, Path("/")).report
+
+
+def publish(report: StudyReport, place: Path) -> Path:
+    """Write claims and card of a run into a new folder in ``place``; return that folder.
+
+    Raises InvalidInput if the folder exists, or the run has no number that its classifier is made for.
+    """
+    files = _to_published_files(report)
+    folder = place / next(iter(files)).partition("/")[0]
+    if folder.exists():
+        raise InvalidInput(f"{folder} exists already: delete it, or write the run somewhere else (--to)")
+    for name, content in files.items():
+        write_atomically(place / name, content)
+    return folder
+
+
+def _zip_files(files: Mapping[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content)  # the same bytes every day
+    return target.getvalue()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,6 +415,14 @@ FORMS: Mapping[str, Form] = {
         purpose="A JSON record for each model and arm, in Every Eval Ever's shared format for results of evaluations.",
         ending="-every-eval-ever.zip",
         write=lambda report: to_every_eval_ever(report, build_dataset_facts(report)),
+        is_text=False,
+    ),
+    "publish": Form(
+        title="Publish: claims and card (zip)",
+        purpose="A folder that stands next to other people’s runs: claims with n and intervals, settings, versions, "
+        "and a card; no pictures.",
+        ending="-published.zip",
+        write=lambda report: _zip_files(_to_published_files(report)),
         is_text=False,
     ),
 }
@@ -315,16 +483,14 @@ def to_every_eval_ever(report: StudyReport, facts: DatasetFacts) -> bytes:
     if not has_numbers(report):
         raise InvalidInput("this report has no known number, so there is nothing to record")
     by_people = replaced_by_people(report.settings) and not is_corrected_by_people(report)
-    target, collection = io.BytesIO(), f"{COLLECTION}_{_FORBIDDEN.sub('_', report.design.name)}"
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for number, (arm, part) in enumerate(named_parts(report)):
-            if results := [_result(*number, part, collection, facts, arm, by_people) for number in _list_numbers(part)]:
-                record = _record(report, part, facts, arm) | {"evaluation_results": results}
-                key = hashlib.sha256(f"{report.run_id}/{report.created}/{number}".encode()).digest()
-                name = f"data/{collection}/{record['model_info']['id']}/{uuid.UUID(bytes=key[:16], version=4)}.json"
-                text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
-                archive.writestr(zipfile.ZipInfo(name), text.encode())  # the same bytes every day
-    return target.getvalue()
+    files, collection = dict[str, bytes](), f"{COLLECTION}_{_FORBIDDEN.sub('_', report.design.name)}"
+    for number, (arm, part) in enumerate(named_parts(report)):
+        if results := [_result(*number, part, collection, facts, arm, by_people) for number in _list_numbers(part)]:
+            record = _record(report, part, facts, arm) | {"evaluation_results": results}
+            key = hashlib.sha256(f"{report.run_id}/{report.created}/{number}".encode()).digest()
+            name = f"data/{collection}/{record['model_info']['id']}/{uuid.UUID(bytes=key[:16], version=4)}.json"
+            files[name] = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False).encode()
+    return _zip_files(files)
 
 
 def has_numbers(report: StudyReport) -> bool:

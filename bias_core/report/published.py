@@ -1,23 +1,23 @@
-"""The numbers that papers print for real models, next to a visitor's own runs of their studies.
+"""The numbers that papers print for real models, next to runs of their studies: one's own and published ones.
 
 Every number is read from the data of the studies, which name the table that prints it; none is estimated.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from bias_core.measures.cards import work
-from bias_core.prompts import WORD_SLOT
+from bias_core.report.export import NOT_CHECKED, build_published_run
+from bias_core.store.published_runs import PublishedClaim, PublishedPart, PublishedRun
 from bias_core.study.attributes import ALL, finding_key
-from bias_core.study.design import CHECKLIST, DIFFERS, find_design, read_study_table
-from bias_core.study.types import StudyFigure, StudyReport, StudySettings, mark, named_parts
+from bias_core.study.design import find_design, read_study_table
+from bias_core.study.types import StudyFigure, StudyReport, mark
 from bias_core.types import Estimate
-from bias_core.values import option_values
-from bias_core.wording import format_list
+from bias_core.wording import format_estimate, format_list
 
 IN_PAPER = "in the paper"
 _OTHER_STUDY = "from another study, not by the paper’s protocol"
@@ -55,12 +55,14 @@ class PublishedMeasure:
         return " · ".join((self.title, work(find_design(self.studies[0]).reference), format_list(models)))
 
 
-class OwnNumber(NamedTuple):
-    """The same number of a visitor's run."""
+class RunNumber(NamedTuple):
+    """The same number of a run."""
 
     line: str
-    run: str
-    estimate: Estimate
+    name: str  # of the run, with its arm
+    run: PublishedRun
+    part: PublishedPart
+    claim: PublishedClaim
     protocol: str
 
 
@@ -251,76 +253,171 @@ def _misprint(text: str, name: str) -> str:
     return f"the mean of the rows is {says}" if column == f"the mean of {_SYMBOLS[name]}" else ""
 
 
-def own_numbers(measure: PublishedMeasure, reports: Sequence[tuple[str, StudyReport]]) -> list[OwnNumber]:
-    """Return the same numbers of reports with these names, each marked with its protocol.
+def to_runs(reports: Iterable[tuple[str, StudyReport]]) -> list[tuple[str, PublishedRun]]:
+    """Return named reports as published runs, without those whose classifier is not made for their pictures."""
+    return [(name, build_published_run(report)) for name, report in reports if not report.warning]
 
-    Runs of other studies have them for the same concept and attribute. Those whose classifier is not made for their
-    pictures have none.
+
+def matching_numbers(measure: PublishedMeasure, runs: Sequence[tuple[str, PublishedRun]]) -> list[RunNumber]:
+    """Return the same numbers of runs with these names, each marked with its protocol.
+
+    Runs of other studies have them for the same concept and attribute.
     """
     lines = {number.key: number.line for number in measure.numbers}
     alike = {number.same: number.line for number in measure.numbers if number.same[0]}
-    run_numbers = []
-    for name, report in reports:
-        for arm, part in named_parts(report) if not report.warning else ():
-            run, concept = f"{name}: {arm}" if arm else name, _get_concept(part.settings)
-            for finding in part.results.findings:
-                if finding.key in lines and finding.published is not None:  # else of other words than the paper’s
-                    run_numbers.append(
-                        OwnNumber(lines[finding.key], run, finding.estimate, protocol_in_words(report, arm))
-                    )
-                elif (concept, finding.key) in alike:
-                    run_numbers.append(OwnNumber(alike[concept, finding.key], run, finding.estimate, _OTHER_STUDY))
-    return run_numbers
+    numbers = []
+    for name, run in runs:
+        for part in run.compared_parts:
+            title = f"{name}: {part.arm}" if part.arm else name
+            for claim in part.claims:
+                if claim.key in lines and claim.published is not None:  # else of other words than the paper’s
+                    numbers.append(RunNumber(lines[claim.key], title, run, part, claim, part.protocol))
+                elif (part.concept, claim.key) in alike:
+                    line = alike[part.concept, claim.key]
+                    numbers.append(RunNumber(line, title, run, part, claim, _OTHER_STUDY))
+    return numbers
 
 
-def _get_concept(settings: StudySettings) -> str:
-    """Return the concept that a run or arm draws; "" if its study has none."""
-    concept = str(option_values(settings.options).get("concept", ""))
-    swap = WORD_SLOT.fullmatch(settings.arms[0].template or "") if len(settings.arms) == 1 else None
-    return swap[2] if swap and swap[1] == concept else concept
+_NO_SETTINGS = (
+    "Run",
+    "Measured on",
+    "Read by",
+    "Drawn by",
+    "How they were read",
+    "Intervals",
+    "Licence of the pictures",
+)
+"""Words on a run's measurement that differ without another setting, or stand elsewhere."""
+
+
+def describe_differences(runs: Sequence[PublishedRun]) -> list[str]:
+    """Return for each run the settings in which these runs differ, in words; "" for all if they are alike."""
+    facts = [
+        {name: text for name, text in run.measurement.items() if name not in _NO_SETTINGS}
+        | {"Confidence": _list_texts(part.settings.get("confidence", "") for part in run.compared_parts)}
+        for run in runs
+    ]
+    names = dict.fromkeys(name for of in facts for name in of)
+    differing = [name for name in names if len({of.get(name, "") for of in facts}) > 1]
+    return ["; ".join(f"{name}: {of.get(name, 'none')}" for name in differing) for of in facts]
+
+
+def runs_frame(runs: Sequence[PublishedRun]) -> pd.DataFrame:
+    """Return a line for each run, numbered from 1: from whom, how it was measured, and in what the runs differ."""
+    rows = [
+        {
+            "run": f"{i}", "from": run.source, "study": run.study, "title": run.title,
+            "model": _list_texts(f"{part.model} {part.revision}".strip() for part in run.compared_parts),
+            "classifier": _list_texts(part.classifier for part in run.compared_parts),
+            "pictures": f"{sum(part.n_images for part in run.compared_parts):,}", "day": run.day,
+            "protocol": _list_texts(part.protocol for part in run.compared_parts if part.protocol != NOT_CHECKED),
+            "settings that differ": differences, "note": run.caution, "claims": f"{run.n_claims:,}",
+        }
+        for i, (run, differences) in enumerate(zip(runs, describe_differences(runs), strict=True), start=1)
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    return frame[[name for name in frame if frame[name].any()]]
+
+
+def _list_texts(texts: Iterable[str]) -> str:
+    return format_list(list(dict.fromkeys(texts)))
+
+
+def claims_frame(runs: Sequence[PublishedRun]) -> pd.DataFrame:
+    """Return a row for each claim of each run (numbered from 1), and for each number of a paper that measures the same.
+
+    Rows with the same ``claim`` measure the same: a line of a paper's table, or the same number of the same concept.
+    """
+    lines, printed = _match_all(runs)
+    rows = []
+    for i, run in enumerate(runs, start=1):
+        for part in run.parts:
+            facts = {
+                "run": f"{i}: {part.arm}" if part.arm and part.arm != part.concept else f"{i}", "from": run.source,
+                "study": run.study, "concept": part.concept, "arm": part.arm, "model": part.model,
+                "revision": part.revision, "classifier": part.classifier, "day": run.day, "protocol": part.protocol,
+                "remark": run.caution,
+            }  # fmt: skip
+            for claim in part.claims:
+                name = lines.get(id(claim), f"{part.concept or run.title}: {claim.number}")
+                values = {name: value for name, value in asdict(claim).items() if name not in ("key", "published")}
+                rows.append({"claim": name, **facts, **values})
+    return pd.DataFrame([*rows, *printed]).astype({"n": "Int64", "n_tests": "Int64"})
+
+
+def _match_all(runs: Sequence[PublishedRun]) -> tuple[dict[int, str], list[dict[str, Any]]]:
+    """Return the line of a paper's table that each matching claim measures, by its id, and the numbers of these."""
+    lines, printed = dict[int, str](), list[dict[str, Any]]()
+    for measure in published_measures().values():
+        names = {number.line: f"{measure.title}: {number.line}" for number in measure.numbers}
+        for match in matching_numbers(measure, [("", run) for run in runs]):
+            lines.setdefault(id(match.claim), names[match.line])
+        facts = {"run": IN_PAPER, "from": work(find_design(measure.studies[0]).reference), "study": measure.studies[0]}
+        printed += [
+            {
+                "claim": names[number.line], **facts, "model": number.model, "value": number.value,
+                "remark": "; ".join(filter(None, (measure.source, number.n, number.remark))),
+            }
+            for number in measure.numbers if names[number.line] in lines.values()
+        ]  # fmt: skip
+    return lines, printed
+
+
+def claims_table(claims: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of :func:`claims_frame` as text: a line for each claim, a column for each run, then the papers'.
+
+    Lines that most columns have are first.
+    """
+    cells = dict[str, dict[str, list[str]]]()
+    for row in claims.to_dict("records"):
+        text = f"{row['model']} {row['value']:g}, {row['from']}" if row["run"] == IN_PAPER else _cell(row)
+        cells.setdefault(row["claim"], {}).setdefault(row["run"], []).append(text)
+    columns = sorted(claims["run"].unique(), key=lambda name: name == IN_PAPER)
+    lines = sorted(cells.items(), key=lambda line: -len(line[1]))
+    texts = [{"claim": name, **{column: "; ".join(line.get(column, ())) for column in columns}} for name, line in lines]
+    return pd.DataFrame(texts)
+
+
+_VERDICTS = {"yes": ", clear", "no": ", not clear", "too few": ", too few", "": ""}
+
+
+def _cell(row: Mapping[Any, Any]) -> str:
+    value = format_estimate(row["value"], row["low"], row["high"], n=row["n"])
+    return f"{value}, n = {row['n']:,.0f}{_VERDICTS[row['clear']]}"
 
 
 def find_measure(report: StudyReport) -> str:
     """Return the key of the measure of which a report has numbers; else of its study, else of its paper; else ""."""
     measures = published_measures()
     papers = {key: find_design(measure.studies[0]).reference for key, measure in measures.items()}
-    of_report = [key for key, measure in measures.items() if own_numbers(measure, [("", report)])]
+    runs = to_runs([("", report)])
+    of_report = [key for key, measure in measures.items() if matching_numbers(measure, runs)]
     of_study = [key for key, measure in measures.items() if report.design.name in measure.studies]
     of_paper = [key for key, paper in papers.items() if paper == report.design.reference]
     return next(iter((*of_report, *of_study, *of_paper)), "")
 
 
-def protocol_in_words(report: StudyReport, arm: str = "") -> str:
-    """Return if a run, or one of its arms, meets its paper's protocol, or in which items it differs."""
-    frame = report.results.frame(CHECKLIST)
-    if frame.empty:
-        return "protocol not checked"
-    if arm and "arm" in frame:
-        frame = frame[frame["arm"] == arm]
-    names = [str(item) for item in frame[frame["status"] == DIFFERS]["item"]]
-    if not names:
-        return "paper’s protocol met"
-    return f"differs in {format_list(names)}"
-
-
-def ordered_lines(measure: PublishedMeasure, run_numbers: Sequence[OwnNumber]) -> list[str]:
-    """Return the lines of a measure, first those that the visitor's runs have."""
+def ordered_lines(measure: PublishedMeasure, run_numbers: Sequence[RunNumber]) -> list[str]:
+    """Return the lines of a measure, first those that the runs have."""
     lines = dict.fromkeys(number.line for number in measure.numbers)
     of_runs = {number.line for number in run_numbers}
     return sorted(lines, key=lambda line: line not in of_runs)
 
 
-def published_figure(measure: PublishedMeasure, run_numbers: Sequence[OwnNumber]) -> StudyFigure:
-    """Return a plot of the printed numbers and the visitor's."""
+def published_figure(measure: PublishedMeasure, run_numbers: Sequence[RunNumber]) -> StudyFigure:
+    """Return a plot of the printed numbers and those of runs."""
     lines = ordered_lines(measure, run_numbers)
     printed = [_unknown(number.value) for number in measure.numbers]
     if len(lines) == 1:
         rows = [mark(number.model, at, group=IN_PAPER) for number, at in zip(measure.numbers, printed, strict=True)]
-        rows += [mark(number.run, number.estimate, group="yours") for number in run_numbers]
+        rows += [
+            mark(number.name, number.claim.estimate, group="others" if number.run.source else "yours")
+            for number in run_numbers
+        ]
         kind: Any = "intervals"
     else:
         rows = [mark(number.line, at, group=number.model) for number, at in zip(measure.numbers, printed, strict=True)]
-        rows += [mark(number.line, number.estimate, group=f"yours: {number.run}") for number in run_numbers]
+        rows += [mark(number.line, number.claim.estimate, group=number.name) for number in run_numbers]
         rows.sort(key=lambda row: lines.index(row["name"]))
         kind = "pairs"
     labels: dict[str, Any] = {"x": measure.scale, "null": measure.null_value, "from_zero": True}

@@ -92,20 +92,27 @@ def json_lines(rows: Iterable[Mapping[Any, Any]]) -> str:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def dataset_card(facts: DatasetFacts, columns: Mapping[str, str]) -> str:
-    """Markdown with a YAML head for dataset hubs; ``columns`` of the metadata with their meaning."""
-    n, unknown = facts.n_pictures, {"license": "other", "license_name": "see-card"}
+def card_head(facts: DatasetFacts, **further: Any) -> str:
+    """Return the YAML head of a card for dataset hubs, with ``further`` entries at its end."""
+    unknown = {"license": "other", "license_name": "see-card"}
     head = {
         "pretty_name": " ".join(facts.title.split()),
         **({"license": facts.licence.lower()} if facts.licence else unknown),
         "language": ["en"],
         "tags": ["text-to-image", "bias", "evaluation", "synthetic", "t2i-bias-explorer"],
-        "size_categories": ["n<1K" if n < 1000 else "1K<n<10K" if n < 10_000 else "10K<n<100K"],
-        "configs": [{"config_name": "default", "drop_labels": True, "data_dir": "train"}] if n else [],
+        **further,
     }
+    return str(yaml.safe_dump(head, sort_keys=False, allow_unicode=True))
+
+
+def dataset_card(facts: DatasetFacts, columns: Mapping[str, str]) -> str:
+    """Markdown with a YAML head for dataset hubs; ``columns`` of the metadata with their meaning."""
+    n = facts.n_pictures
+    size = "n<1K" if n < 1000 else "1K<n<10K" if n < 10_000 else "10K<n<100K"
+    configs = [{"config_name": "default", "drop_labels": True, "data_dir": "train"}] if n else []
     return text_from(
         "dataset_card.md",
-        head=yaml.safe_dump(head, sort_keys=False, allow_unicode=True),
+        head=card_head(facts, size_categories=[size], configs=configs),
         facts=facts,
         columns=columns,
         versions=", ".join(f"{name} {version}" for name, version in facts.versions.items() if version),

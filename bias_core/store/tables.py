@@ -6,6 +6,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from math import isnan
@@ -434,16 +435,36 @@ def _is_empty(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def _from_hub(name: str) -> Path:
-    """Download the file of a data set; without a name, the only one that can hold prompts."""
-    from huggingface_hub import HfApi, constants, hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, HFValidationError, HTTPError, RepositoryNotFoundError
-
+def read_hub_name(name: str) -> tuple[str, str | None, str | None]:
+    """Return repository, revision and file or folder of a data set's name; InvalidInput if it is written otherwise."""
     match = _HUB_NAME.fullmatch(name.removeprefix(HUB))
     if not match:
         raise InvalidInput(f"write a data set as {HUB}owner/name or {HUB}owner/name/file.csv; got {quoted(name)}")
     repo, revision, file = match.group("repo", "revision", "file")
+    return repo, revision, file
+
+
+@contextmanager
+def hub_errors(name: str) -> Iterator[None]:
+    """Turn errors of the Hub about a data set into InvalidInput (none such) and HubNotReached."""
+    from huggingface_hub import errors
+
     try:
+        yield
+    except (errors.RepositoryNotFoundError, errors.EntryNotFoundError, errors.HFValidationError) as error:
+        if isinstance(error, errors.LocalEntryNotFoundError):  # offline
+            raise HubNotReached(f"{name} cannot be fetched: it is not on this machine, and the Hub is off") from error
+        raise InvalidInput(f"there is no data set {name}, or it is not public: {_first_line(error)}") from error
+    except (errors.HTTPError, OSError) as error:
+        raise HubNotReached(f"{name} cannot be fetched: {_first_line(error)}") from error
+
+
+def _from_hub(name: str) -> Path:
+    """Download the file of a data set; without a name, the only one that can hold prompts."""
+    from huggingface_hub import HfApi, constants, hf_hub_download
+
+    repo, revision, file = read_hub_name(name)
+    with hub_errors(name):
         if file is None:
             file = _only_file(name, HfApi().list_repo_files(repo, repo_type="dataset", revision=revision))
         if not file.lower().endswith(ENDINGS):
@@ -454,10 +475,6 @@ def _from_hub(name: str) -> Path:
                 limit_mb = MOST_BYTES // 1_000_000
                 raise InvalidInput(f"{name} is larger than {limit_mb} MB, the limit for a pack of prompts")
         return Path(hf_hub_download(repo, file, repo_type="dataset", revision=revision))
-    except (RepositoryNotFoundError, EntryNotFoundError, HFValidationError) as error:
-        raise InvalidInput(f"there is no data set {name}, or it is not public: {_first_line(error)}") from error
-    except (HTTPError, OSError) as error:
-        raise HubNotReached(f"{name} cannot be fetched: {_first_line(error)}") from error
 
 
 def _first_line(error: Exception) -> str:

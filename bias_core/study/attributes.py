@@ -455,6 +455,11 @@ def finding_key(cell: str, attribute: str, kind: str) -> str:
     return f"{cell}-{attribute}-{kind}"
 
 
+def get_attribute(key: str) -> str:
+    """Return the attribute of a number in all pictures, by the key of its finding; "" for other numbers."""
+    return key.removeprefix(f"{ALL}-").rpartition("-")[0] if key.startswith(f"{ALL}-") else ""
+
+
 def find_attribute_name(finding: Finding) -> str:
     """Return the attribute of a finding that is its share P in all pictures; "" for other numbers.
 
@@ -464,6 +469,5 @@ def find_attribute_name(finding: Finding) -> str:
     >>> [find_attribute_name(Finding(key=key, title="", metric="attribute_prevalence", estimate=share)) for key in keys]
     ['a hat', '', '']
     """
-    start, end = finding_key(ALL, "|", "p").split("|")
-    fits = finding.key.startswith(start) and finding.key.endswith(end)
-    return finding.key.removeprefix(start).removesuffix(end) if fits else ""
+    attribute = get_attribute(finding.key)
+    return attribute if finding.key == finding_key(ALL, attribute, "p") else ""

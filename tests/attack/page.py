@@ -124,11 +124,11 @@ class PageVisitor:
         assert answer.status_code == 200, answer.text
         return str(answer.json()[0])
 
-    def take(self, component: str, place: str) -> dict[str, Any]:
-        """Give a file to a component and return the server's message."""
-        fn = self._event(component, "upload")
-        file = {"path": place, "meta": {"_type": "gradio.FileData"}}
-        event = self._join(fn, {component.replace("-", "_"): file})
+    def take(self, component: str, *places: str, event: str = "upload") -> dict[str, Any]:
+        """Give a file, or several, to a component and return the server's message."""
+        fn = self._event(component, event)
+        files = [{"path": place, "meta": {"_type": "gradio.FileData"}} for place in places]
+        event = self._join(fn, {component.replace("-", "_"): files[0] if event == "upload" else files})
         shown = []  # by a handler that shows its progress; the second and later ones are changes to the one before
         for message in self._messages():
             if message.get("event_id") == event and message["msg"] == "process_generating":

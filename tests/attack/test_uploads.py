@@ -307,6 +307,16 @@ def test_nobody_imports_another_s_upload_or_a_file_that_is_none(served, two_page
         assert other.client.get(f"{PREFIX}/file={path}").status_code == 404
 
 
+def test_each_of_several_files_of_a_component_is_its_visitor_s_own(served, two_pages):
+    own, other = two_pages
+    places = [own.send(name, b"{}") for name in ("anna.json", "ben.json")]
+    shown = str(own.take("published-files", *places, event="change")["output"])
+    assert [name for name in ("anna.json", "ben.json") if f"Left out: <b>{name}</b>" not in shown] == []
+    message = other.take("published-files", other.send("mine.json", b"{}"), places[1], event="change")
+    assert not message["success"]
+    assert "no longer on the server" in str(message["output"])
+
+
 CLOSED = {
     "/login", "/login/", "/svelte/{path:path}", "/gradio_api/deep_link", "/monitoring", "/monitoring/summary",
     "/monitoring/{key}", "/gradio_api/user", "/gradio_api/user/", "/gradio_api/login_check",

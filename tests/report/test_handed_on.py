@@ -349,7 +349,7 @@ def test_a_report_is_handed_on_later_by_its_run(report, services, tmp_path, monk
     assert json.loads(Path("a/b.json").read_text())["run_id"] == report.run_id
     for words, message in (
         (("nothing",), "no report of a run 'nothing' is kept here; `runs` lists the runs"),
-        ((report.run_id, "--to", "docx"), "choose html, csv, md, card, json, every_eval_ever or zip"),
+        ((report.run_id, "--to", "docx"), "choose html, csv, md, card, json, every_eval_ever, publish or zip"),
     ):
         failed = command(*words)
         assert failed.exit_code == 2

@@ -6,20 +6,21 @@ import gradio as gr
 import pandas as pd
 
 from bias_core.explore.options import compared_concept, explore_settings
+from bias_core.report.export import protocol_in_words
 from bias_core.report.figures import draw, figure_svg
 from bias_core.report.published import (
     find_measure,
+    matching_numbers,
     ordered_lines,
-    own_numbers,
-    protocol_in_words,
     published_figure,
     published_measures,
+    to_runs,
 )
 from bias_core.report.saved import list_examples, open_example
 from bias_core.run.run import complete, run_study
 from bias_core.study.design import STUDY_DATA, find_design
 from bias_core.study.types import StudySettings
-from bias_core.ui.runs.published import PublishedPart, published_html
+from bias_core.ui.runs.published import PublishedFold, published_html
 from bias_core.ui.visitor import Visitor
 from tests import shared
 
@@ -60,16 +61,16 @@ def test_numbers_are_those_of_the_tables_and_name_them():
 
 def test_a_run_stands_next_to_the_paper_with_its_interval_and_what_it_did_otherwise():
     report, measure = example("science-and-arts"), published_measures()["t2iat-tests"]
-    own = own_numbers(measure, [(EVIL, report)])
+    own = matching_numbers(measure, to_runs([(EVIL, report)]))
     (finding,) = [one for one in report.results.findings if one.key == "science_arts"]
-    assert [(one.line, one.estimate) for one in own] == [("Science / Arts, Male / Female", finding.estimate)]
+    assert [(one.line, one.claim.estimate) for one in own] == [("Science / Arts, Male / Female", finding.estimate)]
     assert own[0].protocol.startswith("differs in Model, ")
     html = published_html(measure, [(EVIL, report)])
     assert "<img" not in html
     assert "&lt;img" in html
     assert "Wang et al. 2023, Table 1" in html
     assert html.count("<tr") == 1 + len(measure.numbers) + 1
-    assert f"yours: {EVIL}" in list(published_figure(measure, own).data["group"])
+    assert EVIL in list(published_figure(measure, own).data["group"])
 
 
 def test_a_run_of_the_same_concept_is_matched_whatever_study_it_came_from(world):
@@ -80,8 +81,8 @@ def test_a_run_of_the_same_concept_is_matched_whatever_study_it_came_from(world)
         complete(run_study(find_design("explore"), settings, world)),
         published_measures()["oasis-doctors"],
     )
-    own = own_numbers(measure, [("mine", report)])
-    assert [(one.line, one.run) for one in own] == [
+    own = matching_numbers(measure, to_runs([("mine", report)]))
+    assert [(one.line, one.name) for one in own] == [
         ("doctor", "mine: doctor"),
         ("Iranian doctor", "mine: Iranian doctor"),
     ]
@@ -106,14 +107,14 @@ def test_a_run_that_meets_every_item_says_so_and_one_of_other_words_does_not_sta
     )
     met = replace(report, results=replace(report.results, tables=tables))
     assert protocol_in_words(met) == "paper’s protocol met"
-    assert len(own_numbers(measure, [("mine", met)])) == 2
+    assert len(matching_numbers(measure, to_runs([("mine", met)]))) == 2
     findings = tuple(replace(one, published=None) for one in report.results.findings)
     other = replace(report, results=replace(report.results, findings=findings))
-    assert own_numbers(measure, [("mine", other)]) == []
+    assert matching_numbers(measure, to_runs([("mine", other)])) == []
 
 
 def test_every_measure_is_shown_without_a_run_and_its_plot_has_every_number(services):
-    part, visitor = PublishedPart(services), Visitor()
+    part, visitor = PublishedFold(services), Visitor()
     for key, measure in published_measures().items():
         html = part.on_choice(visitor, key)
         assert "None of your runs has these numbers" in html
@@ -126,12 +127,12 @@ def test_every_measure_is_shown_without_a_run_and_its_plot_has_every_number(serv
 
 
 def test_the_fold_that_was_opened_follows_the_list_of_runs(services):
-    part, visitor = PublishedPart(services), Visitor()
+    part, visitor = PublishedFold(services), Visitor()
     key = next(key for key, one in published_measures().items() if "t2iat-tests" in one.studies)
     before = part.on_choice(visitor, key)
     assert "None of your runs has these numbers" in before
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
     complete(run_study(find_design("t2iat-tests"), settings, services, session=visitor.key))
-    assert "The same numbers of your newest runs" in part.on_runs(visitor, key, before)
-    assert part.on_runs(visitor, key, "") == gr.skip()  # nothing is read for a fold that was never opened
+    assert "The same numbers of your newest runs" in part.on_runs(before, visitor, key)
+    assert part.on_runs("", visitor, key) == gr.skip()  # nothing is read for a fold that was never opened
     visitor.leave()

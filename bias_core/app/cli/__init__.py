@@ -31,6 +31,8 @@ app = _commands(
         "attributes": (explore.attributes, ["attributes doctor"]),
         "pictures": (explore.pictures, ["pictures my-folder", 'pictures my.zip --prompts-from "file name"']),
         "runs": (reports.runs, []),
+        "publish": (reports.publish, ["publish 0123456789abcdef --to numbers"]),
+        "table": (reports.table, ["table numbers --csv numbers.csv", "table mine hf://datasets/org/numbers"]),
         "measures": (study.measures, []),
         "new-study": (study.new_study, ["new-study hats"]),
         "env": (environment.env, ["env --check", "env --check --model stable-diffusion-v1-5"]),

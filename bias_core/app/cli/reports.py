@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
+from rich.markup import escape
+from rich.text import Text
 
 from bias_core.app.cli.common import (
     AsJson,
@@ -21,6 +23,7 @@ from bias_core.app.cli.common import (
 )
 from bias_core.errors import InvalidInput, quoted
 from bias_core.settings import COMMAND
+from bias_core.store.tables import HUB
 from bias_core.study.types import StudyReport
 from bias_core.wording import format_percent
 
@@ -31,7 +34,10 @@ if TYPE_CHECKING:
     from bias_core.services import Services
     from bias_core.study.label_tasks import Looks
 
-FORMS_HELP = "html, csv, md, card (a section for a model card), json, every_eval_ever (records of that program) or zip."
+FORMS_HELP = (
+    "html, csv, md, card (a section for a model card), json, every_eval_ever (records of that program), publish "
+    "(a zip of the folder of `publish`) or zip."
+)
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, as its report and `runs` show it.")]
 _MOST_LINES = 15  # in the table of first numbers
 _OPTIONAL = ("drawn", "published", "p", "p adjusted")  # columns dropped one by one until the table fits
@@ -172,23 +178,90 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Name of the file (default: study and run).")] = None,
 ) -> None:
     """Write the report of an earlier run as one file; nothing is drawn or measured again."""
-    from bias_core.report.corrected import corrected
     from bias_core.report.export import FORMS, to_export, to_form
-    from bias_core.report.saved import open_report
     from bias_core.store.export import write_zip
     from bias_core.store.files import write_atomically
 
     with user_errors(), open_services() as services:
-        if (saved := open_report(run_id, services)) is None:
-            raise InvalidInput(f"no report of a run {quoted(run_id)} is kept here; `runs` lists the runs")
+        report = _open_corrected(run_id, services)
         ending = FORMS[to].ending if to in FORMS else f".{to}"
-        place = out or Path(f"{saved.report.design.name}-{run_id}{ending}")
-        report = corrected(saved.report, services.run_answers(run_id), services)
+        place = out or Path(f"{report.design.name}-{run_id}{ending}")
         if to == "zip":
             write_zip(to_export(report, pictures=True), place)
         else:
             write_atomically(place, to_form(report, to))
         console.print(f"Written to {place}", markup=False)
+
+
+def publish(
+    run_id: Run, to: Annotated[Path, typer.Option(help="Folder in which the run gets a folder of its own.")] = Path()
+) -> None:
+    """Write the claims of an earlier run, and their card, into a folder that stands next to other people's runs.
+
+    `claims.json` has each number with its interval, n and verdict, the settings, model, classifier and versions;
+    `README.md` is a card for the Hub. Neither has pictures or paths of this machine. `table` reads such folders.
+    """
+    from bias_core.report.export import publish as write_published
+
+    with user_errors(), open_services() as services:
+        folder = write_published(_open_corrected(run_id, services), to)
+        console.print(f"Written to {folder}", markup=False, soft_wrap=True)
+
+
+def table(
+    places: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FOLDER...",
+            help=f"Folders or zips of published runs, folders of such folders, or data sets as {HUB}owner/name.",
+        ),
+    ],
+    study: Annotated[str, typer.Option(help="Show only the runs of this study.")] = "",
+    csv: Annotated[Path | None, typer.Option(help="CSV file to write, with a row for each claim of each run.")] = None,
+) -> None:
+    """Show the claims of published runs side by side, next to the numbers that papers print for the same.
+
+    Runs are never averaged: each has a column, and the settings in which they differ are listed.
+    """
+    from bias_core.report.published import claims_frame, claims_table, runs_frame
+    from bias_core.report.report_text import excerpt
+    from bias_core.store.export import csv_bytes
+    from bias_core.store.files import write_atomically
+    from bias_core.store.published_runs import read_published_runs
+
+    with user_errors():
+        read = read_published_runs(places)
+        for name, reason in read.left_out:
+            typer.secho(f"Left out: {name}: {reason}", fg="yellow", err=True)
+        runs = [run for run in read.runs if study in ("", run.study)]
+        if not runs:
+            found = ", ".join(sorted({run.study for run in read.runs})) or "none"
+            raise InvalidInput(
+                f"no published run to show{f' of the study {study}; studies here: {found}' * bool(study)}"
+            )
+        claims = claims_frame(runs)
+        show_table(build_rich_table(runs_frame(runs).map(Text), "Published runs"))
+        text, shown = excerpt(claims_table(claims).rename(columns=escape))
+        show_table(build_rich_table(text.map(Text), "Claims"))
+        console.print(
+            "Verdicts are those of each run's own report: clear, not clear, or too few pictures; none where nothing is "
+            "claimed.", style="dim",
+        )  # fmt: skip
+        if shown:
+            console.print(f"{shown}; --csv writes all.", markup=False, style="dim")
+        if csv is not None:
+            write_atomically(csv, csv_bytes(claims))
+            console.print(f"Written to {csv}", markup=False, soft_wrap=True)
+
+
+def _open_corrected(run_id: str, services: "Services") -> StudyReport:
+    """Return the report of a run, corrected by people's labels where it has some."""
+    from bias_core.report.corrected import corrected
+    from bias_core.report.saved import open_report
+
+    if (saved := open_report(run_id, services)) is None:
+        raise InvalidInput(f"no report of a run {quoted(run_id)} is kept here; `runs` lists the runs")
+    return corrected(saved.report, services.run_answers(run_id), services)
 
 
 def runs(

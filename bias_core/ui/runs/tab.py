@@ -25,7 +25,7 @@ from bias_core.study.types import MOST_ARMS, NOBODY, Design, Progress, StudyRepo
 from bias_core.ui import messages
 from bias_core.ui.places import Places
 from bias_core.ui.runs.compare import KIND as COMPARISON, comparison_report, split_comparison
-from bias_core.ui.runs.published import PublishedPart
+from bias_core.ui.runs.published import PublishedFold
 from bias_core.ui.study.comparison import SameSeed
 from bias_core.ui.study.own_pictures import OWN, Arrived, present
 from bias_core.ui.study.parts import example_html, skeleton_html, when
@@ -138,7 +138,7 @@ class RunsTab(StudyTab):
         )
         self.compare = ComparePart(self.services, {example.name for example in self.examples.listed})
         self.compare.build()
-        self.published = PublishedPart(self.services)
+        self.published = PublishedFold(self.services)
         self.published.build()
         with gr.Row(elem_classes="tools"):
             look: dict[str, Any] = {"size": "sm", "scale": 0, "min_width": 240}
