@@ -42,7 +42,7 @@ _COMPANIONS = {
     "hidream": ("llama", HIDREAM_LLAMA),
 }
 _PARTS = ("prior", "upscaler", "llama", "lora")
-_SMALL = ["model_index.json", "*/config.json", "*/scheduler_config.json"]
+_SMALL = ["model_index.json", "config.json", "*/config.json", "*/scheduler_config.json"]
 
 
 class ModelSources:
