@@ -12,7 +12,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import cached_property, partial
+from contextvars import ContextVar
+from functools import cached_property, lru_cache, partial
 from importlib import metadata
 from itertools import count
 from pathlib import Path
@@ -24,11 +25,11 @@ from weakref import WeakKeyDictionary
 import huggingface_hub
 import safetensors
 
-from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable, NotEnoughMemory
+from bias_core.errors import BiasCoreError, Cancelled, HubNotReached, ModelUnavailable, NotEnoughMemory
 from bias_core.models import diffusers, hub_errors, peft, torch, transformers
 from bias_core.models.catalogue import is_hub_id, read_model_json
 from bias_core.settings import ASSETS
-from bias_core.waiting import WEIGHTS_SECONDS, BuiltOnce, FairLock
+from bias_core.waiting import WEIGHTS_SECONDS, BuiltOnce, FairLock, stop_signal
 from bias_core.wording import format_list
 
 if TYPE_CHECKING:
@@ -224,6 +225,40 @@ def _refusal(error: BaseException | None) -> str:
     return _PICKLE if "safetensors" in messages and no_weights else ""
 
 
+_count_bytes: ContextVar[Callable[[float], None]] = ContextVar("count_bytes", default=lambda _n: None)
+
+
+@contextmanager
+def counting_bytes(count: Callable[[float], None]) -> Iterator[None]:
+    """Call ``count`` with the number of new bytes of each download that this thread starts until the block ends."""
+    token = _count_bytes.set(count)
+    try:
+        yield
+    finally:
+        _count_bytes.reset(token)
+
+
+@lru_cache(maxsize=1)
+def download_bar() -> Any:
+    """A class of progress bars for the hub's client that shows nothing, counts bytes, and ends a download on Stop."""
+
+    class DownloadBar(huggingface_hub.utils.tqdm):  # type: ignore[misc, name-defined, unused-ignore]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self._cancelled = stop_signal()
+            counts = kwargs.get("name") == "huggingface_hub.snapshot_download"  # other bars count files or packets
+            self._count = _count_bytes.get() if counts else None
+            super().__init__(*args, **kwargs | {"disable": True})
+
+        def update(self, n: float | None = 1) -> None:
+            if self._cancelled():
+                raise Cancelled("stopped during a download; its finished files are kept")
+            if self._count is not None:
+                with self.get_lock():
+                    self._count(n or 0)
+
+    return DownloadBar
+
+
 def drop_longest_unused() -> bool:
     """Free the longest unused weights; False if none are loaded."""
     if not _last_used:
@@ -383,7 +418,8 @@ class HubModel(LazyModel[T]):
             self._files()
             return
         with loading(self.name, self.source):
-            folder = huggingface_hub.snapshot_download(self.source, allow_patterns=_OF_READERS, ignore_patterns=["*/*"])
+            patterns = {"allow_patterns": _OF_READERS, "ignore_patterns": ["*/*"]}
+            folder = huggingface_hub.snapshot_download(self.source, **patterns, tqdm_class=download_bar())
         if any(Path(folder).glob("*.safetensors")):  # other models report missing files on loading
             self._local = folder
 

@@ -23,26 +23,29 @@ class Repository:
     further: frozenset[str] = frozenset()
 
     @cached_property
-    def files(self) -> dict[str, bytes]:
+    def needed(self) -> dict[str, bytes]:
         paths = (path for path in sorted(self.folder.rglob("*")) if path.is_file())
-        needed = {path.relative_to(self.folder).as_posix(): path.read_bytes() for path in paths}
-        return {name: b"not needed" for name in self.further} | needed
+        return {path.relative_to(self.folder).as_posix(): path.read_bytes() for path in paths}
+
+    @cached_property
+    def files(self) -> dict[str, bytes]:
+        return dict.fromkeys(self.further, b"not needed") | self.needed
 
 
 @dataclass
 class StandInHub:
     """Answers the hub's own client; ``sent`` are the (repository, file) that were asked for.
 
-    ``held``: end of the names of files of which half is sent before ``released`` is set; ``reached`` is then set.
+    ``held``: one of them, of which half is sent before ``released`` is set.
     """
 
     repositories: dict[str, Repository] = field(default_factory=dict)
     sent: list[tuple[str, str]] = field(default_factory=list)
-    held: str = ""
+    held: tuple[str, str] = "", ""
     url: str = ""
 
     def __post_init__(self) -> None:
-        self.reached, self.released = threading.Event(), threading.Event()
+        self.released = threading.Event()
 
     @contextmanager
     def running(self):
@@ -77,7 +80,8 @@ class _Handler(BaseHTTPRequestHandler):
         parts = unquote(urlsplit(self.path).path).strip("/").split("/")
         is_api = parts[:2] == ["api", "models"]
         name = "/".join(parts[2:4] if is_api else parts[:2])
-        kind, revision, file = ([*(parts[4:] if is_api else parts[2:]), "", "", ""])[:2] + ["/".join(parts[4:])]
+        kind, revision = [*(parts[4:] if is_api else parts[2:]), "", ""][:2]
+        file = "/".join(parts[4:])
         repository = self.hub.repositories.get(name)
         if repository is None:
             return self._refuse(404, "RepoNotFound")
@@ -105,10 +109,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "HEAD":
             return
         hub.sent.append((name, file))
-        half = len(content) // 2 if hub.held and file.endswith(hub.held) else len(content)
+        half = len(content) // 2 if hub.held == (name, file) else len(content)
         self.wfile.write(content[:half])
         if half < len(content):
-            hub.reached.set()
             hub.released.wait(30)
             self.wfile.write(content[half:])
 

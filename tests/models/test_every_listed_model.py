@@ -1,27 +1,30 @@
 """Each listed model from the menu to a report, from a stand-in hub with its repositories, files and licence gate."""
 
-import os
 import shutil
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import pytest
 
 from bias_core import waiting
-from bias_core.errors import Cancelled, ModelUnavailable
+from bias_core.errors import ModelUnavailable
 from bias_core.explore.options import explore_settings
-from bias_core.models import model_sources
+from bias_core.models import model_sources, pipeline_loader
 from bias_core.models.catalogue import hosted_name, load_catalogue
-from bias_core.models.family_facts import DEEPFLOYD_SHARED, HIDREAM_LLAMA, KANDINSKY_PRIOR
-from bias_core.run.run import complete, run_study
+from bias_core.models.family_facts import DEEPFLOYD_SHARED, KANDINSKY_PRIOR
+from bias_core.models.model_sources import Machine
+from bias_core.report.report_text import circumstances
+from bias_core.run.run import complete, followed, run_study
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 from bias_core.study.design import find_design
-from bias_core.ui.model_menu import model_choices
-from tests.models import tiny_families
+from bias_core.ui.model_menu import describe_model, model_choices
+from bias_core.waiting import stoppable
+from tests.hosted_server import HostedServer
 from tests.models.newer_families import NEWER
 from tests.models.stand_in_hub import TOKEN, Repository, StandInHub
 from tests.models.tiny_parts import safetensors, torch
@@ -39,6 +42,8 @@ NEWER_NAMES = {
     "flux.2-klein-base-4b": "FLUX.2 Klein", "qwen-image": "Qwen-Image", "z-image": "Z-Image", "hidream": "HiDream",
     "chroma": "Chroma", "lumina2": "Lumina 2", "cogview4": "CogView4", "kandinsky5": "Kandinsky 5",
 }  # fmt: skip
+CALLS = {"kandinsky": {"prior_num_inference_steps": 2}, "deepfloyd": {"upscaler_num_inference_steps": 2}}
+VARIANT = ".fp16."
 PICKLES = ("pytorch_model.bin", "pytorch_model.fp16.bin", "diffusion_pytorch_model.bin")
 OTHER_FORMATS = (
     "flax_model.msgpack", "model.onnx", "model.onnx_data", "openvino_model.bin", "openvino_model.xml",
@@ -48,13 +53,8 @@ AT_ROOT = ("model-pruned.safetensors", "model-pruned.ckpt", "ae.safetensors", "s
 """Files that real repositories hold besides those that are needed."""
 
 
-@dataclass
-class Listed:
-    """A model's own repositories; the first is its ``path``."""
-
-    folders: dict[str, Path] = field(default_factory=dict)
-    call: dict = field(default_factory=dict)
-    size: int = 32
+def fixture_of(info):
+    return FIXTURES.get(info.id) or FIXTURES.get(info.family)
 
 
 def newer_of(info):
@@ -81,7 +81,7 @@ def repositories(request, tmp_path_factory):
         return folder
 
     def repositories_of(info):
-        fixture = FIXTURES.get(info.id) or FIXTURES.get(info.family)
+        fixture = fixture_of(info)
         kind = fixture or newer_of(info)
         if kind not in built:
             built[kind] = request.getfixturevalue(fixture) if fixture else save_newer(kind)
@@ -129,20 +129,34 @@ def put_on(hub, info, folders, tmp_path):
         place = with_variant(folder, variant, tmp_path / f"repository-{i}") if variant else folder
         parts = {path.parent.relative_to(place).as_posix() for path in place.rglob("*.safetensors")} - {"."}
         further = {*AT_ROOT, *(f"{part}/{file}" for part in parts for file in (*PICKLES, *OTHER_FORMATS))}
+        if name == info.options.get("llama"):
+            further = {"original/consolidated.00.pth", "original/tokenizer.model"}
         # HiDream itself asks for no consent, its text encoder does.
-        gated = info.gated and (name == HIDREAM_LLAMA or "llama" not in info.options)
+        gated = info.gated and (name == info.options.get("llama") or "llama" not in info.options)
         commit = info.revision if i == 0 and info.revision else NEWEST
         hub.repositories[name] = Repository(place, commit, gated, frozenset(further))
 
 
+def small(info):
+    """The entry with a tiny model's size, and its limits of tokens and steps."""
+    call, size = {**info.options.get("call", {}), **CALLS.get(info.family, {})}, 32
+    if not fixture_of(info):
+        call, size = call | NEWER[newer_of(info)].call, NEWER[newer_of(info)].size
+    return replace(info, width=size, height=size, default_steps=2, options={**info.options, "call": call})
+
+
 @pytest.fixture
-def services(tmp_path):
-    """Makes services over an empty cache and data folder; without a GPU, as here."""
+def services(tmp_path, monkeypatch):
+    """Makes services over an empty data folder, on a machine with room for every model, and without a GPU."""
+    monkeypatch.setattr(model_sources, "get_machine", lambda: Machine(memory=10**12))
+    monkeypatch.setattr(pipeline_loader, "free_memory", lambda: 10**12)
+    monkeypatch.setattr(model_sources, "free_disk", lambda: 10**12)
+    monkeypatch.setattr(waiting, "_GRACE_SECONDS", 0)
     made = []
 
     def start(info=None, **settings):
         built = Services(Settings(data_dir=tmp_path / "data", device="cpu", **settings))
-        if info is not None:  # small pictures of few steps; everything else is the catalogue's
+        if info is not None:  # its pictures are small and take few steps; everything else is the catalogue's
             models = tuple(info if info.id == listed.id else listed for listed in built.models())
             vars(built)["catalogue"] = replace(built.catalogue, models=models)
         made.append(built)
@@ -153,15 +167,6 @@ def services(tmp_path):
         built.close()
 
 
-def small(info):
-    """The entry with a tiny model's size and its limits of tokens and steps."""
-    call, size = {}, 32
-    if not (info.id in FIXTURES or info.family in FIXTURES):
-        call, size = NEWER[newer_of(info)].call, NEWER[newer_of(info)].size
-    call |= {"kandinsky": {"prior_num_inference_steps": 2}, "deepfloyd": {"upscaler_num_inference_steps": 2}}.get(info.family, {})
-    return replace(info, width=size, height=size, default_steps=2, options={**info.options, "call": {**info.options.get("call", {}), **call}})
-
-
 def run(info, services, **kwargs):
     settings = explore_settings(
         concept="doctor", model=info.id, condition="", attributes=("man",), attribute_a="", attribute_b="", n_images=2,
@@ -170,20 +175,126 @@ def run(info, services, **kwargs):
     return run_study(find_design("explore"), settings, services, **kwargs)
 
 
+def weights_in(cache):
+    """The (repository, file) of all complete files of weights in the cache."""
+    folders = cache.glob("models--*/snapshots/*")
+    return {
+        (folder.parent.parent.name.removeprefix("models--").replace("--", "/"), file.relative_to(folder).as_posix())
+        for folder in folders
+        for file in folder.rglob("*.safetensors")
+    }
+
+
+def eventually(condition):
+    """Wait until it is true."""
+    until = time.monotonic() + 8
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def stop_halfway(info, services, hub, cache):
+    """Start a run, stop it while the last file of weights of the first repository comes; return its messages."""
+    name = str(info.options["path"])
+    weights = {(name, file) for file in hub.repositories[name].needed if file.endswith(".safetensors")}
+    weights = {(name, file) for name, file in weights if VARIANT not in file}
+    hub.held, stop, messages, reports = max(weights), threading.Event(), [], []
+
+    def follow():
+        steps = stoppable(run(info, services, cancelled=stop.is_set), stop.is_set)
+        messages.extend(step.message for step in followed(steps, reports))
+
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(follow)
+        try:
+            eventually(lambda: weights_in(cache) == weights - {hub.held} and any("downloading" in m for m in messages))
+        finally:
+            stop.set()
+        following.result(timeout=9)  # it does not wait for the hub, which is not released yet
+    assert (reports[0].stopped, reports[0].n_images) == (True, 0)
+    hub.held = "", ""
+    hub.released.set()
+    eventually(lambda: not any(thread.name == "bias-prepare" for thread in threading.enumerate()))
+    assert weights_in(cache) == weights - {max(weights)}  # what was on its way has ended, and nothing more has begun
+    return messages
+
+
 @pytest.mark.parametrize("name", DOWNLOADED)
-def test_walk(name, hub, services, repositories, tmp_path, monkeypatch):
+def test_a_listed_model_is_downloaded_stopped_resumed_drawn_with_and_reported(
+    name, hub, services, repositories, tmp_path, monkeypatch
+):
+    info, cache = small(MODELS[name]), tmp_path / "cache"
+    put_on(hub, info, repositories(info), tmp_path)
+    built = services(info)
+    # menu, size
+    size = info.download_gb * (2 if "variant" in info.options else 1)  # without a GPU, in single precision
+    label = {model: label for label, model in model_choices(built)}[name]
+    assert label == f"{info.name} · downloads {size:g} GB{', gated' * info.gated}, slow without a GPU"
+    assert f"Downloads {size:g} GB on first use." in describe_model(built, name)
+    assert escape(info.licence) in describe_model(built, name)
+    # licence gate
+    for token in ("", "hf_without0123456789consent") if info.gated else ():
+        monkeypatch.setenv("HF_TOKEN", token)
+        with pytest.raises(ModelUnavailable, match=f"{name}.*ask for consent; accept their terms .*HF_TOKEN"):
+            complete(run(info, built))
+        assert not weights_in(cache)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    # download, stop, resume
+    messages = stop_halfway(info, built, hub, cache)
+    assert f"downloading {info.name}, which will draw the pictures: 0.0 of {size:.1f} GB" in messages
+    complete_files, n_sent = weights_in(cache), len(hub.sent)
+    report = complete(run(info, built))
+    assert not complete_files & set(hub.sent[n_sent:])
+    further = {(repository, file) for repository, at in hub.repositories.items() for file in at.further}
+    assert not further & set(hub.sent)
+    assert not [file for _, file in hub.sent if VARIANT in file]
+    second_stage = {file for repository, file in weights_in(cache) if repository == info.options.get("upscaler")}
+    assert not [file for file in second_stage if file.startswith(DEEPFLOYD_SHARED)]
+    # picture, report
+    revision = built.revision(name)
+    assert revision.split("+") == [at.commit for at in hub.repositories.values()]
+    assert {(stored.row.model, stored.row.revision) for stored in report.stored.values()} == {(name, revision)}
+    assert report.n_images + report.n_blocked == 2
+    assert circumstances(report, report).origin.startswith(f" drawn by {name} (revision {revision}) on ")
+    assert built.model_fit(name).is_local
+
+
+@pytest.mark.parametrize("name", [name for name in DOWNLOADED if "variant" in MODELS[name].options])
+def test_a_machine_with_a_gpu_downloads_the_half_precision_variant_alone(
+    name, hub, services, repositories, tmp_path, monkeypatch
+):
     info = small(MODELS[name])
     put_on(hub, info, repositories(info), tmp_path)
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    monkeypatch.setattr("bias_core.models.pipeline_loader.free_memory", lambda: 10**12)
+    monkeypatch.setattr(model_sources, "pick_device", lambda _device: "cuda")
     built = services(info)
-    report = None
-    steps = run(info, built)
-    try:
-        while True:
-            print(next(steps).message)
-    except StopIteration as stop:
-        report = stop.value
-    print(report.n_images, report.settings.model, report.results.notes)
-    print(sorted(f for f in hub.sent))
-    print([(s.row.revision, s.row.model) for s in report.stored.values()] if hasattr(report, "stored") else dir(report))
+    for _ in built.fetch_model(name, built.revision(name)):
+        pass
+    weights = [file for _, file in hub.sent if file.endswith(".safetensors")]
+    assert weights
+    assert all(VARIANT in file for file in weights)
+    assert weights_in(tmp_path / "cache") == {sent for sent in hub.sent if sent[1] in weights}
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if hosted_name(name)])
+def test_a_listed_hosted_model_is_asked_for_pictures_and_reported(name, tmp_path, monkeypatch):
+    from huggingface_hub.inference._providers import _common
+
+    info, path = MODELS[name], hosted_name(name).path
+    with HostedServer().running() as server:
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
+        monkeypatch.setattr("huggingface_hub.constants.INFERENCE_PROXY_TEMPLATE", server.url + "/{provider}")
+        _common._fetch_inference_provider_mapping.cache_clear()
+        settings = Settings(data_dir=tmp_path, device="cpu", images_url=server.url, images_key="sk-servers-own")
+        built = Services(settings).for_visitor("hf_visitors0123456789own")
+        assert (f"{info.name} · hosted, price unknown", name) in model_choices(built)
+        assert escape(info.licence) in describe_model(built, name)
+        report = complete(run(info, built))
+        assert {(stored.row.model, stored.row.revision) for stored in report.stored.values()} == {
+            (name, built.revision(name))
+        }
+        built.close()
+    assert report.n_images == 2
+    assert len(server.requests) == 2
+    assert {request.get("model", path) for request in server.requests} <= {path, "together/flux"}
