@@ -50,6 +50,7 @@ _last_used: "WeakKeyDictionary[LazyModel[Any], int]" = WeakKeyDictionary()
 _clock = count()
 _log = logging.getLogger(__name__)
 _OF_READERS = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
+_ROBOT, _CONVERSION = "SFconvertbot", "Adding `safetensors` variant of this model"
 _INDEX = ".safetensors.index"
 _TOKENIZER = "tokenizer.json"
 _JSON = (
@@ -418,10 +419,16 @@ class HubModel(LazyModel[T]):
             self._files()
             return
         with loading(self.name, self.source):
-            patterns = {"allow_patterns": _OF_READERS, "ignore_patterns": ["*/*"]}
-            folder = huggingface_hub.snapshot_download(self.source, **patterns, tqdm_class=download_bar())
-        if any(Path(folder).glob("*.safetensors")):  # other models report missing files on loading
-            self._local = folder
+            folder = self._snapshot(tqdm_class=download_bar())
+            if not has_safetensors(folder) and (revision := find_conversion(self.source, folder.name)):
+                folder = self._snapshot(tqdm_class=download_bar(), revision=revision)
+        if has_safetensors(folder):  # other models report missing files on loading
+            self._local = str(folder)
+
+    def _snapshot(self, **kwargs: Any) -> Path:
+        """The folder of the hub's files that a reader needs; offline, the hub's client refuses it if one is missing."""
+        patterns = {"allow_patterns": _OF_READERS, "ignore_patterns": ["*/*"]}
+        return Path(huggingface_hub.snapshot_download(self.source, **patterns, **kwargs))
 
     def _files(self) -> tuple[str, dict[str, Any]]:
         """The source to load from, with an argument for ``from_pretrained``.
@@ -432,9 +439,11 @@ class HubModel(LazyModel[T]):
         source = self._local or self.source
         if self._offline and not Path(source).is_absolute() and not Path(source).is_dir():
             try:
-                source = huggingface_hub.snapshot_download(source, local_files_only=True)
+                folder = self._snapshot(local_files_only=True)
             except hub_errors.LocalEntryNotFoundError as error:
                 raise missing_weights_error(self.name) from error
+            converted = (other for other in sorted(folder.parent.iterdir()) if has_safetensors(other))
+            source = str(folder if has_safetensors(folder) else next(converted, folder))
         return source, {"local_files_only": Path(source).is_dir()}
 
 
@@ -481,6 +490,26 @@ class ReadersTurn:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._reader_lock.release()
+
+
+def has_safetensors(folder: Path) -> bool:
+    return any(folder.glob("*.safetensors"))
+
+
+def find_conversion(repo: str, commit: str) -> str:
+    """The pull request with the safetensors that Hugging Face's robot made of the pickles of a commit; "" for none.
+
+    Some repositories (OpenAI's CLIP ViT-B/32, BLIP's captioner) have safetensors nowhere else. transformers loads them
+    from there, too, but never offline.
+    """
+    api = huggingface_hub.HfApi()
+    with suppress(hub_errors.HTTPError, OSError):  # reported on loading
+        for request in api.get_repo_discussions(repo, author=_ROBOT, discussion_type="pull_request"):
+            if (request.author, request.title, request.status) == (_ROBOT, _CONVERSION, "open"):
+                commits = api.list_repo_commits(repo, revision=request.git_reference)
+                if [parent.commit_id for parent in commits[1:2]] == [commit]:
+                    return str(request.git_reference)
+    return ""
 
 
 def missing_weights_error(name: str) -> ModelUnavailable:

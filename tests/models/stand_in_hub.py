@@ -10,6 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+DATE = "2025-01-01T00:00:00.000Z"
+PULL_REQUEST = "refs/pr/1"
+CONVERSION = {
+    "num": 1, "title": "Adding `safetensors` variant of this model", "author": {"name": "SFconvertbot"},
+    "createdAt": DATE, "status": "open", "isPullRequest": True, "repo": {"name": "", "type": "model"},
+}  # fmt: skip
 TOKEN = "hf_accepted0123456789terms"
 
 
@@ -21,6 +27,7 @@ class Repository:
     commit: str
     gated: bool = False
     further: frozenset[str] = frozenset()
+    conversion: "Repository | None" = None  # the robot's pull request with safetensors
 
     @cached_property
     def needed(self) -> dict[str, bytes]:
@@ -77,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_GET(self):
-        parts = unquote(urlsplit(self.path).path).strip("/").split("/")
+        parts = [unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")]
         is_api = parts[:2] == ["api", "models"]
         name = "/".join(parts[2:4] if is_api else parts[:2])
         kind, revision = [*(parts[4:] if is_api else parts[2:]), "", ""][:2]
@@ -85,6 +92,15 @@ class _Handler(BaseHTTPRequestHandler):
         repository = self.hub.repositories.get(name)
         if repository is None:
             return self._refuse(404, "RepoNotFound")
+        if kind == "discussions":
+            return self._json({"count": 1, "start": 0, "discussions": [CONVERSION] if repository.conversion else []})
+        if repository.conversion and revision in (PULL_REQUEST, repository.conversion.commit):
+            parent, repository, revision = repository, repository.conversion, ""
+            if kind == "commits":
+                commits = [repository.commit, parent.commit]
+                return self._json(
+                    [{"id": at, "authors": [], "date": DATE, "title": "", "message": ""} for at in commits]
+                )
         if revision not in ("", "main", repository.commit):
             return self._refuse(404, "RevisionNotFound")
         if is_api:

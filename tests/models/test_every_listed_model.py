@@ -257,6 +257,14 @@ def test_a_listed_model_is_downloaded_stopped_resumed_drawn_with_and_reported(
     assert report.n_images + report.n_blocked == 2
     assert circumstances(report, report).origin.startswith(f" drawn by {name} (revision {revision}) on ")
     assert built.model_fit(name).is_local
+    # the next start, without a network
+    n_sent = len(hub.sent)
+    offline = services(info, offline=True)
+    assert offline.revision(name) == revision
+    (row,) = {stored.row for stored in report.stored.values() if stored.row.seed == 0}
+    (picture,) = offline.text_to_image(name).generate([replace(row, seed=7)])
+    assert picture.image is not None
+    assert len(hub.sent) == n_sent
 
 
 @pytest.mark.parametrize("name", [name for name in DOWNLOADED if "variant" in MODELS[name].options])
@@ -298,3 +306,22 @@ def test_a_listed_hosted_model_is_asked_for_pictures_and_reported(name, tmp_path
     assert report.n_images == 2
     assert len(server.requests) == 2
     assert {request.get("model", path) for request in server.requests} <= {path, "together/flux"}
+
+
+@pytest.mark.parametrize("name", ["google/siglip-base-patch16-224", "openai/clip-vit-base-patch32"])
+def test_a_downloaded_reader_reads_offline_whatever_else_its_repository_holds(
+    name, hub, services, tiny_clip, pictures, tmp_path
+):
+    further = frozenset({"README.md", "pytorch_model.bin", "onnx/model.onnx", "tf_model.h5"})
+    hub.repositories[name] = Repository(tiny_clip, NEWEST, further=further)
+    if name.startswith("openai"):  # its safetensors are in a pull request alone
+        shutil.copytree(tiny_clip, tmp_path / "main", ignore=shutil.ignore_patterns("*.safetensors"))
+        conversion = Repository(tiny_clip, "e" * 40, further=further)
+        hub.repositories[name] = Repository(tmp_path / "main", NEWEST, further=further, conversion=conversion)
+    online = services()
+    online.fetch_reader("encoder", name)
+    n_sent = len(hub.sent)
+    rows = online.encoder(name).encode_images(pictures)
+    assert (services(offline=True).encoder(name).encode_images(pictures) == rows).all()
+    assert len(hub.sent) == n_sent  # nothing more was downloaded
+    assert not {file for _, file in hub.sent} & further
