@@ -46,8 +46,9 @@ CALLS = {"kandinsky": {"prior_num_inference_steps": 2}, "deepfloyd": {"upscaler_
 VARIANT = ".fp16."
 PICKLES = ("pytorch_model.bin", "pytorch_model.fp16.bin", "diffusion_pytorch_model.bin")
 OTHER_FORMATS = (
-    "flax_model.msgpack", "model.onnx", "model.onnx_data", "openvino_model.bin", "openvino_model.xml",
-    "diffusion_pytorch_model.non_ema.safetensors", "diffusion_flax_model.msgpack",
+    "flax_model.msgpack", "diffusion_flax_model.msgpack", "model.onnx", "model.onnx_data", "openvino_model.bin",
+    "openvino_model.xml", *(f"diffusion_pytorch_model.{kind}.safetensors" for kind in ("non_ema", "bf16", "int4")),
+    "model.bf16-00001-of-00002.safetensors", "model.safetensors.index.bf16.json",
 )  # fmt: skip
 AT_ROOT = ("model-pruned.safetensors", "model-pruned.ckpt", "ae.safetensors", "sample.png", "v1-inference.yaml")
 """Files that real repositories hold besides those that are needed."""
