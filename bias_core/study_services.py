@@ -35,7 +35,6 @@ from bias_core.models.weights import ReadersTurn, cpu_threads
 from bias_core.models.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, get_remaining_gpu_seconds, prepare
 from bias_core.protocols import (
     Captioner,
-    Hosted,
     ImageTextEncoder,
     Judge,
     LanguageModel,
@@ -167,10 +166,15 @@ class StudyServices:
         first = rows[0]
         check_version(first.model, first.revision, partial(self.revision, first.model))
         model, engine = self.text_to_image(first.model), self.find_engine(first.model)
-        if not (self.borrows_gpu or isinstance(model, Hosted)):
-            self._sources.fetch(self.model_info(first.model), first.revision, self._device)
+        for _ in self.fetch_model(first.model, first.revision):
+            pass
         events = engine.run(rows, model, self.images, lock=self.model_lock.turns, cancelled=cancelled)
         return self.rates.watch(events, rows[0], engine)
+
+    def fetch_model(self, name: str, revision: str) -> Iterator[tuple[float, float]]:
+        """Download a model's missing files; yield (gigabytes so far, in all), the second 0 if unknown."""
+        if not (self.borrows_gpu or hosted_name(name)):
+            yield from self._sources.fetch(self.model_info(name), revision, self._device)
 
     def find_engine(self, model: str) -> Engine:
         """The engine for this model: this process's, or requests for a hosted model."""

@@ -81,6 +81,11 @@ _cancelled: ContextVar[StopSignal] = ContextVar("cancelled", default=never)
 _clock: ContextVar[WorkClock] = ContextVar("clock", default=WorkClock())  # noqa: B039 - this one is never paused
 
 
+def stop_signal() -> StopSignal:
+    """The signal that ends this thread's work; a build of :class:`BuiltOnce` has that of its first thread."""
+    return _cancelled.get()
+
+
 def work_clock() -> WorkClock:
     """The clock of this thread's run."""
     return _clock.get()
@@ -259,15 +264,30 @@ class BuiltOnce:
         Raises Cancelled after Stop, and ModelUnavailable if it took longer than
         ``limit`` seconds, or too much is being prepared already.
         """
-        with self._lock:
-            held = self._built.get((kind, name))
-            if held is not None and held[0] in (None, version):
-                return cast("T", held[1])
-            future = self._at_work.get((kind, name, version)) or self._start(kind, name, version, build)
+        steps = self.steps(kind, name, build, version=version, limit=limit)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop_iteration:
+                return cast("T", stop_iteration.value)
+
+    def steps(
+        self, kind: str, name: str, build: Callable[[], T], *, version: str = "", limit: float = 60.0
+    ) -> Generator[None, None, T]:
+        """Yield often while waiting for the object of :meth:`get`, and return it."""
         begun = time.monotonic()
-        while not wait_for([future], timeout=_POLL_SECONDS).done:
-            _check_wait(f"what {name or kind} needs", begun, limit)
-        return cast("T", future.result())
+        while True:
+            with self._lock:
+                held = self._built.get((kind, name))
+                if held is not None and held[0] in (None, version):
+                    return cast("T", held[1])
+                future = self._at_work.get((kind, name, version)) or self._start(kind, name, version, build)
+            while not wait_for([future], timeout=_POLL_SECONDS).done:
+                _check_wait(f"what {name or kind} needs", begun, limit)
+                yield
+            if not isinstance(future.exception(), Cancelled) or stop_signal()():
+                return cast("T", future.result())
+            # the thread that started it was stopped, this one was not
 
     def _start(self, kind: str, name: str, version: str, build: Callable[[], object]) -> Future[Any]:
         if len(self._at_work) >= _MOST_AT_WORK:

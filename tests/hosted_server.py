@@ -121,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path.startswith("/api/models/"):
             self.fake.asked_of_hub += 1
-            known = "org/flux" in self.path
+            known = any(name in self.path for name in ("org/flux", "black-forest-labs/FLUX.1-dev", "Qwen/Qwen-Image"))
             self.send(*((200, {"id": "org/flux", "inferenceProviderMapping": MAPPING}) if known else (404, {})))
         else:
             self.send(200, png(int(self.path.rpartition("/")[2])))

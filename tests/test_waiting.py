@@ -9,7 +9,7 @@ import pytest
 
 from bias_core import waiting
 from bias_core.errors import Cancelled, ModelUnavailable
-from bias_core.waiting import BuiltOnce, FairLock, stoppable
+from bias_core.waiting import BuiltOnce, FairLock, stop_signal, stoppable
 
 
 @pytest.fixture
@@ -99,6 +99,34 @@ def test_stop_ends_a_wait_for_what_another_prepares_and_for_a_lock(hangs, monkey
         threading.Timer(0.3, stop.set).start()
         with ThreadPoolExecutor(1) as pool, pytest.raises(Cancelled, match="stopped while waiting for"):
             pool.submit(next, run).result(timeout=5)
+
+
+def test_a_build_that_ends_with_the_stop_of_its_first_thread_is_begun_again_for_the_others(monkeypatch):
+    monkeypatch.setattr(waiting, "_GRACE_SECONDS", 0)
+    built, begun, stop, tries = BuiltOnce(), threading.Event(), threading.Event(), []
+
+    def build() -> str:
+        tries.append(1)
+        begun.set()
+        while len(tries) == 1:
+            if stop_signal()():
+                raise Cancelled("stopped")
+            time.sleep(0.01)
+        return "here"
+
+    def ask():
+        yield built.get("files", "m", build)
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(next, stoppable(ask(), stop.is_set))
+        assert begun.wait(5)
+        second = pool.submit(next, stoppable(ask(), lambda: False))
+        time.sleep(0.2)
+        stop.set()
+        with pytest.raises(Cancelled):
+            first.result(timeout=5)
+        assert second.result(timeout=5) == "here"
+    assert len(tries) == 2
 
 
 def test_steps_that_can_be_stopped_return_and_close_as_without():

@@ -18,6 +18,7 @@ import huggingface_hub
 from bias_core.errors import ModelUnavailable
 from bias_core.models import diffusers, torch, transformers
 from bias_core.models.catalogue import read_model_json, split_revision
+from bias_core.models.weights import download_bar
 from bias_core.types import ImageRow, ModelInfo, PromptLimit
 
 Size = tuple[int, int]
@@ -186,7 +187,7 @@ def llama_folder(source: str, *, offline: bool) -> Path:
     if (folder := Path(source).expanduser()).is_dir():
         return folder
     repo, revision = split_revision(source)
-    options = {"revision": revision or None, "local_files_only": offline}
+    options = {"revision": revision or None, "local_files_only": offline, "tqdm_class": download_bar()}
     return Path(huggingface_hub.snapshot_download(repo, allow_patterns=["*.json", "*.safetensors"], **options))
 
 

@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -29,7 +30,7 @@ from bias_core.models.family_facts import (
     KANDINSKY_PRIOR,
     llama_folder,
 )
-from bias_core.models.weights import format_keys, hub_folder, loading, pick_device
+from bias_core.models.weights import counting_bytes, download_bar, format_keys, hub_folder, loading, pick_device
 from bias_core.settings import Settings
 from bias_core.store.files import FileHashes
 from bias_core.types import ModelInfo
@@ -42,7 +43,7 @@ _COMPANIONS = {
     "hidream": ("llama", HIDREAM_LLAMA),
 }
 _PARTS = ("prior", "upscaler", "llama", "lora")
-_SMALL = ["model_index.json", "*/config.json", "*/scheduler_config.json"]
+_SMALL = ["model_index.json", "config.json", "*/config.json", "*/scheduler_config.json"]
 
 
 class ModelSources:
@@ -51,6 +52,7 @@ class ModelSources:
     def __init__(self, settings: Settings, hashes: FileHashes) -> None:
         self._settings, self._hashes = settings, hashes
         self._answers = BuiltOnce()
+        self._n_bytes: defaultdict[str, float] = defaultdict(float)  # downloaded so far, by model
 
     def find(self, path: str) -> str:
         """The path of an assets' or user's folder or file; other names (hub ids) unchanged."""
@@ -106,12 +108,18 @@ class ModelSources:
 
     def fit(self, info: ModelInfo) -> "ModelFit":
         """The fit of a model to this machine; for unlisted ones, the hub is asked for the size, once."""
-        settings, is_local = self._settings, self.is_local(info)
-        if not is_local and not info.download_gb and not settings.offline:
+        settings, is_local, n_gb = self._settings, self.is_local(info), self._listed_gb(info)
+        if not is_local and not n_gb and not settings.offline:
             ask = partial(download_gb, str(info.options["path"]), info.revision)
-            info = replace(info, download_gb=round(self._answers.get("size", info.id, ask), 1))
+            n_gb = round(self._answers.get("size", info.id, ask), 1)
+        info = replace(info, download_gb=n_gb)
         options = {"offline": settings.offline, "on_cpu": settings.device == "cpu"}
         return model_fit(info, get_machine(), is_local=is_local, free_disk=free_disk(), **options)
+
+    def _listed_gb(self, info: ModelInfo) -> float:
+        """The listed download; without a GPU it is in single precision, twice as large as a variant."""
+        takes_variant = self._settings.device == "mps" or gpu_memory(get_machine(), self._settings.device)
+        return info.download_gb if takes_variant or "variant" not in info.options else 2 * info.download_gb
 
     def loras(self, info: ModelInfo) -> Path | None:
         """The folder with one LoRA per condition, for a model with conditions."""
@@ -134,14 +142,22 @@ class ModelSources:
         conditions = f"-{self._hashes.fingerprint(loras)[:6]}" if loras and loras.is_dir() else ""
         return "+".join(versions) + conditions
 
-    def fetch(self, info: ModelInfo, version: str, device: str) -> None:
-        """Download the model's files; call it without a lock, so that drawing continues."""
+    def fetch(self, info: ModelInfo, version: str, device: str) -> Iterator[tuple[float, float]]:
+        """Download the model's files, yielding (gigabytes so far, in all); call it without a lock: drawing continues.
+
+        The second is 0 if unknown.
+        """
         if info.embedded or info.family == "renderer" or self._settings.offline:
             return
         variant = None if pick_device(device) == "cpu" else info.options.get("variant")
         entry = self.pinned(info)
-        fetch = partial(fetch_pipeline, replace(entry, options={**entry.options, "variant": variant}))
-        self._answers.get("files", info.id, fetch, version=version, limit=WEIGHTS_SECONDS)
+        count = partial(self._add_bytes, info.id)
+        fetch = partial(fetch_pipeline, replace(entry, options={**entry.options, "variant": variant}), count)
+        for _ in self._answers.steps("files", info.id, fetch, version=version, limit=WEIGHTS_SECONDS):
+            yield self._n_bytes[info.id] / _GB, self._listed_gb(info)
+
+    def _add_bytes(self, name: str, n_bytes: float) -> None:
+        self._n_bytes[name] += n_bytes
 
     def files(self, info: ModelInfo) -> tuple[Path, ...]:
         """The folders and files that :meth:`version` reads, without asking a hub."""
@@ -204,8 +220,16 @@ def _local_sources(info: ModelInfo) -> dict[str, Path]:
     return {key: path for key, path in sources.items() if info.options.get(key) and path.exists()}
 
 
-def fetch_pipeline(info: ModelInfo) -> None:
-    """Download a pinned entry's hub files without loading them; ModelUnavailable if that fails."""
+def fetch_pipeline(info: ModelInfo, count: Callable[[float], None] = lambda _n: None) -> None:
+    """Download a pinned entry's hub files without loading them; ModelUnavailable if that fails.
+
+    ``count`` is called with the number of bytes of each part of a file.
+    """
+    with counting_bytes(count):
+        _fetch_parts(info)
+
+
+def _fetch_parts(info: ModelInfo) -> None:
     for key in ("path", *_PARTS):
         repo, revision = split_revision(str(info.options.get(key, "")))
         if not is_hub_id(repo):
@@ -230,6 +254,9 @@ def download_pipeline(repo: str, **options: Any) -> Path:
 
     ``options`` are those of diffusers; parts among them that are None are left out.
     """
+    # Diffusers hands no progress bar to the hub's client.
+    snapshot_download = partial(huggingface_hub.snapshot_download, tqdm_class=download_bar())
+    diffusers.pipelines.pipeline_utils.snapshot_download = snapshot_download
     try:
         return Path(diffusers.DiffusionPipeline.download(repo, **options))
     except OSError as error:

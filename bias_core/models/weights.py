@@ -12,7 +12,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import cached_property, partial
+from contextvars import ContextVar
+from functools import cached_property, lru_cache, partial
 from importlib import metadata
 from itertools import count
 from pathlib import Path
@@ -24,11 +25,11 @@ from weakref import WeakKeyDictionary
 import huggingface_hub
 import safetensors
 
-from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable, NotEnoughMemory
+from bias_core.errors import BiasCoreError, Cancelled, HubNotReached, ModelUnavailable, NotEnoughMemory
 from bias_core.models import diffusers, hub_errors, peft, torch, transformers
 from bias_core.models.catalogue import is_hub_id, read_model_json
 from bias_core.settings import ASSETS
-from bias_core.waiting import WEIGHTS_SECONDS, BuiltOnce, FairLock
+from bias_core.waiting import WEIGHTS_SECONDS, BuiltOnce, FairLock, stop_signal
 from bias_core.wording import format_list
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ _last_used: "WeakKeyDictionary[LazyModel[Any], int]" = WeakKeyDictionary()
 _clock = count()
 _log = logging.getLogger(__name__)
 _OF_READERS = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
+_ROBOT, _CONVERSION = "SFconvertbot", "Adding `safetensors` variant of this model"
 _INDEX = ".safetensors.index"
 _TOKENIZER = "tokenizer.json"
 _JSON = (
@@ -224,6 +226,40 @@ def _refusal(error: BaseException | None) -> str:
     return _PICKLE if "safetensors" in messages and no_weights else ""
 
 
+_count_bytes: ContextVar[Callable[[float], None]] = ContextVar("count_bytes", default=lambda _n: None)
+
+
+@contextmanager
+def counting_bytes(count: Callable[[float], None]) -> Iterator[None]:
+    """Call ``count`` with the number of new bytes of each download that this thread starts until the block ends."""
+    token = _count_bytes.set(count)
+    try:
+        yield
+    finally:
+        _count_bytes.reset(token)
+
+
+@lru_cache(maxsize=1)
+def download_bar() -> Any:
+    """A class of progress bars for the hub's client that shows nothing, counts bytes, and ends a download on Stop."""
+
+    class DownloadBar(huggingface_hub.utils.tqdm):  # type: ignore[misc, name-defined, unused-ignore]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self._cancelled = stop_signal()
+            counts = kwargs.get("name") == "huggingface_hub.snapshot_download"  # other bars count files or packets
+            self._count = _count_bytes.get() if counts else None
+            super().__init__(*args, **kwargs | {"disable": True})
+
+        def update(self, n: float | None = 1) -> None:
+            if self._cancelled():
+                raise Cancelled("stopped during a download; its finished files are kept")
+            if self._count is not None:
+                with self.get_lock():
+                    self._count(n or 0)
+
+    return DownloadBar
+
+
 def drop_longest_unused() -> bool:
     """Free the longest unused weights; False if none are loaded."""
     if not _last_used:
@@ -383,9 +419,16 @@ class HubModel(LazyModel[T]):
             self._files()
             return
         with loading(self.name, self.source):
-            folder = huggingface_hub.snapshot_download(self.source, allow_patterns=_OF_READERS, ignore_patterns=["*/*"])
-        if any(Path(folder).glob("*.safetensors")):  # other models report missing files on loading
-            self._local = folder
+            folder = self._snapshot(tqdm_class=download_bar())
+            if not has_safetensors(folder) and (revision := find_conversion(self.source, folder.name)):
+                folder = self._snapshot(tqdm_class=download_bar(), revision=revision)
+        if has_safetensors(folder):  # other models report missing files on loading
+            self._local = str(folder)
+
+    def _snapshot(self, **kwargs: Any) -> Path:
+        """The folder of the hub's files that a reader needs; offline, the hub's client refuses it if one is missing."""
+        patterns = {"allow_patterns": _OF_READERS, "ignore_patterns": ["*/*"]}
+        return Path(huggingface_hub.snapshot_download(self.source, **patterns, **kwargs))
 
     def _files(self) -> tuple[str, dict[str, Any]]:
         """The source to load from, with an argument for ``from_pretrained``.
@@ -396,9 +439,11 @@ class HubModel(LazyModel[T]):
         source = self._local or self.source
         if self._offline and not Path(source).is_absolute() and not Path(source).is_dir():
             try:
-                source = huggingface_hub.snapshot_download(source, local_files_only=True)
+                folder = self._snapshot(local_files_only=True)
             except hub_errors.LocalEntryNotFoundError as error:
                 raise missing_weights_error(self.name) from error
+            converted = (other for other in sorted(folder.parent.iterdir()) if has_safetensors(other))
+            source = str(folder if has_safetensors(folder) else next(converted, folder))
         return source, {"local_files_only": Path(source).is_dir()}
 
 
@@ -445,6 +490,26 @@ class ReadersTurn:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._reader_lock.release()
+
+
+def has_safetensors(folder: Path) -> bool:
+    return any(folder.glob("*.safetensors"))
+
+
+def find_conversion(repo: str, commit: str) -> str:
+    """The pull request with the safetensors that Hugging Face's robot made of the pickles of a commit; "" for none.
+
+    Some repositories (OpenAI's CLIP ViT-B/32, BLIP's captioner) have safetensors nowhere else. transformers loads them
+    from there, too, but never offline.
+    """
+    api = huggingface_hub.HfApi()
+    with suppress(hub_errors.HTTPError, OSError):  # reported on loading
+        for request in api.get_repo_discussions(repo, author=_ROBOT, discussion_type="pull_request"):
+            if (request.author, request.title, request.status) == (_ROBOT, _CONVERSION, "open"):
+                commits = api.list_repo_commits(repo, revision=request.git_reference)
+                if [parent.commit_id for parent in commits[1:2]] == [commit]:
+                    return str(request.git_reference)
+    return ""
 
 
 def missing_weights_error(name: str) -> ModelUnavailable:

@@ -185,6 +185,7 @@ class Run(Stoppable):
 
         Under a stop rule, as many pictures of each arm, so that they share their seeds.
         """
+        yield from self._fetch_models()
         if self.arms:
             yield from self._draw_in_sequence(dict.fromkeys(range(len(self.arms))))
             if self.settings.may_stop_early:
@@ -195,6 +196,17 @@ class Run(Stoppable):
             yield from self.draw(self.shots)
         for run in (self, *self.arms):
             run.state = "reading"
+
+    def _fetch_models(self) -> Steps[None]:
+        """Download the missing files of every arm's model before the first picture is drawn."""
+        rows = {row.model: row for arm in self.each if not arm.settings.images for row in arm.manifest.rows[:1]}
+        for name, row in rows.items():
+            last_size, title = "", self.services.model_info(name).name
+            for n_gb, total_gb in self.services.fetch_model(name, row.revision):
+                size = f"{n_gb:.1f} of {max(n_gb, total_gb):.1f} GB" if total_gb else f"{n_gb:.1f} GB"
+                if n_gb and size != last_size:
+                    last_size = size
+                    yield Progress(message=f"downloading {title}, which will draw the pictures: {size}")
 
     def _draw_to_same_size(self) -> Steps[None]:
         """Draw the arms that ended early as far as the longest."""

@@ -39,7 +39,6 @@ def copy(tiny_sd2, tmp_path):
 
 
 @pytest.mark.parametrize(("error_class", "said"), [
-    ("GatedRepoError", r"ask for consent; accept their terms.*HF_TOKEN, or `hf auth login`"),
     ("RepositoryNotFoundError", r"no model of this name.*HF_TOKEN, or `hf auth login`"),
     ("RevisionNotFoundError", "not this revision"),
     ("RemoteEntryNotFoundError", "not in the layout of diffusers"),
