@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-com
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint types unit browser bench calibrate validate clean
+.PHONY: help run test check lint types unit browser docs bench calibrate validate clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -65,6 +65,11 @@ unit: $(VENV)/.installed-dev
 ## make browser   the tests in a Chromium only
 browser: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
+
+## make docs   the site of README, docs/ and the API, into site/; a broken link is an error
+docs: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "Open site/index.html, or: $(BIN)/python -m http.server --directory site"
 
 ## make bench   timings of the measures and of a whole exploration
 bench: $(VENV)/.installed-dev

@@ -52,7 +52,13 @@ def pages():
     yamls = [
         path for folder in ("bias_core", "validation", "assets/studies") for path in (ROOT / folder).rglob("*.yaml")
     ]
-    return [*PACKAGE.rglob("*.html"), *yamls, *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    return [
+        *PACKAGE.rglob("*.html"),
+        *yamls,
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs/walks").glob("*.md"),
+        ROOT / "README.md",
+    ]
 
 
 def test_docstrings_and_help_texts_begin_with_what_they_say():

@@ -632,6 +632,9 @@ CARDS = (
         field="value",
         name="Mean cosine",
         summary="Mean cosine of the images to a text, or to a set of images.",
+        tex=r"\frac{1}{n} \sum_i \cos(T, I_i)",
+        symbols="$T$ is the text, and $I_i$ is image $i$; of a set, the mean cosine to its images takes the place "
+        "of the cosine.",
         source="dehdashtian2025oasis, Eq. 8",
         bounds=(-1.0, 1.0),
         null_value=None,
@@ -644,6 +647,9 @@ CARDS = (
         name="Weighted alignment score WALS",
         terms=(Term(symbol="WALS", words="weighted alignment score"),),
         summary="Alignment of the images' main directions of variety with the attribute.",
+        tex=r"\text{WALS} = \frac{\sum_i \sigma_i \lvert \delta \cdot u_i \rvert}{\sum_j \sigma_j}",
+        symbols=r"$u_i$ and $\sigma_i$ are the main directions of the images and their singular values; $\delta$ is "
+        "the direction of the attribute, of length 1.",
         source="dehdashtian2025oasis, Eq. 7",
         bounds=(0.0, 1.0),
         null_value=None,
@@ -657,6 +663,9 @@ CARDS = (
         field="value",
         name="Share of variance along the attribute",
         summary="Share of the differences between the images that lies along the attribute.",
+        tex=r"V = \frac{\delta^\top \Sigma \delta}{\operatorname{tr} \Sigma}",
+        symbols=r"$\Sigma$ is the covariance of the unit embeddings, $\delta$ the direction of the attribute, of "
+        "length 1.",
         source="dehdashtian2025oasis, after Eq. 7",
         bounds=(0.0, 1.0),
         null_value=None,

@@ -819,6 +819,8 @@ CARDS = (
         function=association,
         name="Association",
         summary="Closeness of an image to the images of attribute A minus its closeness to those of attribute B.",
+        tex=r"\text{Asc}(x, X^A, X^B) = \frac{1}{\lvert X^A \rvert} \sum_{a \in X^A} \cos(x, a) - \frac{1}{\lvert "
+        r"X^B \rvert} \sum_{b \in X^B} \cos(x, b)",
         source="wang2023t2iat, Eq. 2",
         bounds=(-2.0, 2.0),
         null_value=0.0,
@@ -833,6 +835,11 @@ CARDS = (
         field="score",
         name="Differential association S",
         summary="Association of the images of X with attribute A minus that of the images of Y.",
+        tex=r"S = \frac{1}{\lvert X \rvert} \sum_{x \in X} \text{Asc}(x, X^A, X^B) - \frac{1}{\lvert Y \rvert} "
+        r"\sum_{y \in Y} \text{Asc}(y, Y^A, Y^B)",
+        symbols=r"Asc is the association. Its p is the share of the splits of $X$ and $Y$ together into $\tilde X$ "
+        r"and $\tilde Y$ of the same sizes with $\lvert S(\tilde X, \tilde Y) \rvert \ge \lvert S(X, Y) "
+        r"\rvert$.",
         source="wang2023t2iat, Eq. 1",
         bounds=(-4.0, 4.0),
         null_value=0.0,
@@ -848,6 +855,9 @@ CARDS = (
         field="effect_size",
         name="Effect size d",
         summary="Differential association in standard deviations of single images.",
+        tex=r"d = \frac{\bar a_X - \bar a_Y}{s}",
+        symbols=r"$\bar a_X$ and $\bar a_Y$ are the mean associations of the images of $X$ and of $Y$, $s$ is their "
+        "pooled standard deviation.",
         source="wang2023t2iat, Eq. 4",
         bounds=(-math.inf, math.inf),
         null_value=0.0,
@@ -860,6 +870,8 @@ CARDS = (
         field="value",
         name="Association beyond an even mix",
         summary="Association of the images with A minus that of an even mix of the images of A and of B.",
+        tex=r"\frac{1}{\lvert X \rvert} \sum_{x \in X} \text{Asc}(x, X^A, X^B) - \frac{C_A - C_B}{2}",
+        symbols="Asc is the association; $C_A$ is the mean cosine of two different images of A, and $C_B$ that of B.",
         source="wang2023t2iat, Eq. 2, less that of an even mix",
         bounds=(-3.0, 3.0),
         null_value=0.0,

@@ -113,6 +113,8 @@ class Card:
     # attribute of the function's result that holds it, dotted where that is an Estimate's value; "" where the result is
     # the value (or values)
     field: str = ""
+    tex: str = ""  # formula in TeX, for pages that set it; the docstring has it in plain text
+    symbols: str = ""  # sentences on symbols of the formula that inputs do not explain, with TeX between $
     key: str = ""  # identifier; that of the function where nothing else is given
     terms: tuple[Term, ...] = ()  # its symbols, and those of what it is made of
 
@@ -316,6 +318,8 @@ def card_lines(card: Card) -> list[str]:
     function = f"{card.function.__module__}.{card.function.__name__}"
     return [
         *(f"### {card.name}", "", card.summary, ""),
+        *((f"$${card.tex}$$", "") if card.tex else ()),
+        *((card.symbols, "") if card.symbols else ()),
         f"- Range: {low} to {high}; value without bias: {null}; higher: {card.higher_means}.",
         f"- Source: {with_works([card.source])[0]}.",
         f"- Input: {inputs}.",

@@ -359,6 +359,10 @@ CARDS = (
         field="whole.value",
         name="Effect of exchanging the text",
         summary="Rise in the share of pictures that show an attribute when the text is exchanged after some steps.",
+        tex=r"e_s = \frac{1}{n} \sum_i \left( \mathbf{1}[m_{is} > 0] - \mathbf{1}[m_i > 0] \right)",
+        symbols="$m_{is}$ is the margin of the picture of seed $i$ with the text exchanged after $s$ steps, $m_i$ "
+        "that with the first text to the end; a margin is the cosine to the sentence for presence minus "
+        "that for absence.",
         source="dehdashtian2025oasis, Eq. 5",
         bounds=(-1.0, 1.0),
         null_value=0.0,
@@ -371,6 +375,10 @@ CARDS = (
         field="text.value",
         name="Effect of an adapter's text encoders",
         summary="Part of an adapter's effect that its text encoders cause.",
+        tex=r"\varphi_{\text{text}} = \frac{(P_{\text{text}} - P_{\text{neither}}) + (P_{\text{both}} - "
+        r"P_{\text{drawing}})}{2}",
+        symbols="$P$ is the share of the pictures that show the attribute, with the adapter in neither part, in the "
+        "text encoders alone, in the denoiser alone (drawing), and in both.",
         source="shapley1953, Eq. 13",
         bounds=(-1.0, 1.0),
         null_value=0.0,
@@ -384,6 +392,10 @@ CARDS = (
         key="drawing_effect",
         name="Effect of an adapter's denoiser",
         summary="Part of an adapter's effect that its denoiser, the part that draws, causes.",
+        tex=r"\varphi_{\text{drawing}} = \frac{(P_{\text{drawing}} - P_{\text{neither}}) + (P_{\text{both}} - "
+        r"P_{\text{text}})}{2}",
+        symbols="$P$ is the share of the pictures that show the attribute, with the adapter in neither part, in the "
+        "text encoders alone, in the denoiser alone (drawing), and in both.",
         source="shapley1953, Eq. 13",
         bounds=(-1.0, 1.0),
         null_value=0.0,

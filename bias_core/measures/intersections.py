@@ -683,6 +683,9 @@ CARDS = (
         key="crossed_share",
         name="Crossed share",
         summary="Share of the pictures that show all of two or three attributes.",
+        tex=r"P(c) = \sum_o W_{co} q_o, \quad W = E_1^{-1} \otimes E_2^{-1} \otimes E_3^{-1}",
+        symbols="$q_o$ is the share of the pictures that are classified as the combination $o$; $E_j$ has the "
+        "classifier's error rates on attribute $j$.",
         source="rogan1978, Eq. 1",
         bounds=(0.0, 1.0),
         null_value=None,
@@ -698,6 +701,9 @@ CARDS = (
         name="Joint excess",
         summary="Share of the pictures that show the attributes together, minus that expected of independent "
         "attributes.",
+        tex=r"P(c) - \lambda(c), \quad \lambda(c) = \prod_j P_j(c_j)",
+        symbols="$P(c)$ is the crossed share of the combination $c$, $P_j(c_j)$ the share of the pictures that have "
+        "its value of attribute $j$.",
         source="fienberg1973",
         bounds=(-1.0, 1.0),
         null_value=0.0,
@@ -711,6 +717,9 @@ CARDS = (
         key="interaction",
         name="Interaction, log odds ratio",
         summary="Dependence of the attributes beyond their single shares and, of three, beyond every two of them.",
+        tex=r"\theta = \sum_c s_c \ln P(c)",
+        symbols="$P(c)$ is the share of the combination $c$; $s_c$ is 1 if the number of attributes that $c$ lacks "
+        "is even, otherwise −1.",
         source="fisher1935logic",
         bounds=(-math.inf, math.inf),
         null_value=0.0,
@@ -724,6 +733,9 @@ CARDS = (
         key="crossed_stereotype",
         name="Stereotype test score STS in a combination",
         summary="Stereotype test score of people who also have further attributes, such as young people.",
+        tex=r"\text{STS}_c = 100 \left( \frac{2 P(+, c)}{P(c)} - 1 \right)",
+        symbols="$P(c)$ is the share of the people with the further attributes $c$, $P(+, c)$ that of the people "
+        "who also conform to the stereotype.",
         source="wan2024pst, Eq. 1",
         bounds=(-100.0, 100.0),
         null_value=0.0,

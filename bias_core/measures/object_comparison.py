@@ -469,6 +469,10 @@ CARDS = (
         field="largest",
         name="Log-odds of an object against the base",
         summary="Log-odds that an object appears, relative to the same scenes under the base, object by object.",
+        tex=r"\ln \frac{b + \frac{1}{2}}{c + \frac{1}{2}}",
+        symbols="$b$ counts the pairs in which only the picture has the object, $c$ those in which only the base "
+        r"has it. Of pictures that share no seeds: $\ln \frac{(a + 1/2) (d + 1/2)}{(b + 1/2) (c + 1/2)}$, of "
+        "the four counts.",
         source="mcnemar1947, b / c",
         bounds=(-math.inf, math.inf),
         null_value=0.0,
@@ -481,6 +485,9 @@ CARDS = (
         field="divergence",
         name="Shift of the objects from the base",
         summary="Distance between the shares of all objects and those of the same scenes under the base.",
+        tex=r"\text{JS} = H\left( \frac{P + Q}{2} \right) - \frac{H(P) + H(Q)}{2}",
+        symbols="$H$ is the entropy in bits; $P$ and $Q$ are the shares of the objects in the pictures and in the "
+        "base.",
         source="lin1991, JS",
         bounds=(0.0, 1.0),
         null_value=None,
@@ -494,6 +501,9 @@ CARDS = (
         field="log_ratio.value",
         name="Variety of the objects against the base",
         summary="Log ratio of the variety of objects to that in the same scenes under the base, at equal coverage.",
+        tex=r"\ln \frac{D(C)}{D_{\text{base}}(C)}",
+        symbols="$D(C)$ is the number of equally frequent objects that would be as varied (Hill number) at the "
+        "coverage $C$, the smaller of the two coverages.",
         source="chao2012, D(C)",
         bounds=(-math.inf, math.inf),
         null_value=0.0,

@@ -616,6 +616,9 @@ CARDS = (
         name="Stereotype test score STS",
         terms=(Term(symbol="STS", words="stereotype test score"),),
         summary="Degree to which people's perceived genders conform to the stereotype of their role.",
+        tex=r"\text{STS} = \frac{100}{n} \sum_i s_i",
+        symbols="$s_i$ is 1 if the perceived gender of person $i$ is the stereotyped one, −1 if it is the other, 0 "
+        "if it is androgynous.",
         source="wan2024pst, Eq. 1",
         bounds=(-100.0, 100.0),
         null_value=0.0,
@@ -628,6 +631,7 @@ CARDS = (
         field="gap.value",
         name="Gap between two settings",
         summary="Stereotype test score of people in pairs minus that of people alone.",
+        tex=r"\text{STS}_{\text{paired}} - \text{STS}_{\text{single}}",
         source="wan2024pst, Table 15",
         bounds=(-200.0, 200.0),
         null_value=0.0,
@@ -644,6 +648,9 @@ CARDS = (
         terms=(Term(symbol="e", words="effect of the place"),),
         summary="Part of the difference between two people in a picture that is due to their places, or to their "
         "roles.",
+        tex=r"e = \frac{1}{n} \sum_i \frac{d_{1i} + s d_{2i}}{2}",
+        symbols="Of seed $i$, $d_{1i}$ is A's value minus B's where A stands left, $d_{2i}$ where A stands right; "
+        "$s = 1$ gives the effect of the role, $s = -1$ that of the place.",
         source="fisher1935, § 21",
         bounds=(-1.0, 1.0),
         null_value=0.0,

@@ -355,6 +355,9 @@ CARDS = (
         name="Stereotype propagation index SPI",
         terms=(Term(symbol="SPI", words="stereotype propagation index"),),
         summary="Movement of the picture towards an attribute in one denoising step.",
+        tex=r"\text{SPI}(t) = \cos\left( v(x_t, \text{prompt}), v(x_t, d^+) - v(x_t, d^-) \right)",
+        symbols="$v$ is the velocity that the model predicts for the noisy picture $x_t$ of step $t$; $d^+$ and "
+        "$d^-$ are the sentences for presence and for absence.",
         source="dehdashtian2025oasis, Eq. 11",
         bounds=(-1.0, 1.0),
         null_value=0.0,
@@ -371,6 +374,10 @@ CARDS = (
         field="by_typical.value",
         name="Seeds whose predicted pictures show it to the end",
         summary="First step from which all predicted pictures show an attribute of the finished picture.",
+        tex=r"v_i = \min \lbrace t : m_{is} > 0 \text{ for all } s \ge t \rbrace",
+        symbols="$m_{is}$ is the margin of the picture that step $s$ of seed $i$ predicts; a margin is the cosine "
+        "to the sentence for presence minus that for absence. The number is the share of the seeds with "
+        "$v_i$ up to the typical step, the lower median of the $v_i$.",
         source="dehdashtian2025oasis, 4.6",
         bounds=(0.0, 1.0),
         null_value=None,
@@ -383,6 +390,11 @@ CARDS = (
         field="by_typical.value",
         name="Seeds in which it is seen and the base lacks it",
         summary="First step at which the predicted picture shows an attribute that the base prompt's lacks.",
+        tex=r"f_i = \min \lbrace t : m_{it} > 0 \ge b_{it} \rbrace",
+        symbols="$m_{it}$ is the margin of the picture that step $t$ of seed $i$ predicts, $b_{it}$ that of the "
+        "base prompt from the same noise; a margin is the cosine to the sentence for presence minus that "
+        "for absence. The number is the share of the seeds with $f_i$ up to the typical step, the lower "
+        "median of the $f_i$.",
         source="dehdashtian2025oasis, 4.6",
         bounds=(0.0, 1.0),
         null_value=None,
@@ -398,6 +410,10 @@ CARDS = (
         field="whole.value",
         name="Predicted gain over a base prompt",
         summary="Share of the predicted pictures that show an attribute, minus the same share for a base prompt.",
+        tex=r"g_t = \frac{1}{n} \sum_i \left( \mathbf{1}[m_{it} > 0] - \mathbf{1}[b_{it} > 0] \right)",
+        symbols="$m_{it}$ is the margin of the picture that step $t$ of seed $i$ predicts, $b_{it}$ that of the "
+        "base prompt from the same noise; a margin is the cosine to the sentence for presence minus that "
+        "for absence.",
         source="dehdashtian2025oasis, 4.6",
         bounds=(-1.0, 1.0),
         null_value=0.0,

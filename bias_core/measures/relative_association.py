@@ -493,6 +493,9 @@ CARDS = (
         function=relative_lean,
         name="Association between the own poles, r",
         summary="Position of a concept between the same concept worded for A and worded for B.",
+        tex=r"r = \frac{2 (s - m)}{s_A - s_B}, \quad m = \frac{s_A + s_B}{2}",
+        symbols="$s$ is the association of the concept; $s_A$ and $s_B$ are those of the same concept worded for A "
+        "and for B.",
         source="mandal2024internal, after Eq. 2",
         bounds=(-math.inf, math.inf),
         null_value=0.0,
@@ -511,6 +514,8 @@ CARDS = (
         terms=(Term(symbol="α′", words="log amplification"),),
         summary="Strength of the pictures' association relative to the words', each between its own poles, as a "
         "logarithm.",
+        tex=r"\alpha' = \ln \frac{r_I}{r_T}",
+        symbols="$r_I$ and $r_T$ are the associations of the pictures and of the words between their own poles.",
         source="mandal2024internal, after Eq. 5",
         bounds=(-math.inf, math.inf),
         null_value=0.0,
@@ -524,6 +529,8 @@ CARDS = (
         name="Difference of associations δ′",
         terms=(Term(symbol="δ′", words="difference of associations"),),
         summary="Association of a concept's pictures with A minus that of its words, each between its own poles.",
+        tex=r"\delta' = r_I - r_T",
+        symbols="$r_I$ and $r_T$ are the associations of the pictures and of the words between their own poles.",
         source="mandal2024internal, after Eq. 4",
         bounds=(-math.inf, math.inf),
         null_value=0.0,

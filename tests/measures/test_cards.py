@@ -169,6 +169,7 @@ def test_every_measure_has_a_formula_without_markup_and_a_source():
     for key, card in METRICS.items():
         lines, work = formula(card), load_references()[card.reference]
         assert lines, key
+        assert card.tex, key
         assert not any(mark in line for line in lines for mark in ("[", "``", ":func:")) or key in brackets, key
         assert work.year in work.short, key
         assert work.title, key

@@ -16,7 +16,7 @@ from PIL import Image
 
 from bias_core.people import person_halves
 from bias_core.services import Services
-from bias_core.settings import Settings
+from bias_core.settings import ASSETS, Settings
 from bias_core.types import Estimate, GeneratedImage, ImageRow, ReaderErrors, Step
 from bias_core.world.scene import balanced_scene, draw_scene
 
@@ -245,7 +245,7 @@ class FakeServices(Services):
         return FewWords()
 
     def revision(self, name: str) -> str:
-        return f"fake-{name}"
+        return f"fake-{name}".replace(f"{ASSETS}/", "assets/")  # a folder has one revision, however it is named
 
     def reading_files(self, model: str) -> tuple[()]:
         return ()

@@ -16,14 +16,24 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))}
 ALL = "\n".join([README, *PAGES.values()])
 PYTHON = re.findall(r"```python\n(.*?)```", ALL, flags=re.S)
-CONSOLE = re.findall(r"^\$ (.*?)(?:\s+#.*)?$", "".join(re.findall(r"```console\n(.*?)```", ALL, flags=re.S)), re.M)
+
+
+def console_lines(text):
+    """The commands of a page's console blocks, without comments."""
+    return re.findall(r"^\$ (.*?)(?:\s+#.*)?$", "".join(re.findall(r"```console\n(.*?)```", text, flags=re.S)), re.M)
+
+
+CONSOLE = console_lines(ALL)
+WALKS = {
+    path.stem: console_lines(path.read_text(encoding="utf-8")) for path in (ROOT / "docs" / "walks").glob("[a-z]*.md")
+}
 
 
 @pytest.fixture(autouse=True)
 def without_weights(tmp_path, monkeypatch):
     from bias_core import services
 
-    monkeypatch.setattr(services, "Services", lambda: FakeServices(tmp_path / "data"))
+    monkeypatch.setattr(services, "Services", lambda *_: FakeServices(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
 
 
@@ -46,6 +56,28 @@ def test_command_lines_run(line):
     Image.linear_gradient("L").save("my-folder/a photo of a doctor.png")
     run = CliRunner().invoke(cli.app, shlex.split(line)[1:])
     assert run.exit_code == 0, run.output
+
+
+@pytest.mark.parametrize("name", sorted(WALKS))
+def test_the_command_lines_of_a_walk_run_one_after_the_other(name):
+    from bias_core.app import cli
+
+    Path("assets").symlink_to(ROOT / "assets")
+    run_id = ""
+    assert WALKS[name]
+    for line in WALKS[name]:
+        run = CliRunner().invoke(cli.app, shlex.split(line.replace("RUN", run_id))[1:])
+        assert run.exit_code == 0, run.output
+        run_id = "".join(re.findall(r"^Run (\w{16})", run.output, flags=re.M)) or run_id
+
+
+def test_what_a_walk_presses_is_on_the_page():
+    kinds = ("py", "html", "yaml", "js")
+    words = " ".join(path.read_text() for kind in kinds for path in (ROOT / "bias_core").rglob(f"*.{kind}"))
+    for path in (ROOT / "docs" / "walks").glob("*.md"):
+        pressed = re.findall(r"(?<![*\w])\*([A-Z][^*]+)\*(?!\*)", " ".join(path.read_text(encoding="utf-8").split()))
+        missing = [name for name in pressed if re.sub(r"\d+", "{{ n }}", name) not in words]
+        assert not missing, path.name
 
 
 def links(text):
