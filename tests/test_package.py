@@ -108,13 +108,13 @@ def older_timm(request, monkeypatch, tmp_path):
     monkeypatch.setattr(metadata, "version", lambda name: "1.0.11" if name == "timm" else version(name))
     if request.param == "metadata":  # as in an installed package
         monkeypatch.setattr(weights, "ASSETS", tmp_path / "bias_core" / "assets")
-        asked = ["timm>=1.0.12", "torch>=2.6", 'unknown-library>=9; extra == "ray"']
+        asked = ["timm>=1.0.17", "torch>=2.6", 'unknown-library>=9; extra == "ray"']
         monkeypatch.setattr(metadata, "requires", lambda name: asked)
 
 
 @pytest.mark.parametrize("kind", [ImportError, AttributeError, TypeError])
 def test_a_library_of_a_wrong_version_is_named_with_the_version_that_is_needed(older_timm, kind):
-    said = r"x cannot be loaded; install other versions: timm 1\.0\.11 is installed, and >=1\.0\.12 is needed$"
+    said = r"x cannot be loaded; install other versions: timm 1\.0\.11 is installed, and >=1\.0\.17 is needed$"
     with pytest.raises(ModelUnavailable, match=said), weights.loading("x", "org/x"):
         raise kind("no such thing")
 
