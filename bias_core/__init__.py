@@ -7,7 +7,7 @@ imported by the adapters on first use, and the names below on first access.
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _DOOR = {
     "Arm": "study.types",
