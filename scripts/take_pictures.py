@@ -49,7 +49,7 @@ def compare(page: Any) -> None:
 def study(page: Any) -> None:
     """Run a preset of a study."""
     run_preset(page, "association", "Science and arts, male and female")
-    to_top(page, "#association-header")
+    to_top(page, "#paper-header")
 
 
 def own_pictures(page: Any) -> None:
