@@ -36,6 +36,7 @@ _SECTION = re.compile(r"^(Parameters|Attributes|Returns|Yields|Raises)\n-+\n.*?(
 _ENTRY = re.compile(r"^(\S.*?) : (.*)$", re.M)  # of a section: a name and its sentence, where NumPy has a type
 _ROLE = re.compile(r":\w+:`~?(?:[\w.]*\.)?(\w+)`")
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.S)
+_CONSOLE = re.compile(r"^( *)```console\n(?:\1(?:\$ .*|  +.*)\n)+\1```$", re.M)  # without output: to be copied whole
 _EXAMPLES = re.compile(r"^Examples:\n((?:  .*\n)+)", re.M)
 
 
@@ -44,7 +45,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     docs = Path(config.docs_dir)
     kept = [file for file in files if file.src_dir != config.docs_dir]  # the theme's
     model_cards = (path for path in ROOT.glob("assets/**/README.md") if "templates" not in path.parts)
-    pages = [*ROOT.glob("*.md"), *docs.rglob("*"), *model_cards, ROOT / "assets/studies/CREDITS.md"]
+    others = (ROOT / name for name in ("CITATION.cff", "assets/refs.bib", "assets/studies/CREDITS.md"))
+    pages = [*ROOT.glob("*.md"), *docs.rglob("*"), *model_cards, *others]
     own = {path.relative_to(ROOT).as_posix(): path for path in pages if path.is_file()}
     made = {
         NOTEBOOK.replace(".ipynb", ".md"): _notebook_page(json.loads(own.pop(NOTEBOOK).read_text(encoding="utf-8"))),
@@ -63,9 +65,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Let links to the notebook, and the names of measures' functions, lead to their pages."""
+    """Lead links to the notebook, and names of functions, to their pages; drop the prompts of commands."""
     if page.is_homepage:
         page.meta["hide"] = ["navigation"]
+    markdown = _CONSOLE.sub(lambda block: block[0].replace("$ ", "").replace("console", "bash", 1), markdown)
     markdown = re.sub(r"^- Function: `(.*?)`", r"- Function: [`\1`][\1]", markdown, flags=re.M)
     return markdown.replace("first_steps.ipynb)", "first_steps.md)")
 

@@ -553,7 +553,7 @@ def crossed_stereotype(
     STS_c = 100 (2 P(+, c) / P(c) - 1)
 
     [wan2024pst, Eq. 1] over the people of cell c alone: P(c) is the share of the people with the further attributes c,
-    P(+, c) of those who also look as the stereotype has it. Shrunk scores are of shares that are shrunk
+    P(+, c) of those who also look as the stereotype says. Shrunk scores are of shares that are shrunk
     [fienberg1973], as :func:`bias_core.measures.intersections.crossed_shares` has them.
 
     Parameters

@@ -421,7 +421,7 @@ def _build_listed_run(
         choices=_describe_choices(run, usual(str(settings.get("model", "")))),
         labelled_by=_describe_labels(run, answered),
         pictures=tuple(f"{folder}/{image_id[:2]}/{image_id}.png" for image_id in shown),
-        model=" and ".join(filter(None, run.models)) or str(run.settings.get("model", "")),
+        model=run.model,
         condition=" and ".join(filter(None, run.conditions)),
         n_pictures=len(ids),
         n_stored=n_stored,

@@ -203,7 +203,7 @@ def runs_answer(runs: Iterable[RunHead]) -> Row:
     """Return the runs on record."""
     rows = [
         {
-            "run_id": run.id, "study": run.study, "title": run.title, "model": run.settings.get("model", ""),
+            "run_id": run.id, "study": run.study, "title": run.title, "model": run.model,
             "n_images": len(run.image_ids), "status": run.status, "is_kept": run.is_kept,
             "updated": datetime.fromtimestamp(run.updated, UTC).isoformat(timespec="seconds"),
         }

@@ -68,6 +68,11 @@ class RunHead:
     conditions: tuple[str, ...] = ()
 
     @property
+    def model(self) -> str:
+        """The models that drew its rows; without rows, the one in its settings."""
+        return " and ".join(filter(None, self.models)) or str(self.settings.get("model", ""))
+
+    @property
     def is_at_work(self) -> bool:
         """True if it runs, unless it was killed long ago."""
         return self.status == "running" and self.updated > time.time() - STALE_SECONDS

@@ -20,7 +20,8 @@ PYTHON = re.findall(r"```python\n(.*?)```", ALL, flags=re.S)
 
 def console_lines(text):
     """The commands of a page's console blocks, without comments."""
-    return re.findall(r"^\$ (.*?)(?:\s+#.*)?$", "".join(re.findall(r"```console\n(.*?)```", text, flags=re.S)), re.M)
+    blocks = "".join(re.findall(r"```console\n(.*?)```", text.replace("\\\n", " "), flags=re.S))
+    return re.findall(r"^\$ (.*?)(?:\s+#.*)?$", blocks, re.M)
 
 
 CONSOLE = console_lines(ALL)

@@ -290,7 +290,7 @@ def runs(
                 run.id,
                 run.study,
                 run.title,
-                str(run.settings.get("model", "")),
+                run.model,
                 str(len(run.image_ids)),
                 run.status,
                 "yes" if run.is_kept else "",
