@@ -7,7 +7,10 @@ Files and links for programs (CSV, JSON, commands) have numbers as Python writes
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
+from html import unescape
+from xml.etree.ElementTree import tostring
 
 NOT_KNOWN = "not known"
 UNDEFINED = "undefined"
@@ -19,6 +22,28 @@ _EXACT_DECIMALS = 3  # a number with at most these digits stays as given: 33.33,
 _ROUNDING = 1e-9
 _SMALLEST_P = 0.001
 _SPACE = "\N{NO-BREAK SPACE}"
+
+
+def format_formula(tex: str, *, is_block: bool = False) -> str:
+    """Return a formula in TeX as MathML, which browsers show without a script.
+
+    >>> format_formula("k < n").partition("<mrow>")[2]
+    '<mi>k</mi><mo>&lt;</mo><mi>n</mi></mrow></math>'
+    """
+    from latex2mathml.converter import convert_to_element  # it reads a table of symbols
+
+    tex = re.sub(r"(?<!left)\\lvert", r"\\left\\lvert", tex)  # bars around a term, not between two
+    tex = re.sub(r"(?<!right)\\rvert", r"\\right\\rvert", tex)
+    root = convert_to_element(tex, display="block" if is_block else "inline")
+    for part in root.iter():
+        part.text = part.text and unescape(part.text)
+        if part.tag == "mtext" and re.fullmatch(r"\w+", part.text or ""):
+            part.tag = "mi"
+        elif part.tag == "mi" and part.text in ("cos", "exp", "ln"):
+            part.tag, part.attrib = "mo", {"lspace": "0.17em", "rspace": "0.1em"}
+        elif part.text == "\N{REVERSE SOLIDUS OPERATOR}":
+            part.tag, part.text = "mo", "\N{SET MINUS}"  # that fonts have
+    return tostring(root, encoding="unicode")
 
 
 def typeset(value: float, form: str = "g") -> str:

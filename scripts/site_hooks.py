@@ -12,7 +12,6 @@ from typing import Any
 
 import griffe
 import typer
-from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -23,6 +22,7 @@ from bias_core.app.cli import app
 from bias_core.measures.cards import METRICS
 from bias_core.settings import COMMAND
 from bias_core.values import declared_settings
+from bias_core.wording import format_formula
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOK = "docs/first_steps.ipynb"
@@ -79,15 +79,8 @@ def on_page_content(content: str, **_: Any) -> str:
 
 
 def _formula_in_mathml(formula: re.Match[str]) -> str:
-    """Convert TeX, with the spaces and the bars around terms that browsers would set otherwise."""
-    tag, tex = formula[1], html.unescape(formula[2])
-    tex = re.sub(r"(?<!left)\\lvert", r"\\left\\lvert", tex)
-    tex = re.sub(r"(?<!right)\\rvert", r"\\right\\rvert", tex)
-    mathml = convert(tex, display="block" if tag == "div" else "inline")
-    mathml = re.sub(r"<mtext>(\w+)</mtext>", r"<mi>\1</mi>", mathml)
-    mathml = re.sub(r"<mi>(cos|exp|ln)</mi>", r'<mo lspace="0.17em" rspace="0.1em">\1</mo>', mathml)
-    mathml = mathml.replace("<mi>&#x029F5;</mi>", "<mo>&#x2216;</mo>")  # the set difference that fonts have
-    return f'<{tag} class="arithmatex">{mathml}</{tag}>'
+    mathml = format_formula(html.unescape(formula[2]), is_block=formula[1] == "div")
+    return f'<{formula[1]} class="arithmatex">{mathml}</{formula[1]}>'
 
 
 class PlainDocstrings(griffe.Extension):

@@ -4,7 +4,6 @@ Each file of this folder ends with the cards of its measures, ``CARDS``; so do m
 (:data:`bias_core.settings.MEASURES`). ``METRICS`` has them all by key.
 """
 
-import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,11 +38,6 @@ _LETTERS = {r"{\`a}": "à", r"{\H o}": "ő", "{": "", "}": "", "--": "–"}
 _LETTER = re.compile("|".join(map(re.escape, _LETTERS)))
 _VENUES = ("booktitle", "journal", "howpublished", "publisher")
 _AUTHORS_SHOWN = 6
-_CITATION = re.compile(r",?\s*((from|after)\s+)?\[[a-z]+\d{4}[a-z0-9]*[^\]]*\]")
-_MARKUP = re.compile(r";?\s*see :\w+:`[^`]*`|``|\s*\(\w+:\s*\)")
-_ROLE = re.compile(r":\w+:`(?:[^`]*[.])?(\w+)`")  # of another function or class: its name stays, in words
-_WORDS = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
-_BEGINNING = re.compile(r"[^ ]+(\([^)]*\))? = |[A-Z][a-z]+ |[A-Z]+: |and ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +107,7 @@ class Card:
     # attribute of the function's result that holds it, dotted where that is an Estimate's value; "" where the result is
     # the value (or values)
     field: str = ""
-    tex: str = ""  # formula in TeX, for pages that set it; the docstring has it in plain text
+    tex: str = ""  # formula in TeX; "" for a measure that has none
     symbols: str = ""  # sentences on symbols of the formula that inputs do not explain, with TeX between $
     key: str = ""  # identifier; that of the function where nothing else is given
     terms: tuple[Term, ...] = ()  # its symbols, and those of what it is made of
@@ -273,31 +267,6 @@ def metric(key: str) -> Card:
     if key not in (cards := _all_cards()):
         raise InvalidInput(f"No measure is called {key!r}; there are {', '.join(cards)}.")
     return cards[key]
-
-
-def formula(card: Card) -> tuple[str, ...]:
-    """Return the defining lines between the summary and the parameters of a function's docstring.
-
-    Without citations: the card says the source. If the summary is the formula, it is the
-    only line.
-
-    >>> formula(metric("stereotype_score"))
-    ('Ψ(A | D, C) = max(0, P(A | D, C) - P*(A | C))',)
-    """
-    summary, _, description = (inspect.getdoc(card.function) or "").partition("\nParameters\n")[0].partition("\n\n")
-    return tuple(_plain_lines(description)) or tuple(_plain_lines(summary))
-
-
-def _plain_lines(text: str) -> list[str]:
-    """Lines without citations and markup; one that begins no definition or sentence goes on with the last."""
-    joined: list[str] = []
-    text = _ROLE.sub(lambda role: _WORDS.sub(" ", role[1]).lower(), _MARKUP.sub("", _CITATION.sub("", text)))
-    for line in filter(None, map(str.strip, text.splitlines())):
-        if joined and not _BEGINNING.match(line) and not joined[-1].endswith("."):
-            joined[-1] += f" {line}"
-        else:
-            joined.append(line)
-    return joined
 
 
 def cards_markdown(cards: Iterable[Card]) -> str:

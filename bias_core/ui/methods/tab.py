@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import gradio as gr
+from markupsafe import Markup
 
-from bias_core.measures.cards import METRICS, Card, Reference, formula, load_references
+from bias_core.measures.cards import METRICS, Card, Reference, load_references
 from bias_core.report.shipped import load_shipped
 from bias_core.run.plan import library_versions
 from bias_core.services import Services
@@ -21,7 +22,7 @@ from bias_core.study.types import StudyReport
 from bias_core.ui.messages import EACH, user_errors
 from bias_core.ui.study.parts import build_opening_signal
 from bias_core.ui.templates import render, script
-from bias_core.wording import typeset
+from bias_core.wording import format_formula, typeset
 
 _QUESTION = "What does each number mean, where does it come from, and what can it not tell?"
 _CAUTION = (
@@ -61,8 +62,6 @@ _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.S)
 _HEADING = re.compile(r"^# (.+)$", re.M)
 
 SEARCH_JS = script("measures")
-_SIGNS = {" - ": " − ", ">=": "≥", "X~": "X̃", "Y~": "Ỹ", " x ": " × "}
-_RAISED_OR_LOWERED = re.compile(r"_(?:\{([^}]*)\}|(\w)(?![A-Za-z0-9]))|\^(\w)")
 
 
 def methods_html(metrics: Iterable[Card]) -> str:
@@ -80,8 +79,7 @@ def methods_html(metrics: Iterable[Card]) -> str:
         titles=TITLES,
         tabs_of=lambda card: _TABS_BY_MEASURE.get(card.key) or _TABS_BY_PAPER.get(card.reference, _RATERS),
         search_text=_search_text,
-        formula=formula,
-        math_parts=math_parts,
+        mathml=_to_mathml,
         null_place=_null_place,
         bound=_bound,
     )
@@ -89,7 +87,15 @@ def methods_html(metrics: Iterable[Card]) -> str:
 
 def _search_text(metric: Card, work: Reference) -> str:
     texts = (metric.key, metric.name, metric.summary, metric.limits, metric.higher_means, work.short)
-    return " ".join((*texts, *(entry.means for entry in metric.inputs), *formula(metric))).lower()
+    return (
+        " ".join((*texts, *(entry.means for entry in metric.inputs), metric.tex, metric.symbols))
+        .lower()
+        .replace("$", "")
+    )
+
+
+def _to_mathml(tex: str, *, is_block: bool = False) -> Markup:
+    return Markup(format_formula(tex, is_block=is_block))
 
 
 def _null_place(metric: Card) -> str | None:
@@ -106,22 +112,6 @@ def _bound(value: float) -> str:
     if math.isinf(value):
         return "−∞" if value < 0 else "∞"
     return typeset(value, ".3g")
-
-
-def math_parts(line: str) -> list[tuple[str, str]]:
-    """A line of a formula with typographic signs, split into normal, "sub" and "sup" parts.
-
-    >>> math_parts("H_J = x_{i+1} - X^A")
-    [('', 'H'), ('sub', 'J'), ('', ' = x'), ('sub', 'i+1'), ('', ' − X'), ('sup', 'A')]
-    """
-    for text, sign in _SIGNS.items():
-        line = line.replace(text, sign)
-    parts, end = [], 0
-    for match in _RAISED_OR_LOWERED.finditer(line):
-        parts += [("", line[end : match.start()]), ("sup" if match[3] else "sub", match[match.lastindex or 0])]
-        end = match.end()
-    parts.append(("", line[end:]))
-    return [(kind, re.sub(r"(?<![\w)])-(?=\d)", "−", text)) for kind, text in parts if text]
 
 
 def models_html(services: Services) -> str:
