@@ -96,7 +96,7 @@ def test_nothing_of_this_machine_is_published(doctors, tmp_path, place):
 def test_ends_without_limit_and_unknown_numbers_come_back(doctors, tmp_path):
     run = build_published_run(doctors)
     part = run.parts[0]
-    claim = replace(part.claims[0], value=math.nan, low=1.5, high=math.inf)
+    claim = replace(part.claims[0], measure="Ratio", clear="", value=math.nan, low=1.5, high=math.inf)
     (tmp_path / "claims.json").write_bytes(to_json(replace(run, parts=(replace(part, claims=(claim,)),))))
     (read,) = read_published_runs([str(tmp_path)]).runs
     (back,) = read.parts[0].claims
