@@ -342,7 +342,7 @@ def _to_published_files(report: StudyReport) -> dict[str, bytes]:
     try:
         parse_claims("", source_bytes(io.BytesIO(data := to_json(run))))
     except InvalidInput as error:
-        raise InvalidInput(f"nobody could read the claims of the run {report.run_id}: {CLAIMS} {error}") from error
+        raise InvalidInput(f"the run {report.run_id} cannot be published: in {CLAIMS}, {error}") from error
     facts = build_dataset_facts(report)
     head = card_head(facts, viewer=False)  # the Hub would look for a table
     caution = f"> **{run.caution}**\n\n" if run.caution else ""

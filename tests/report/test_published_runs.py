@@ -100,8 +100,8 @@ def test_a_folder_with_a_short_name_changes_no_other_text(doctors, tmp_path):
     assert "n/a, male/female, `hf.co/a`" in (folder / "README.md").read_text()
 
 
-def test_what_nobody_could_read_is_not_written(doctors, tmp_path):
-    with pytest.raises(InvalidInput, match="nobody could read the claims of the run .*versions, 'x', has 4,001"):
+def test_claims_that_are_too_long_to_be_read_are_not_written(doctors, tmp_path):
+    with pytest.raises(InvalidInput, match=r"cannot be published: in claims.json, versions, 'x', has 4,001"):
         publish(replace(doctors, versions={"x": "1" * 4_001}), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
