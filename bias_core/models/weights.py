@@ -242,8 +242,9 @@ def counting_bytes(count: Callable[[float], None]) -> Iterator[None]:
 @lru_cache(maxsize=1)
 def download_bar() -> Any:
     """A class of progress bars for the hub's client that shows nothing, counts bytes, and ends a download on Stop."""
+    from huggingface_hub.utils import tqdm  # no attribute of the package before something imports it
 
-    class DownloadBar(huggingface_hub.utils.tqdm):  # type: ignore[misc, name-defined, unused-ignore]
+    class DownloadBar(tqdm):  # type: ignore[misc, name-defined, unused-ignore]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             self._cancelled = stop_signal()
             counts = kwargs.get("name") == "huggingface_hub.snapshot_download"  # other bars count files or packets

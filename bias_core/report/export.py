@@ -12,10 +12,12 @@ import re
 import time
 import uuid
 import zipfile
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePath, PureWindowsPath
 from typing import Any
 
@@ -40,6 +42,7 @@ from bias_core.report.report_text import (
     Row,
     arm_folder,
     circumstances,
+    find_revision,
     finding_rows,
     format_day,
     get_title,
@@ -65,9 +68,17 @@ from bias_core.store.export import (
 )
 from bias_core.store.files import write_atomically
 from bias_core.store.images import get_source_type
-from bias_core.store.published_runs import CLAIMS, PublishedClaim, PublishedPart, PublishedRun, to_json
+from bias_core.store.published_runs import (
+    CLAIMS,
+    PublishedClaim,
+    PublishedPart,
+    PublishedRun,
+    parse_claims,
+    source_bytes,
+    to_json,
+)
 from bias_core.study.attributes import get_attribute
-from bias_core.study.design import CHECKLIST, DIFFERS, format_summary, study_classes
+from bias_core.study.design import CHECKLIST, DIFFERS, format_summary, known_study, study_classes
 from bias_core.study.types import Design, Finding, Measured, StudyFigure, StudyReport, StudySettings, named_parts
 from bias_core.types import IMPORTED, ModelInfo
 from bias_core.values import option_values
@@ -237,8 +248,10 @@ _LONGEST_NAME = 60
 
 def build_published_run(report: StudyReport) -> PublishedRun:
     """Return what a run publishes: each number with its interval, n and verdict, and how it was measured."""
-    named: list[tuple[str, Measured]] = [("", report), *((arm.name, arm) for arm in report.arms)]
-    parts = tuple(_publish_part(report, name, part) for name, part in named)
+    arms = tuple(_publish_part(report, arm.name, arm) for arm in report.arms)
+    whole = _publish_part(report, "", report)
+    if arms:  # no picture was drawn with the settings of the report itself
+        whole = replace(whole, model=format_list(list(dict.fromkeys(arm.model for arm in arms))))
     return PublishedRun(
         study=report.design.name,
         title=get_title(report),
@@ -246,12 +259,22 @@ def build_published_run(report: StudyReport) -> PublishedRun:
         run=report.run_id,
         day=format_day(report),
         headline=headline(report),
-        caution=OF_CALIBRATION * any(part.world for part in parts),
+        caution=OF_CALIBRATION * any(part.world for part in (whole, *arms)),
         limits=LIMITS,
-        measurement=_keep_known(**describe_measurement(report, build_dataset_facts(report))),
+        measurement=_keep_known(
+            **describe_measurement(report, build_dataset_facts(report)), **_describe_attributes(report)
+        ),
         versions=_keep_known(**report.versions),
-        parts=parts,
+        parts=(whole, *arms),
     )
+
+
+def _describe_attributes(report: StudyReport) -> dict[str, str]:
+    """Return the sentences that decide if a picture shows an attribute, by the words for it."""
+    study, sentences = known_study(report.design), defaultdict[str, dict[str, None]](dict)
+    for attribute in chain.from_iterable(study.attributes(report.settings).values() if study else ()):
+        sentences[f"“{attribute.name}”"][f"“{attribute.positive}”, not “{attribute.negative}”"] = None
+    return {name: "; ".join(texts) for name, texts in sentences.items()}
 
 
 def _publish_part(report: StudyReport, arm: str, part: Measured) -> PublishedPart:
@@ -260,13 +283,13 @@ def _publish_part(report: StudyReport, arm: str, part: Measured) -> PublishedPar
     claims = [_publish_number(row, key=f"corrected {row['finding']}") for row in rows]
     for finding, row in zip(part.results.findings, finding_rows(part), strict=True):
         correction = finding.claim.correction if finding.claim and row["clear"] else ""
-        attribute = get_attribute(finding.key)
+        attribute = get_attribute(finding.key) if arm or not report.arms else ""
         claims.append(_publish_number(row, key=finding.key, attribute=attribute, correction=correction))
     return PublishedPart(
         arm=arm,
         concept=get_concept(settings),
         model=model_record(settings)["id"],
-        revision=report.versions.get("model_revision", ""),
+        revision=find_revision(report, part),
         world="calibration" if info is not None and info.embedded else "",
         classifier=circumstances(report, part).reader,
         n_planned=part.n_planned,
@@ -316,17 +339,21 @@ def _to_published_files(report: StudyReport) -> dict[str, bytes]:
         blocked = f" ({describe_count(report.n_blocked)})" if report.n_blocked else ""
         reason = UNSUITED if report.warning else f"none of its numbers is known{blocked}"
         raise InvalidInput(f"the run {report.run_id} has nothing to publish: {reason}")
+    try:
+        parse_claims("", source_bytes(io.BytesIO(data := to_json(run))))
+    except InvalidInput as error:
+        raise InvalidInput(f"the run {report.run_id} cannot be published: in {CLAIMS}, {error}") from error
     facts = build_dataset_facts(report)
     head = card_head(facts, viewer=False)  # the Hub would look for a table
     caution = f"> **{run.caution}**\n\n" if run.caution else ""
     card = f"---\n{head}---\n\n# {escape_markdown(facts.title)}\n\n{caution}{to_model_card(report, facts)}"
     folder = _name_published(run)
-    return {f"{folder}/{CLAIMS}": to_json(run), f"{folder}/README.md": card.encode()}
+    return {f"{folder}/{CLAIMS}": data, f"{folder}/README.md": card.encode()}
 
 
 def _name_published(run: PublishedRun) -> str:
     """Return a name that every file system and the Hub take: study, model, day and run."""
-    models = list(dict.fromkeys(part.model.rpartition("/")[2] for part in run.parts))
+    models = list(dict.fromkeys(part.model.rpartition("/")[2] for part in run.compared_parts))
     model = models[0][:_LONGEST_NAME] if len(models) == 1 else f"{len(models)}-models"
     return without_splits(_safe("_".join(filter(None, (run.study[:_LONGEST_NAME], model, run.day, run.run)))))
 
@@ -339,13 +366,21 @@ def _without_folders(report: StudyReport) -> StudyReport:
     texts = [*(part.model for part in settings), *(arm.model for arm in arms)]
     texts += [text for part in settings for text in (part.encoder, part.judge, *part.further_encoders)]
     paths = {*filter(None, files), *(path for text in filter(None, texts) for path in _LOCAL.findall(text))}
-    paths = {path for path in paths if PureWindowsPath(path).name not in ("", path)}
-    if not paths:
+    paths = {path.rstrip("/\\") for path in paths}
+    longest_first = sorted((path for path in paths if PureWindowsPath(path).name not in ("", path)), key=len)[::-1]
+    if not longest_first:
         return report
-    text = to_text(report, Path("/"), created=report.created)
-    for path in sorted(paths, key=len, reverse=True):
-        text = text.replace(json.dumps(path, ensure_ascii=False)[1:-1], PureWindowsPath(path).name)
-    return from_text(text, Path("/")).report
+    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
+
+    def shorten(value: Any) -> Any:
+        if isinstance(value, str):
+            return pattern.sub(lambda path: PureWindowsPath(path[0]).name, value)
+        if isinstance(value, dict):
+            return {shorten(name): shorten(entry) for name, entry in value.items()}
+        return [shorten(entry) for entry in value] if isinstance(value, list) else value
+
+    values = shorten(json.loads(to_text(report, Path("/"), created=report.created)))
+    return from_text(json.dumps(values), Path("/")).report
 
 
 def publish(report: StudyReport, place: Path) -> Path:
@@ -504,7 +539,7 @@ def _list_numbers(part: Measured) -> list[tuple[Finding, Row]]:
 
 
 def _record(report: StudyReport, part: Measured, facts: DatasetFacts, arm: str) -> Row:
-    model = model_record(part.settings, report.versions.get("model_revision", ""))
+    model = model_record(part.settings, find_revision(report, part))
     day, ours = str(int(report.created or time.time())), report.versions.get("bias_core") or __version__
     named = f"{COLLECTION}/{report.design.name}/{model['id'].replace('/', '_')}/{report.run_id}"
     return {

@@ -309,7 +309,7 @@ def runs_frame(runs: Sequence[PublishedRun]) -> pd.DataFrame:
             "run": f"{i}", "from": run.source, "study": run.study, "title": run.title,
             "model": _list_texts(f"{part.model} {part.revision}".strip() for part in run.compared_parts),
             "classifier": _list_texts(part.classifier for part in run.compared_parts),
-            "pictures": f"{sum(part.n_images for part in run.compared_parts):,}", "day": run.day,
+            "pictures": _count_pictures(run), "day": run.day,
             "protocol": _list_texts(part.protocol for part in run.compared_parts if part.protocol != NOT_CHECKED),
             "settings that differ": differences, "note": run.caution, "claims": f"{run.n_claims:,}",
         }
@@ -317,6 +317,14 @@ def runs_frame(runs: Sequence[PublishedRun]) -> pd.DataFrame:
     ]  # fmt: skip
     frame = pd.DataFrame(rows)
     return frame[[name for name in frame if frame[name].any()]]
+
+
+def _count_pictures(run: PublishedRun) -> str:
+    n_images, n_planned, n_blocked = (
+        sum(getattr(part, name) for part in run.compared_parts) for name in ("n_images", "n_planned", "n_blocked")
+    )
+    missing = f" of {n_planned:,}" if n_planned != n_images else ""
+    return f"{n_images:,}{missing}" + f", {n_blocked:,} blocked" * bool(n_blocked)
 
 
 def _list_texts(texts: Iterable[str]) -> str:

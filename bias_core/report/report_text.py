@@ -544,6 +544,13 @@ def circumstances(report: StudyReport, part: Measured) -> Circumstances:
     )
 
 
+def find_revision(report: StudyReport, part: Measured) -> str:
+    """Return the revision of the weights that drew the pictures of a report or arm; "" if unknown or imported."""
+    rows = [row for row in _select_pictures(report, part)[1] if not row.model.startswith(IMPORTED)]
+    revisions = dict.fromkeys(row.revision for row in rows if row.revision)
+    return " and ".join(revisions) or report.versions.get("model_revision", "")
+
+
 def _select_pictures(report: StudyReport, part: Measured) -> tuple[pd.DataFrame, list[ImageRow]]:
     """Return the rows of the scored pictures, and the rows that they were drawn from."""
     frame = report.pictures
@@ -571,8 +578,7 @@ def _describe_origin(report: StudyReport, part: Measured, rows: list[ImageRow]) 
     if all(source.startswith(IMPORTED) for source in sources):
         names = " and ".join(source.removeprefix(IMPORTED) for source in sources)
         return f" that were imported ({names}), measured{day}"
-    revisions = " and ".join(dict.fromkeys(row.revision for row in rows if row.revision))
-    revisions = revisions or report.versions.get("model_revision", "")
+    revisions = find_revision(report, part)
     revision = f" (revision {revisions})" if revisions else ""
     if isinstance(part, StudyReport) and part.arms:
         models = " and ".join(dict.fromkeys(arm.settings.model for arm in part.arms))

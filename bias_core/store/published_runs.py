@@ -8,6 +8,7 @@ count.
 import json
 import math
 import os
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from bias_core.errors import HubNotReached, InvalidInput, StorageError, get_error_message, quoted
+from bias_core.measures.cards import METRICS
 from bias_core.store.reader import Session, TooMuch, limit_file, read_apart
 from bias_core.store.tables import HUB, hub_errors, read_hub_name
 from bias_core.types import Estimate
@@ -152,10 +154,24 @@ def read_published_runs(places: Sequence[str]) -> ReadRuns:
                 left_out.append((name, get_error_message(error)))
                 continue
             for run in read.runs:
+                if reason := find_impossible(run):
+                    left_out.append((run.source, reason))
+                    continue
                 first = runs.setdefault(to_json(run), run)
                 if first is not run:
                     left_out.append((run.source, f"is the same as {first.source}"))
     return ReadRuns(runs=tuple(runs.values()), left_out=tuple(left_out))
+
+
+def find_impossible(run: PublishedRun) -> str:
+    """Name the first claim beyond the range of its measure and of differences between its values; "" for none."""
+    bounds = {card.name: card.bounds for card in METRICS.values()}
+    for claim in (claim for part in run.parts for claim in part.claims):
+        low, high = bounds.get(claim.measure, (-math.inf, math.inf))
+        smallest, largest = min(low, low - high), max(high, high - low)
+        if wrong := [end for end in (claim.value, claim.low, claim.high) if end < smallest or end > largest]:
+            return f"{quoted(claim.number)} cannot be {wrong[0]:g}: {claim.measure} is from {low:g} to {high:g}"
+    return ""
 
 
 def _shown_name(place: str, *folders: str) -> str:
@@ -337,15 +353,24 @@ def _parse_object(kind: Any, value: Any, place: str) -> Any:
         f.name: _parse(types[f.name], value[f.name], f"{place} {f.name}".strip()) for f in saved if f.name in value
     }
     made = kind(**parsed)
-    if kind is PublishedClaim and (made.low > made.high or made.clear not in _VERDICTS):
-        raise InvalidInput(f"{place} has an interval or a verdict that there is not: {quoted(parsed)}")
+    if kind is PublishedClaim and not _is_consistent(made):
+        raise InvalidInput(f"{place} has an interval, p or verdict that there cannot be: {quoted(parsed)}")
     return made
+
+
+def _is_consistent(claim: PublishedClaim) -> bool:
+    """Return False for what no report has; an interval need not hold its value, as percentiles do not."""
+    has_ps = all(p is None or 0 <= p <= 1 for p in (claim.p_value, claim.p_adjusted))
+    is_known = not math.isnan(claim.value) or claim.clear not in ("yes", "no")
+    return claim.clear in _VERDICTS and not claim.low > claim.high and has_ps and is_known
 
 
 def _parse_text(value: Any, place: str) -> str:
     if not isinstance(value, str):
         raise InvalidInput(f"{place} must be a text; got {quoted(value)}")
     check_texts(place, value, longest=_MOST_TEXT)
+    if wrong := next((c for c in value if unicodedata.bidirectional(c) in _REORDERING), ""):
+        raise InvalidInput(f"{place} holds U+{ord(wrong):04X}, which reorders the text around it")
     return value
 
 
@@ -360,5 +385,6 @@ def _parse_number(kind: type, value: Any, place: str) -> float:
 
 
 _LARGEST = 10**12
+_REORDERING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")  # of characters without a shape
 _VERDICTS = ("yes", "no", "too few", "")
 _ENDLESS = {"Infinity": math.inf, "-Infinity": -math.inf}

@@ -3,9 +3,12 @@
 import gc
 import io
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -255,3 +258,8 @@ def test_who_reads_and_draws_goes_on_while_the_files_of_a_reader_are_downloaded(
         held["model_lock"].release()
         slow.answers.set()
         assert reading.result(timeout=5)
+
+
+def test_a_download_bar_is_made_before_anything_has_imported_the_hubs_tools():
+    code = "from bias_core.models.weights import download_bar; download_bar()"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from bias_core.app.cli import app
 from bias_core.errors import InvalidInput
 from bias_core.report.export import OF_CALIBRATION, build_published_run, publish, to_form
-from bias_core.report.published import claims_frame, claims_table, describe_differences, published_measures
+from bias_core.report.published import claims_frame, claims_table, describe_differences, published_measures, runs_frame
 from bias_core.report.report_text import finding_rows
 from bias_core.report.saved import list_examples, open_example
 from bias_core.store.published_runs import MOST_BYTES, read_published_runs, to_json
@@ -93,10 +93,45 @@ def test_nothing_of_this_machine_is_published(doctors, tmp_path, place):
     assert not [word for word in ("Anna", "anna", "/models", "Users", "~") if word in written]
 
 
+def test_a_folder_with_a_short_name_changes_no_other_text(doctors, tmp_path):
+    results = replace(doctors.results, notes=("n/a, male/female, hf.co/a",))
+    settings = replace(doctors.settings, images="/a", labels="male/")
+    folder = publish(replace(doctors, settings=settings, results=results), tmp_path)
+    assert "n/a, male/female, `hf.co/a`" in (folder / "README.md").read_text()
+
+
+def test_claims_that_are_too_long_to_be_read_are_not_written(doctors, tmp_path):
+    with pytest.raises(InvalidInput, match=r"cannot be published: in claims.json, versions, 'x', has 4,001"):
+        publish(replace(doctors, versions={"x": "1" * 4_001}), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_between_arms_name_the_models_of_the_arms_and_each_arm_its_own_revision(tmp_path):
+    report = example("fair-and-published")
+    of_arm = dict(zip(report.pictures["image_id"], report.pictures["arm"], strict=True))
+    stored = {
+        key: replace(image, row=replace(image.row, revision=of_arm[key])) if key in of_arm else image
+        for key, image in report.stored.items()
+    }
+    between, fair, _ = build_published_run(replace(report, stored=stored)).parts
+    assert fair.model in between.model.split(", ")
+    assert fair.revision == "fair"
+    assert {claim.attribute for claim in between.claims} == {""}
+    name = publish(replace(report, arms=report.arms[:1]), tmp_path).name
+    assert name.startswith("explore_calibration-renderer-fair_")
+
+
+def test_the_sentences_of_attributes_and_missing_pictures_are_shown(doctors):
+    run = build_published_run(doctors)
+    assert run.measurement["“man”"] == "“a photo of a man”, not “a photo of a woman”"
+    part = replace(run.parts[0], n_planned=12, n_images=9, n_blocked=2)
+    assert runs_frame([replace(run, parts=(part,))])["pictures"].item() == "9 of 12, 2 blocked"
+
+
 def test_ends_without_limit_and_unknown_numbers_come_back(doctors, tmp_path):
     run = build_published_run(doctors)
     part = run.parts[0]
-    claim = replace(part.claims[0], value=math.nan, low=1.5, high=math.inf)
+    claim = replace(part.claims[0], measure="Ratio", clear="", value=math.nan, low=1.5, high=math.inf)
     (tmp_path / "claims.json").write_bytes(to_json(replace(run, parts=(replace(part, claims=(claim,)),))))
     (read,) = read_published_runs([str(tmp_path)]).runs
     (back,) = read.parts[0].claims
@@ -122,8 +157,12 @@ def test_a_hostile_file_is_named_as_left_out_and_the_others_count(values, tmp_pa
         "vast": (changed(values, value=10**400), "must be a number"),
         "n": (changed(values, n=-1), "claims 1 n must be a number; got -1"),
         "half": (changed(values, n=1.5), "must be a number"),
-        "ends": (changed(values, low=2, high=1), "interval or a verdict"),
-        "verdict": (changed(values, clear="sure"), "interval or a verdict"),
+        "ends": (changed(values, low=2, high=1), "an interval, p or verdict that there cannot be"),
+        "verdict": (changed(values, clear="sure"), "or verdict that there cannot be"),
+        "p": (changed(values, p_value=5), "or verdict that there cannot be"),
+        "unknown": (changed(values, value=None, clear="yes"), "or verdict that there cannot be"),
+        "percent": (changed(values, value=73, high=None), "cannot be 73: Attribute prevalence P is from 0 to 1"),
+        "order": ({**values, "title": "no\u202ebias"}, r"U\+202E, which reorders"),
         "title": ({**values, "title": [EVIL]}, "title must be a text"),
         "escape": ({**values, "title": "\x1b[2J"}, r"U\+001B"),
         "long": ({**values, "title": "x" * 9_999}, "at most 4,000"),

@@ -199,7 +199,8 @@ def publish(
     """Write the claims of an earlier run, and their card, into a folder that stands next to other people's runs.
 
     `claims.json` has each number with its interval, n and verdict, the settings, model, classifier and versions;
-    `README.md` is a card for the Hub. Neither has pictures or paths of this machine. `table` reads such folders.
+    `README.md` is a card for the Hub. Neither has pictures or paths of this machine; a note
+    on the card may name files of your own pictures. `table` reads such folders.
     """
     from bias_core.report.export import publish as write_published
 
