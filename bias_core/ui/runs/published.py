@@ -84,23 +84,46 @@ class PublishedFold:
         opened = [self.menu, self.shown]
         self.fold.expand(self.on_open, inputs, opened, js=_WANTED_JS, **messages.QUIET, **several)
         chosen = [self.menu.input, self.files.change, self.data_set.submit]
-        gr.on(chosen, self.on_choice, inputs, self.shown, **messages.LATEST, **several)
+        gr.on(chosen, self.on_change, inputs, opened, **messages.LATEST, **several)
         runs.change(self.on_runs, [self.shown, *inputs], self.shown, **messages.QUIET, **several)
 
     def on_open(self, visitor: Visitor, key: str | None, *others: Any) -> tuple[str | None, str]:
         """The measure in the menu and its numbers; a link from a result chooses the measure."""
         return key, self.on_choice(visitor, key, *others)
 
+    def on_change(
+        self, visitor: Visitor, key: str | None, files: Sequence[str] | None, data_set: str | None, event: gr.EventData
+    ) -> tuple[str | None, str]:
+        """The numbers of a chosen measure; other people's runs lead to the first measure that they have."""
+        return self._show(visitor, key, files, data_set, leads=event.target is not self.menu)
+
     def on_choice(
         self, visitor: Visitor, key: str | None, files: Sequence[str] | None = None, data_set: str | None = None
     ) -> str:
+        return self._show(visitor, key, files, data_set)[1]
+
+    def _show(
+        self,
+        visitor: Visitor,
+        key: str | None,
+        files: Sequence[str] | None,
+        data_set: str | None,
+        *,
+        leads: bool = False,
+    ) -> tuple[str | None, str]:
         measures = published_measures()
-        measure = measures.get(key or "") or next(iter(measures.values()))
+        key = key if key and key in measures else next(iter(measures))
         ADDRESS.set(visitor.address)
         with messages.user_errors() as problem:
             others = self._read_others(files or (), (data_set or "").strip())
-            return published_html(measure, self._reports(visitor, measure), others)
-        return messages.error_html(problem.message)
+            if leads:
+                runs = [("", run) for run in others.runs]
+                with_numbers = (
+                    name for name in dict.fromkeys((key, *measures)) if matching_numbers(measures[name], runs)
+                )
+                key = next(with_numbers, key)
+            return key, published_html(measures[key], self._reports(visitor, measures[key]), others)
+        return key, messages.error_html(problem.message)
 
     def on_runs(self, shown: str | None, visitor: Visitor, key: str | None, *others: Any) -> Any:
         """The same numbers with the current runs, once the fold has been opened."""
