@@ -99,6 +99,7 @@ class Visitor:
         self.seen: set[str] = set()  # papers that were looked at since the page was opened
         self.typed: dict[str, Mapping[str, Any]] = {}  # values of the form, by paper
         self.results: dict[str, str] = {}  # names of the reports that were shown last, by paper
+        self.others: tuple[str, ...] = ("",)  # files and data set of published runs that were looked at last
 
     def __deepcopy__(self, memo: object) -> "Visitor":
         return Visitor()

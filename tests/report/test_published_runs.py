@@ -6,7 +6,6 @@ import os
 import re
 import zipfile
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -274,11 +273,11 @@ def test_the_page_marks_others_runs_and_says_first_what_was_read(doctors, values
         assert "published/anna" in fold.on_choice(visitor, measure)
     assert "ben.json" in fold.on_choice(visitor, "oasis-doctors", [str(tmp_path / "ben.json")])
     assert "write a data set as" in fold.on_choice(visitor, "oasis-doctors", None, str(tmp_path))
-    fold.menu, first = object(), next(iter(published_measures()))
-    led, html = fold.on_change(visitor, first, [str(tmp_path / "ben.json")], None, SimpleNamespace(target=None))
+    first, files = next(iter(published_measures())), [str(tmp_path / "ben.json")]
+    led, html = fold.on_change(visitor, first, files, None)
     assert led == "oasis-doctors"
     assert "ben.json" in html
-    assert fold.on_change(visitor, first, None, None, SimpleNamespace(target=fold.menu))[0] == first
+    assert fold.on_change(visitor, first, files, None)[0] == first  # chosen in the menu
     visitor.leave()
 
 

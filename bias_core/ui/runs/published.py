@@ -92,10 +92,12 @@ class PublishedFold:
         return key, self.on_choice(visitor, key, *others)
 
     def on_change(
-        self, visitor: Visitor, key: str | None, files: Sequence[str] | None, data_set: str | None, event: gr.EventData
+        self, visitor: Visitor, key: str | None, files: Sequence[str] | None, data_set: str | None
     ) -> tuple[str | None, str]:
-        """The numbers of a chosen measure; other people's runs lead to the first measure that they have."""
-        return self._show(visitor, key, files, data_set, leads=event.target is not self.menu)
+        """The numbers of a chosen measure; runs of others that are new lead to the first measure that they have."""
+        others = (*(files or ()), data_set or "")
+        is_new, visitor.others = others != visitor.others, others  # an event that waits has forgotten what was pressed
+        return self._show(visitor, key, files, data_set, leads=is_new)
 
     def on_choice(
         self, visitor: Visitor, key: str | None, files: Sequence[str] | None = None, data_set: str | None = None
