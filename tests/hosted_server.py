@@ -49,6 +49,21 @@ def size_of(request) -> tuple[int, int]:
     return int(request["width"]), int(request["height"])
 
 
+@contextmanager
+def answering(handler):
+    """Serve requests by this handler in a thread; yield the address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
 class HostedServer:
     """Answers requests by ``answer(number, request)``; keeps what it was sent, and how many came at once."""
 
@@ -71,17 +86,8 @@ class HostedServer:
 
     @contextmanager
     def running(self):
-        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self))
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        self.url = f"http://127.0.0.1:{server.server_port}"
-        try:
+        with answering(partial(_Handler, self)) as self.url:
             yield self
-        finally:
-            server.shutdown()
-            thread.join()
-            server.server_close()
 
 
 class FakeServer(HostedServer):

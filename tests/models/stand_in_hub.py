@@ -6,9 +6,11 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from tests.hosted_server import answering
 
 DATE = "2025-01-01T00:00:00.000Z"
 PULL_REQUEST = "refs/pr/1"
@@ -56,18 +58,11 @@ class StandInHub:
 
     @contextmanager
     def running(self):
-        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self))
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        self.url = f"http://127.0.0.1:{server.server_port}"
-        try:
-            yield self
-        finally:
-            self.released.set()
-            server.shutdown()
-            thread.join()
-            server.server_close()
+        with answering(partial(_Handler, self)) as self.url:
+            try:
+                yield self
+            finally:
+                self.released.set()
 
 
 class _Handler(BaseHTTPRequestHandler):
