@@ -9,8 +9,6 @@ Files and links for programs (CSV, JSON, commands) have numbers as Python writes
 import math
 import re
 from collections.abc import Mapping, Sequence
-from html import unescape
-from xml.etree.ElementTree import tostring
 
 NOT_KNOWN = "not known"
 UNDEFINED = "undefined"
@@ -30,6 +28,9 @@ def format_formula(tex: str, *, is_block: bool = False) -> str:
     >>> format_formula("k < n").partition("<mrow>")[2]
     '<mi>k</mi><mo>&lt;</mo><mi>n</mi></mrow></math>'
     """
+    from html import unescape
+    from xml.etree.ElementTree import tostring
+
     from latex2mathml.converter import convert_to_element  # it reads a table of symbols
 
     tex = re.sub(r"(?<!left)\\lvert", r"\\left\\lvert", tex)  # bars around a term, not between two
