@@ -196,8 +196,10 @@ def test_every_control_of_every_tab_is_reached_by_the_tab_key_and_shows_it(visit
         for _ in range(n + 15):  # there are the other tabs before it
             page.keyboard.press("Tab")
             where, problem = page.evaluate(AT_JS)
-            if problem:  # what has just come above it, on a busy machine, may have moved it for a moment
+            if problem:  # what came above it just then, on a busy machine, may have moved it out of sight
                 settle(page)
+                page.keyboard.press("Shift+Tab")
+                page.keyboard.press("Tab")
                 where, problem = page.evaluate(AT_JS)
             reached.append(where)
             if where == "lost" or problem:
