@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from transformers import BlipForConditionalGeneration, BlipProcessor
 
+from bias_core.installed import ASSETS
 from bias_core.measures.objects import extract_objects
 from bias_core.models.language_models import BlipCaptioner
-from bias_core.settings import ASSETS
 from bias_core.types import ImageRow
 from bias_core.world.models import CalibrationRenderer
 from tests.prompts_of_papers import object_prompts

@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel
 
+from bias_core.installed import ASSETS
 from bias_core.models.encoders import OpenClipEncoder, TransformersEncoder
-from bias_core.settings import ASSETS
 
 ARCHITECTURE, BATCH, SIDE = "ViT-B-32", 16, 512
 GPU = torch.cuda.is_available()

@@ -38,9 +38,9 @@ from transformers import (
     T5EncoderModel,
 )
 
+from bias_core.installed import ASSETS
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
 from bias_core.models.family_facts import pipeline_facts, without_guidance
-from bias_core.settings import ASSETS
 from bias_core.types import Attribute, ImageRow, ModelInfo
 
 LEAST, MOST_TRACE = 0.97, 1.1

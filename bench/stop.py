@@ -5,9 +5,9 @@ import time
 import numpy as np
 import torch
 
+from bias_core.installed import ASSETS
 from bias_core.models.encoders import TransformersEncoder
 from bias_core.papers.oasis.prompt_search import optimise_prompts
-from bias_core.settings import ASSETS
 from training.captions import vocabulary
 
 PREFIX = "This is a photo of"

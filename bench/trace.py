@@ -14,9 +14,9 @@ from diffusers import (
 )
 from transformers import AutoTokenizer, CLIPTextModelWithProjection
 
+from bias_core.installed import ASSETS
 from bias_core.measures.propagation import stereotype_propagation_index
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
-from bias_core.settings import ASSETS
 from bias_core.types import Attribute, ImageRow, ModelInfo
 
 CALIBRATION = ASSETS / "calibration" / "pipeline"

@@ -7,7 +7,7 @@ def main() -> None:
     """Run the command that was given; without one, serve the app."""
     if sys.argv[1:]:
         from bias_core.app.cli import app
-        from bias_core.settings import COMMAND
+        from bias_core.installed import COMMAND
 
         app(prog_name=COMMAND)
     else:

@@ -12,7 +12,7 @@ import yaml
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.settings import ASSETS
+from bias_core.installed import ASSETS
 
 Box = tuple[int, int, int, int]  # left, top, right and bottom in pixels; right and bottom lie just outside
 

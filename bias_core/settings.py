@@ -1,33 +1,18 @@
 """Settings of the process: where things are kept and how the program is served. Each can come from the environment.
 
-Installed packages add studies and measures, each by an entry point: :func:`load_installed`.
-
 ``python -m bias_core.settings`` prints them as the table of ``docs/settings.md``.
 """
 
-import logging
 import math
 import os
-from collections.abc import Callable
-from concurrent.futures import Future
-from importlib.metadata import EntryPoint, entry_points
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from bias_core.waiting import handing_over
-
-_PACKAGE = Path(str(files("bias_core"))).resolve()
-_INSTALLED = (_PACKAGE / "assets").is_dir()  # a wheel has the assets in the package, a source tree has them at its top
-ASSETS = (_PACKAGE if _INSTALLED else _PACKAGE.parent) / "assets"
-COMMAND = "t2i-bias" if _INSTALLED else "python -m bias_core"
-STUDIES, MEASURES = "t2i_bias.studies", "t2i_bias.measures"  # entry points
-T = TypeVar("T")
-_log = logging.getLogger(__name__)
+from bias_core.installed import ASSETS
 
 
 def default_data_dir() -> Path:
@@ -161,24 +146,6 @@ class Settings(BaseSettings):
     )
     remote_at_once: int = Field(default=4, ge=1, le=64, description="Parallel requests of one run to hosted models")
     remote_seconds: float = Field(default=180.0, gt=0, description="Time limit of such a request in seconds")
-
-
-def load_installed(group: str, load: Callable[[EntryPoint], T]) -> dict[str, T]:
-    """Return what ``load`` makes of each entry point of a group, by the name of its module.
-
-    One that cannot be loaded, whatever its error, is logged and left out.
-    """
-    found: dict[str, T] = {}
-    for entry in entry_points(group=group):
-        loaded: Future[T] = Future()
-        with handing_over(loaded):
-            loaded.set_result(load(entry))
-        if error := loaded.exception():
-            package = entry.dist.name if entry.dist else entry.value
-            _log.warning("%s of the package %s, for %s, cannot be loaded: %r", entry.name, package, group, error)
-        else:
-            found[entry.value] = loaded.result()
-    return found
 
 
 def settings_markdown() -> str:

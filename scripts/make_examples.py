@@ -23,11 +23,12 @@ from PIL import Image
 
 from bias_core.app.build import TABS
 from bias_core.explore.options import explore_settings
+from bias_core.installed import ASSETS
 from bias_core.labels.tab_demonstration import FILE as DEMONSTRATION
 from bias_core.report.saved import FOLDER, INDEX, Example, list_examples, list_picture_files, to_text
 from bias_core.run.run import complete, run_study
 from bias_core.services import Services
-from bias_core.settings import ASSETS, Settings
+from bias_core.settings import Settings
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.study.design import find_design

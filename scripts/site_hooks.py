@@ -18,9 +18,9 @@ from mkdocs.structure.pages import Page
 from typer.cli import get_docs_for_click
 
 import bias_core
-from bias_core.app.cli import app
+from bias_core.app.cli import load_all
+from bias_core.installed import COMMAND
 from bias_core.measures.cards import METRICS
-from bias_core.settings import COMMAND
 from bias_core.values import declared_settings
 from bias_core.wording import format_formula
 
@@ -157,7 +157,7 @@ def _objects_page(title: str, text: str, places: tuple[str, ...] | list[str]) ->
 
 def _command_line_page() -> str:
     """Return the help of all commands."""
-    command = typer.main.get_command(app)
+    command = load_all()
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="t2i-bias")
     text = text.replace(f"{COMMAND} ", "t2i-bias ").replace("# `t2i-bias`", "# Command line", 1)
     return _EXAMPLES.sub(lambda match: "```console\n" + match[1].replace("  t2i", "$ t2i") + "```\n", text)

@@ -20,13 +20,14 @@ from PIL import Image
 
 from bias_core.errors import Interrupted
 from bias_core.explore.options import explore_settings
+from bias_core.installed import ASSETS
 from bias_core.labels.rating import give_answer, join, next_item
 from bias_core.models.engines import LocalEngine, Rate, RateStore
 from bias_core.report.commands import to_command
 from bias_core.report.documents import to_dict
 from bias_core.run.plan import plan_study, settle
 from bias_core.services import Services
-from bias_core.settings import ASSETS, Settings
+from bias_core.settings import Settings
 from bias_core.study.design import design_files, find_design
 from bias_core.study.types import StudySettings
 from bias_core.types import Attribute

@@ -8,7 +8,7 @@ import pytest
 
 from bias_core.errors import BiasCoreError
 from bias_core.explore.options import explore_settings
-from bias_core.settings import ASSETS
+from bias_core.installed import ASSETS
 from tests.explored import plan_explore
 from tests.models.tiny_parts import change_weights, safetensors, torch
 from tests.shared import command_line

@@ -11,11 +11,12 @@ import pytest
 from huggingface_hub.errors import HTTPError, LocalEntryNotFoundError
 
 from bias_core.errors import ModelUnavailable, UnknownModel
+from bias_core.installed import ASSETS
 from bias_core.models import model_sources as machine
 from bias_core.models.catalogue import hosted_name, load_catalogue, native_size, split_revision
 from bias_core.models.model_sources import Machine, download_gb, free_disk, is_cached, model_fit
 from bias_core.services import Services
-from bias_core.settings import ASSETS, Settings
+from bias_core.settings import Settings
 from bias_core.types import ModelInfo
 from tests.every import every
 

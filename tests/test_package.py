@@ -63,7 +63,7 @@ def test_the_assets_are_found_in_one_place():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and node.value == "assets"
     }
-    assert named == {"bias_core/settings.py"}
+    assert named == {"bias_core/installed.py"}
 
 
 def test_the_version_stands_once_and_every_report_carries_it():

@@ -9,9 +9,10 @@ from PIL import Image
 
 from bias_core.errors import ModelUnavailable, StorageError, UnknownModel
 from bias_core.explore.options import explore_settings
+from bias_core.installed import ASSETS
 from bias_core.protocols import Captioner, LanguageModel, PersonFinder, VisualQuestionAnswerer
 from bias_core.services import Services
-from bias_core.settings import ASSETS, Settings
+from bias_core.settings import Settings
 
 PICTURE = Image.new("RGB", (64, 64))
 

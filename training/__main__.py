@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import torch
 import typer
 
-from bias_core.settings import ASSETS
+from bias_core.installed import ASSETS
 from bias_core.world.planted import CONDITIONS
 from bias_core.world.scene import CALIBRATION
 

@@ -38,6 +38,7 @@ from bias_core.explore.suggest import (
     suggested_by_words,
     suggestions_answer,
 )
+from bias_core.installed import COMMAND
 from bias_core.labels.make_task import label_run, task_values
 from bias_core.report.corrected import build_correction, corrected
 from bias_core.report.export import FORMS, to_export, to_form
@@ -59,7 +60,6 @@ from bias_core.run.programs import (
 )
 from bias_core.run.run import run
 from bias_core.services import Services
-from bias_core.settings import COMMAND
 from bias_core.store.export import write_zip
 from bias_core.store.imports import ImportedImages
 from bias_core.store.reader import ADDRESS

@@ -46,13 +46,13 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
+from bias_core.installed import ASSETS
 from bias_core.labels import rating
 from bias_core.labels.label_store import LabelsGone, LabelStore
 from bias_core.labels.results import task_progress
 from bias_core.labels.task_owner import OwnerKey, delete_task, exclude_rater, task_picture_png
 from bias_core.run.run_queue import get_client_network
 from bias_core.services import Services
-from bias_core.settings import ASSETS
 from bias_core.study.label_tasks import MAX_ABOUT, MAX_POSITIONS, Task, crowd_address
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from pkgutil import iter_modules
 from typing import Any, Literal, cast, get_args
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.settings import ASSETS, MEASURES, load_installed
+from bias_core.installed import ASSETS, MEASURES, load_installed
 
 METRICS: "Mapping[str, Card]"
 

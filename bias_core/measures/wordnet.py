@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Literal
 
 from bias_core.errors import InvalidInput
-from bias_core.settings import ASSETS
+from bias_core.installed import ASSETS
 
 PartOfSpeech = Literal["NOUN", "VERB", "ADJ", "ADV"]
 PARTS_OF_SPEECH: tuple[PartOfSpeech, ...] = ("NOUN", "VERB", "ADJ", "ADV")

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, get_args
 import yaml
 
 from bias_core.errors import StorageError, UnknownModel, quoted
-from bias_core.settings import COMMAND
+from bias_core.installed import COMMAND
 from bias_core.types import ModelInfo
 from bias_core.wording import format_count, format_list
 

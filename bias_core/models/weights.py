@@ -26,9 +26,9 @@ import huggingface_hub
 import safetensors
 
 from bias_core.errors import BiasCoreError, Cancelled, HubNotReached, ModelUnavailable, NotEnoughMemory
+from bias_core.installed import ASSETS
 from bias_core.models import diffusers, hub_errors, peft, torch, transformers
 from bias_core.models.catalogue import is_hub_id, read_model_json
-from bias_core.settings import ASSETS
 from bias_core.waiting import WEIGHTS_SECONDS, BuiltOnce, FairLock, stop_signal
 from bias_core.wording import format_list
 

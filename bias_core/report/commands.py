@@ -6,7 +6,7 @@ import shlex
 from dataclasses import replace
 from typing import Any
 
-from bias_core.settings import COMMAND
+from bias_core.installed import COMMAND
 from bias_core.study.classifiers import READER_SETTINGS
 from bias_core.study.design import design_files, find_design, get_study, study_classes, typed_options
 from bias_core.study.types import AUTO, Design, StudySettings, arm_text

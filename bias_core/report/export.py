@@ -26,6 +26,7 @@ import yaml
 
 from bias_core import __version__
 from bias_core.errors import InvalidInput, UnknownModel, quoted
+from bias_core.installed import ASSETS
 from bias_core.measures.cards import METRICS, Card, with_works, work
 from bias_core.models.catalogue import hosted_name, is_hub_id, load_catalogue, split_revision
 from bias_core.prompts import WORD_SLOT
@@ -54,7 +55,6 @@ from bias_core.report.report_text import (
     size_in_words,
 )
 from bias_core.report.saved import from_text, to_text
-from bias_core.settings import ASSETS
 from bias_core.store.export import (
     DatasetFacts,
     Export,

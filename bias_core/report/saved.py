@@ -21,9 +21,9 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.installed import ASSETS
 from bias_core.measures.cards import METRICS
 from bias_core.report.headlines import headline
-from bias_core.settings import ASSETS
 from bias_core.store.manifests import ReportStore
 from bias_core.study.design import study_classes, typed_options, with_known_options
 from bias_core.study.types import (

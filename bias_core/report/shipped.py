@@ -8,10 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from bias_core.errors import StorageError
+from bias_core.installed import ASSETS
 from bias_core.measures.cards import METRICS
 from bias_core.report.headlines import GRADES, VerdictLine, verdict_lines
 from bias_core.report.saved import SavedReport, from_text
-from bias_core.settings import ASSETS
 from bias_core.study.types import StudyReport
 
 SHIPPED = ASSETS / "validity"

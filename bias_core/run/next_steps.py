@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Literal
 
 from bias_core.errors import InvalidInput, ModelUnavailable
+from bias_core.installed import COMMAND
 from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import images_needed, share_half_width
 from bias_core.measures.intervals import EXACT
@@ -16,7 +17,7 @@ from bias_core.run.limits import most_pictures
 from bias_core.run.plan import count_requested_pictures, largest_scale, lay_out, read_files, settle, study_cost, warm_up
 from bias_core.run.run import run
 from bias_core.run.study_run import Run
-from bias_core.settings import COMMAND, Settings
+from bias_core.settings import Settings
 from bias_core.study.classifier_answers import asked_readings, list_readings, list_stored_pictures
 from bias_core.study.design import get_protocol, known_study, papers_readers
 from bias_core.study.label_tasks import N_LABELS

@@ -21,7 +21,7 @@ import yaml
 from jinja2 import Environment
 
 from bias_core.errors import StorageError
-from bias_core.settings import ASSETS
+from bias_core.installed import ASSETS
 from bias_core.store.files import replaced_file, write_atomically
 from bias_core.store.images import with_source
 from bias_core.types import ImageRow

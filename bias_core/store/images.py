@@ -22,7 +22,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bias_core.errors import InvalidInput, StorageError, quoted
-from bias_core.settings import ASSETS
+from bias_core.installed import ASSETS
 from bias_core.store.files import Repairs, evict_oldest, total_bytes, write_atomically
 from bias_core.types import EXCHANGED, IMPORTED, GeneratedImage, ImageRow, PictureRecord, StoredImage
 

@@ -28,9 +28,6 @@ from pathlib import Path
 from typing import IO, Any, cast
 from weakref import WeakSet
 
-import psutil
-from PIL import PngImagePlugin
-
 from bias_core.errors import BiasCoreError, InvalidInput
 
 Check = Callable[[int], None]
@@ -180,6 +177,8 @@ class _Reader:
 
     def _seconds(self) -> float:
         """Return the processor time that the reader has taken, also if it has just ended."""
+        import psutil
+
         try:
             return float(sum(psutil.Process(self._process.pid).cpu_times()[:2]))
         except psutil.Error:
@@ -385,6 +384,8 @@ def may_write(path: Path, max_bytes: int) -> None:
 
 def main() -> None:
     """Answer requests until the input ends."""
+    from PIL import PngImagePlugin
+
     global _work
     sys.dont_write_bytecode = True
     requests, answers = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from bias_core.errors import InvalidInput, quoted
+from bias_core.installed import ASSETS
 from bias_core.measures.cards import with_works
 from bias_core.models.catalogue import read_yaml
-from bias_core.settings import ASSETS
 from bias_core.study.types import Finding
 from bias_core.types import Attribute
 

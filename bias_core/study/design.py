@@ -22,8 +22,8 @@ from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 from bias_core.errors import InvalidInput, StorageError, quoted
+from bias_core.installed import ASSETS, STUDIES, load_installed
 from bias_core.models.catalogue import read_yaml, split_revision
-from bias_core.settings import ASSETS, STUDIES, load_installed
 from bias_core.store.tables import ENDINGS, HUB, is_pack, read_pack
 from bias_core.study.classifiers import READER_SETTINGS
 from bias_core.study.study import Study

@@ -13,9 +13,9 @@ from functools import cache
 from typing import Any, Literal, get_args
 
 from bias_core.errors import InvalidInput, quoted
+from bias_core.installed import ASSETS
 from bias_core.models.catalogue import read_yaml
 from bias_core.people import Scale, load_scales
-from bias_core.settings import ASSETS
 from bias_core.values import normal_form
 
 TaskKind = Literal["pst_single", "pst_paired", "pst_three", "association", "own"]

@@ -7,8 +7,8 @@ from functools import cache
 from random import Random
 from typing import Any, Literal, get_args
 
+from bias_core.installed import ASSETS
 from bias_core.prompts import fill_template
-from bias_core.settings import ASSETS
 from bias_core.types import PlantedLine
 from bias_core.world.grammar import PersonRequest, Request, association_stimuli, book, parse
 from bias_core.world.scene import BACKDROPS, CHILD, PLACES, SKIN_TONES, Look, Person, Place, Scene, decorate, read_asset

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from PIL import Image, ImageColor, ImageDraw
 
-from bias_core.settings import ASSETS
+from bias_core.installed import ASSETS
 
 AGES = ("child", "young", "old")
 SKIN_TONES = tuple(range(1, 11))  # Monk scale: 1 is the lightest, 10 the darkest

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from bias_core.errors import InvalidInput, quoted
+from bias_core.installed import ASSETS
 from bias_core.prompts import fill_template
-from bias_core.settings import ASSETS
 
 ENGLISH = "en"
 BETWEEN = ":"  # between a language and a form, as in de:feminine

@@ -11,8 +11,8 @@ from packaging.version import Version
 from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable
+from bias_core.installed import ASSETS
 from bias_core.models.encoders import OpenClipEncoder, TransformersEncoder
-from bias_core.settings import ASSETS
 from tests.every import every
 from tests.models.tiny_parts import small_tokenizer, torch
 

@@ -13,6 +13,7 @@ import pytest
 from bias_core import waiting
 from bias_core.errors import ModelUnavailable
 from bias_core.explore.options import explore_settings
+from bias_core.installed import ASSETS
 from bias_core.models import model_sources, pipeline_loader
 from bias_core.models.catalogue import hosted_name, load_catalogue
 from bias_core.models.family_facts import DEEPFLOYD_SHARED, KANDINSKY_PRIOR
@@ -20,7 +21,7 @@ from bias_core.models.model_sources import Machine
 from bias_core.report.report_text import circumstances
 from bias_core.run.run import complete, followed, run_study
 from bias_core.services import Services
-from bias_core.settings import ASSETS, Settings
+from bias_core.settings import Settings
 from bias_core.study.design import find_design
 from bias_core.ui.model_menu import describe_model, model_choices
 from bias_core.waiting import stoppable

@@ -14,6 +14,7 @@ import pytest
 
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, NotEnoughMemory
 from bias_core.explore.options import explore_settings
+from bias_core.installed import ASSETS
 from bias_core.models import family_facts, pipeline_call, weights
 from bias_core.models.catalogue import load_catalogue
 from bias_core.models.diffusers_t2i import SAMPLERS, DiffusersTextToImage, check_sampler
@@ -24,7 +25,7 @@ from bias_core.report.picture_facts import list_drawing_notes
 from bias_core.run.image_rows import RowMaker, before_drawing
 from bias_core.run.plan import plan_study
 from bias_core.services import Services
-from bias_core.settings import ASSETS, Settings
+from bias_core.settings import Settings
 from bias_core.store.images import ImageStore
 from bias_core.study.design import find_design
 from bias_core.study.types import Shot, StudySettings

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
+from bias_core.installed import ASSETS
 from bias_core.models.catalogue import Catalogue, load_catalogue
 from bias_core.models.language_models import (
     BlipAnswerer,
@@ -22,7 +23,7 @@ from bias_core.models.language_models import (
 )
 from bias_core.protocols import Judge
 from bias_core.services import Services
-from bias_core.settings import ASSETS, Settings
+from bias_core.settings import Settings
 from bias_core.world.scene import balanced_scene, draw_scene
 from tests.models.tiny_parts import eyes, tokenizer_of, torch
 from training.captions import vocabulary

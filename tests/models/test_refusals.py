@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from bias_core.errors import ModelUnavailable
+from bias_core.installed import ASSETS
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
 from bias_core.models.encoders import OpenClipEncoder, TransformersEncoder
 from bias_core.models.language_models import BlipAnswerer, BlipCaptioner, TransformersLanguageModel
 from bias_core.models.model_sources import fetch_pipeline
-from bias_core.settings import ASSETS
 from bias_core.types import ModelInfo
 from tests.every import every
 from tests.models.families import build, pixels, rows_of

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bias_core.errors import Cancelled, InvalidInput
+from bias_core.installed import ASSETS
 from bias_core.measures.propagation import predicted_sample, stereotype_propagation_index
 from bias_core.models.catalogue import load_catalogue
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
@@ -22,7 +23,7 @@ from bias_core.models.family_facts import (
 )
 from bias_core.models.pipeline_call import velocity_space
 from bias_core.services import Services
-from bias_core.settings import ASSETS, Settings
+from bias_core.settings import Settings
 from bias_core.types import Attribute, ImageRow, ModelInfo
 from tests.models.families import FAMILIES, own, rows_of, shared
 from tests.models.newer_families import NEWER, OTHER_PROMPT, PROMPT, model_of, row_of

@@ -26,6 +26,7 @@ from bias_core.app.cli import app, reports
 from bias_core.app.cli.reports import FORMS_HELP, save_study_report, show_study_report
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import explore_settings
+from bias_core.installed import ASSETS
 from bias_core.report import documents as report_page
 from bias_core.report.documents import to_dict, to_markdown
 from bias_core.report.export import (
@@ -41,7 +42,6 @@ from bias_core.report.figures import to_bytes
 from bias_core.report.report_text import claim, claims
 from bias_core.report.saved import FOLDER, from_text, keep_report
 from bias_core.run.run import complete, run_study
-from bias_core.settings import ASSETS
 from bias_core.store.export import dataset_card, write_zip
 from bias_core.store.imports import ImportedImages
 from bias_core.study.design import find_design

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
+from bias_core.installed import ASSETS
 from bias_core.people import person_halves
 from bias_core.services import Services
-from bias_core.settings import ASSETS, Settings
+from bias_core.settings import Settings
 from bias_core.types import Estimate, GeneratedImage, ImageRow, ReaderErrors, Step
 from bias_core.world.scene import balanced_scene, draw_scene
 

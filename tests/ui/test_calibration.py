@@ -11,11 +11,12 @@ import pytest
 
 from bias_core.app.build import TABS
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.installed import ASSETS
 from bias_core.measures.intervals import normal_estimate
 from bias_core.report.headlines import ADVICE, AS_PUBLISHED, GRADES, count_grades, headline, verdict_lines
 from bias_core.report.report_text import VALIDITY
 from bias_core.report.shipped import TITLES, load_others, load_shipped
-from bias_core.settings import ASSETS, Settings
+from bias_core.settings import Settings
 from bias_core.study.design import find_design, list_designs
 from bias_core.study.types import StudyReport, StudySettings
 from bias_core.ui.calibration.tab import CalibrationTab, verdicts_html

@@ -15,12 +15,12 @@ from starlette.testclient import TestClient
 
 import bias_core
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.installed import ASSETS
 from bias_core.labels import rating
 from bias_core.labels.api import PAGE, page_routes
 from bias_core.labels.tab_demonstration import FILE, YOU, Demonstration, DemonstrationPart, demonstration_html
 from bias_core.measures.agreement import krippendorff_alpha
 from bias_core.report.figures import to_bytes
-from bias_core.settings import ASSETS
 from bias_core.study.label_tasks import Task, association_task, own_task, pst_task, scale_task
 from tests.every import every
 

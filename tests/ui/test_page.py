@@ -20,10 +20,11 @@ from bias_core.app.build import TABS
 from bias_core.app.responses import FirstPage, Opening, OpeningWatch
 from bias_core.app.serve import rehearse, start_warm_up
 from bias_core.errors import ModelUnavailable
+from bias_core.installed import ASSETS
 from bias_core.measures.cards import METRICS, glossary, spell_out_symbols
 from bias_core.models import _OnFirstUse
 from bias_core.services import Services
-from bias_core.settings import ASSETS, Settings
+from bias_core.settings import Settings
 from bias_core.study.types import StudyFigure
 from bias_core.ui.methods.tab import TITLES, about_html, measure_example_html, methods_html, model_cards, models_html
 from bias_core.ui.places import Places, group_tabs

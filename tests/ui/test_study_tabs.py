@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput
+from bias_core.installed import ASSETS
 from bias_core.measures.propagation import predicted_gain
 from bias_core.papers.mcas.study import own_targets
 from bias_core.papers.mcas.tab import Internal
@@ -30,7 +31,6 @@ from bias_core.report.published import find_measure
 from bias_core.report.report_text import get_table
 from bias_core.report.saved import list_examples, open_example, open_report
 from bias_core.run.run import complete, run_study
-from bias_core.settings import ASSETS
 from bias_core.study.design import find_design
 from bias_core.study.types import StudySettings
 from bias_core.types import Attribute, Estimate

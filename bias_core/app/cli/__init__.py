@@ -1,55 +1,132 @@
-"""The command line: the same studies, and the same numbers, as the app and the Python library."""
+"""The command line: the same studies, and the same numbers, as the app and the Python library.
 
-from collections.abc import Callable
+A command is imported when it is called; a list of commands only reads what their docstrings say.
+"""
+
+import ast
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
 from inspect import getdoc
+from pathlib import Path
+from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from bias_core.app.cli import environment, explore, reports, study
-from bias_core.app.cli.common import Command, Group
-from bias_core.settings import COMMAND
+from bias_core.installed import COMMAND
+
+_COMMANDS = {
+    "explore": ("explore.explore", ["explore doctor", 'explore "taxi driver" --n-images 64 --out report.html']),
+    "compare": ("explore.compare", ["compare doctor --arm condition=fair --arm condition=extreme"]),
+    "suggest": ("explore.suggest", ["suggest Iranian --words-only"]),
+    "models": ("explore.models", []),
+    "attributes": ("explore.attributes", ["attributes doctor"]),
+    "pictures": ("explore.pictures", ["pictures my-folder", 'pictures my.zip --prompts-from "file name"']),
+    "runs": ("reports.runs", []),
+    "publish": ("reports.publish", ["publish 0123456789abcdef --to numbers"]),
+    "table": ("reports.table", ["table numbers --csv numbers.csv", "table mine hf://datasets/org/numbers"]),
+    "measures": ("study.measures", []),
+    "new-study": ("study.new_study", ["new-study hats"]),
+    "env": ("environment.env", ["env --check", "env --check --model stable-diffusion-v1-5"]),
+}
+_STUDY_COMMANDS = {
+    "list": ("study.list_studies", []),
+    "show": ("study.show_study", ["study show t2iat-tests"]),
+    "run": (
+        "study.run_studies",
+        ["study run t2iat-tests --scale 0.1", "study run pst-occupations --plan --out report.html"],
+    ),
+    "label": ("reports.label", []),
+    "corrected": ("reports.corrected", []),
+    "report": ("reports.report", []),
+}
+"""Function and examples of each command by its name."""
 
 
-def _commands(help_text: str, commands: dict[str, tuple[Callable[..., None], list[str]]]) -> typer.Typer:
-    """Make a group of commands by their names; the help of each ends with its examples."""
-    group = typer.Typer(cls=Group, help=help_text, no_args_is_help=True, pretty_exceptions_enable=False)
-    for name, (command, examples) in commands.items():
-        epilog = "\n".join(["Examples:", *(f"  {COMMAND} {example}" for example in examples)]) if examples else None
-        paragraphs = (getdoc(command) or "").split("\n\n")  # the terminal wraps lines itself
-        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-        group.command(name, cls=Command, help=text, epilog=epilog)(command)
+_VALUES = {"bool": "", "int": "NUMBER", "float": "NUMBER", "str": "TEXT", "list[str]": "TEXT", "path": "PATH"}
+"""Placeholders for an option's value, by Typer's name of its type; nothing after a flag."""
+
+
+def _with_values(params: Sequence[Any], ctx: Any) -> list[Any]:
+    """Return the parameters; the help of each option shows what to type after it."""
+    for param in params:
+        if isinstance(param, TyperOption) and param.metavar is None:
+            name = param.display_type(ctx).strip("<>").partition(" [")[0].removesuffix(" range")
+            param.metavar = _VALUES.get(name, name)
+    return [*params]
+
+
+class _Group(TyperGroup):
+    """Commands in outline, each of which is loaded when it is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the command that these words begin with, its name, and the words behind it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, _load(name or "") if isinstance(command, _Outline) else command, rest
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters."""
+        return _with_values(super().get_params(ctx), ctx)
+
+
+class _Outline(TyperCommand):
+    """A command, of which only the docstring is known."""
+
+
+class _Command(TyperCommand):
+    """A command with its help option in the last group, whose help shows what to type after an option."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters."""
+        return _with_values(super().get_params(ctx), ctx)
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option for help."""
+        from bias_core.app.cli.common import OUTPUT
+
+        if option := super().get_help_option(ctx):
+            option.rich_help_panel = OUTPUT
+        return option
+
+
+def _load(name: str) -> Any:
+    place, examples = (_COMMANDS | _STUDY_COMMANDS)[name]
+    module, _, function = place.partition(".")
+    command = getattr(import_module(f"{__name__}.{module}"), function)
+    epilog = "\n".join(["Examples:", *(f"  {COMMAND} {example}" for example in examples)]) if examples else None
+    single = typer.Typer(add_completion=False)
+    single.command(name, cls=_Command, help=_unwrapped(getdoc(command) or ""), epilog=epilog)(command)
+    return typer.main.get_command(single)
+
+
+def _unwrapped(text: str) -> str:
+    """Return the text without its ends of lines: the terminal wraps lines itself."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+@cache
+def _docstrings(module: str) -> dict[str, str]:
+    """Return the docstring of each function of a module here, which is not imported."""
+    tree = ast.parse((Path(__file__).parent / f"{module}.py").read_text(encoding="utf-8"))
+    return {node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def _outline(help_text: str, commands: dict[str, tuple[str, list[str]]]) -> typer.Typer:
+    group = typer.Typer(cls=_Group, help=help_text, no_args_is_help=True, pretty_exceptions_enable=False)
+    for name, (place, _) in commands.items():
+        module, _, function = place.partition(".")
+        group.command(name, cls=_Outline, help=_unwrapped(_docstrings(module)[function]))(lambda: None)
     return group
 
 
-app = _commands(
-    "Measure bias in text-to-image models. Without a command, the app starts.",
-    {
-        "explore": (explore.explore, ["explore doctor", 'explore "taxi driver" --n-images 64 --out report.html']),
-        "compare": (explore.compare, ["compare doctor --arm condition=fair --arm condition=extreme"]),
-        "suggest": (explore.suggest, ["suggest Iranian --words-only"]),
-        "models": (explore.models, []),
-        "attributes": (explore.attributes, ["attributes doctor"]),
-        "pictures": (explore.pictures, ["pictures my-folder", 'pictures my.zip --prompts-from "file name"']),
-        "runs": (reports.runs, []),
-        "publish": (reports.publish, ["publish 0123456789abcdef --to numbers"]),
-        "table": (reports.table, ["table numbers --csv numbers.csv", "table mine hf://datasets/org/numbers"]),
-        "measures": (study.measures, []),
-        "new-study": (study.new_study, ["new-study hats"]),
-        "env": (environment.env, ["env --check", "env --check --model stable-diffusion-v1-5"]),
-    },
-)
-_studies = _commands(
-    "Run the studies of the papers.",
-    {
-        "list": (study.list_studies, []),
-        "show": (study.show_study, ["study show t2iat-tests"]),
-        "run": (
-            study.run_studies,
-            ["study run t2iat-tests --scale 0.1", "study run pst-occupations --plan --out report.html"],
-        ),
-        "label": (reports.label, []),
-        "corrected": (reports.corrected, []),
-        "report": (reports.report, []),
-    },
-)
-app.add_typer(_studies, name="study")
+app = _outline("Measure bias in text-to-image models. Without a command, the app starts.", _COMMANDS)
+app.add_typer(_outline("Run the studies of the papers.", _STUDY_COMMANDS), name="study")
+
+
+def load_all(group: Any = None) -> Any:
+    """Return all commands: Typer's group, by default that of the whole program, whose commands are loaded."""
+    group = group or typer.main.get_command(app)
+    for name, command in group.commands.items():
+        group.commands[name] = _load(name) if isinstance(command, _Outline) else load_all(command)
+    return group

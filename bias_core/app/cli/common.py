@@ -20,7 +20,6 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
-from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, StorageError, get_error_message, quoted
 from bias_core.study.design import find_design
@@ -108,40 +107,6 @@ class RunOptions:
 
 
 AsJson = Annotated[bool, option(OUTPUT, "Print JSON and nothing else.", "--json")]
-
-_VALUES = {"bool": "", "int": "NUMBER", "float": "NUMBER", "str": "TEXT", "list[str]": "TEXT", "path": "PATH"}
-"""Placeholders for an option's value, by Typer's name of its type; nothing after a flag."""
-
-
-def _with_values(params: Sequence[Any], ctx: Any) -> list[Any]:
-    """Return the parameters; the help of each option shows what to type after it."""
-    for param in params:
-        if isinstance(param, TyperOption) and param.metavar is None:
-            name = param.display_type(ctx).strip("<>").partition(" [")[0].removesuffix(" range")
-            param.metavar = _VALUES.get(name, name)
-    return [*params]
-
-
-class Group(TyperGroup):
-    """Commands whose help shows what to type after an option."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters."""
-        return _with_values(super().get_params(ctx), ctx)
-
-
-class Command(TyperCommand):
-    """A command with its help option in the last group, whose help shows what to type after an option."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters."""
-        return _with_values(super().get_params(ctx), ctx)
-
-    def get_help_option(self, ctx: Any) -> Any:
-        """Return the option for help."""
-        if option := super().get_help_option(ctx):
-            option.rich_help_panel = OUTPUT
-        return option
 
 
 def show_warning(warning: str) -> None:

@@ -12,15 +12,14 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import SecretStr
 
 from bias_core import __version__
 from bias_core.app.cli.common import MODEL, AsJson, open_services, option, user_errors
 from bias_core.errors import BiasCoreError, get_error_message
-from bias_core.settings import Settings
 
 if TYPE_CHECKING:
     from bias_core.services import Services
+    from bias_core.settings import Settings
 
 _LOGIN = ("HF_TOKEN", "BIAS_IMAGES_KEY")
 _HUB_VARIABLES = ("HF_HOME", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HTTPS_PROXY")
@@ -70,7 +69,7 @@ def describe_environment(services: "Services") -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
-def _describe_machine(settings: Settings) -> dict[str, str]:
+def _describe_machine(settings: "Settings") -> dict[str, str]:
     from bias_core.models.model_sources import free_memory, get_machine
     from bias_core.models.weights import cpu_threads, get_cuda_version
 
@@ -137,10 +136,12 @@ def _describe_encoders(services: "Services") -> dict[str, str]:
     return {tool.id: there.get(tool.id, "does not fit") for tool in services.tools("encoder")}
 
 
-def _list_changed(settings: Settings) -> dict[str, str]:
+def _list_changed(settings: "Settings") -> dict[str, str]:
     """Return settings and variables that differ from the default; secrets and servers are only named as set."""
+    from pydantic import SecretStr
+
     changed = {}
-    for name, field in Settings.model_fields.items():
+    for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         if value != field.get_default(call_default_factory=True, validated_data={}):
             is_secret = isinstance(value, SecretStr) or not field.repr
@@ -153,7 +154,7 @@ def _without_home(value: object) -> str:
     return str(value).replace(str(Path.home()), "~")
 
 
-def time_two_pictures(settings: Settings, model: str) -> dict[str, str]:
+def time_two_pictures(settings: "Settings", model: str) -> dict[str, str]:
     """Draw a doctor twice and classify both, with an empty data folder; return the seconds of each part.
 
     The first of two also loads the weights, and downloads them if they are not on this machine.

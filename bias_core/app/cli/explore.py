@@ -43,8 +43,8 @@ from bias_core.explore.options import (
     offered_settings,
     usual_suggest_settings,
 )
+from bias_core.installed import COMMAND
 from bias_core.models.catalogue import Role
-from bias_core.settings import COMMAND
 from bias_core.store.tables import ENDINGS, HUB
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.types import Progress, StudyReport, StudySettings, check_several, parse_arms

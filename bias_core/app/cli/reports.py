@@ -22,7 +22,7 @@ from bias_core.app.cli.common import (
     user_errors,
 )
 from bias_core.errors import InvalidInput, quoted
-from bias_core.settings import COMMAND
+from bias_core.installed import COMMAND
 from bias_core.store.tables import HUB
 from bias_core.study.types import StudyReport
 from bias_core.wording import format_percent

@@ -32,8 +32,8 @@ from bias_core.app.cli.common import (
 )
 from bias_core.app.cli.reports import finish, show_answers
 from bias_core.errors import HubNotReached, InvalidInput
+from bias_core.installed import ASSETS
 from bias_core.models.catalogue import hosted_name, request_words
-from bias_core.settings import ASSETS
 from bias_core.study.design import find_design, format_summary, list_designs, option_settings
 from bias_core.study.types import StudySettings
 from bias_core.values import declared_settings
