@@ -1,7 +1,7 @@
 """The cost of a start, before any visitor: `python bench/start.py`.
 
 Processor seconds do not depend on other programs. Each figure stands next to a reference, measured in the same run: the
-libraries alone, which the app needs in any case. `--help` is compared with the two libraries that read its arguments.
+libraries alone, which the app needs in any case.
 """
 
 import compileall
@@ -20,7 +20,7 @@ from bench.attack import serving_app
 from bench.session import rss_mb
 
 ROOT = Path(__file__).parent.parent
-HELP_SECONDS, START_SECONDS, MB, COMPONENTS, EVENTS, PAGE_MB = 0.6, 4.0, 900, 1000, 330, 1.4  # at most
+START_SECONDS, MB, COMPONENTS, EVENTS, PAGE_MB = 4.0, 900, 1000, 330, 1.4  # at most
 CONFIG = "window.gradio_config = "
 QUIET_SECONDS, PATIENCE_SECONDS = 4, 300
 LIBRARIES = (
@@ -76,14 +76,11 @@ def main():
     compileall.compile_dir(ROOT / "bias_core", quiet=1)
     print(f"load {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores")
     print(f"{'':<34}{'figure':>12}{'reference':>10}{'ratio':>8}{'at most':>12}")
-    met = [
-        line("--help", cost("-m", "bias_core", "--help")[0], cost("-c", "import pydantic, typer")[0], HELP_SECONDS, "s")
-    ]
     gradio = cost("-c", "import gradio")[0]
     libraries = [int(kb) / 1e3 for kb in cost("-c", f"{LIBRARIES}; {RSS}", n_runs=1)[1].split()[-3:]]
     with TemporaryDirectory() as folder, serving_app(Path(folder)) as (url, pid):
         page = urllib.request.urlopen(url).read().decode()
-        met.append(line("page served, with import gradio", cpu_seconds(pid), gradio, START_SECONDS, "s"))
+        met = [line("page served, with import gradio", cpu_seconds(pid), gradio, START_SECONDS, "s")]
         until_quiet(pid)
         print(f"{'prepared':<34}{cpu_seconds(pid):>12,.2f}{'':>30} s")
         of_kinds = zip(KINDS.items(), libraries, (MB, math.inf, math.inf), strict=True)
