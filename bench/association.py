@@ -5,6 +5,7 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from bench.bars import bar, end
 from bias_core.measures.association import association_test
 
 N_TARGETS, N_ATTRIBUTES, D, N_PERMUTATIONS, REPEATS = 320, 640, 768, 1000, 9
@@ -46,8 +47,12 @@ def main():
     once, always = targets + N_PERMUTATIONS * permutation, N_PERMUTATIONS * targets
     print(f"{N_TARGETS} + {N_ATTRIBUTES} images a side, {N_PERMUTATIONS} permutations: {ours:.3f} s")
     for how, loops in (("once", once), ("in every permutation", always)):
-        print(f"loops, cosines computed {how}: {loops:.1f} s, {loops / ours:.0f} times as long (at least 100)")
+        print(
+            f"loops, cosines computed {how}: {loops:.1f} s, {loops / ours:.0f} times as long "
+            f"{bar(loops / ours, least=100)}"
+        )
 
 
 if __name__ == "__main__":
     main()
+    end()

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from transformers import BlipForConditionalGeneration, BlipProcessor
 
+from bench.bars import bar, end
 from bias_core.installed import ASSETS
 from bias_core.measures.objects import extract_objects
 from bias_core.models.language_models import BlipCaptioner
@@ -68,9 +69,10 @@ def main():
     for name, a, b in zip(("processor", "clock"), alone, together, strict=True):
         print(
             f"{name}: one at a time {a:.2f} s, in batches of {captioner.batch_size} {b:.2f} s, "
-            f"{N_PICTURES / b:.0f} pictures a second: {a / b:.1f} times as quick (at least {AT_LEAST})"
+            f"{N_PICTURES / b:.0f} pictures a second: {a / b:.1f} times as quick {bar(a / b, least=AT_LEAST)}"
         )
 
 
 if __name__ == "__main__":
     main()
+    end()

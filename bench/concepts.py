@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.bars import bar, end
 from bias_core.explore.concepts import load_concept_lists
 from bias_core.explore.options import choose_design, explore_settings, several_settings
 from bias_core.run.plan import lay_out, settle
@@ -17,10 +18,7 @@ from bias_core.settings import Settings
 from bias_core.study.types import StudySettings
 
 TRIES = 2
-MODELS = {
-    "calibration-diffusion": "at most 1.15",
-    "calibration-renderer": "no bar: it draws 192 pictures in less than a second",
-}
+MODELS = {"calibration-diffusion": 1.15, "calibration-renderer": None}
 
 
 def draw_and_read(settings: StudySettings, services: Services) -> None:
@@ -49,8 +47,10 @@ def main() -> None:
         timed(explore, settings)  # loads the libraries
         pairs = [(timed(draw_and_read, settings), timed(explore, settings)) for _ in range(TRIES)]
         plain, whole = (min(some) for some in zip(*pairs, strict=True))
-        print(f"{model}: {whole:6.2f} s, {whole / plain:.2f} times drawing and reading alone ({most})")
+        said = bar(whole / plain, most=most) if most else "(no bar: it draws 192 pictures in less than a second)"
+        print(f"{model}: {whole:6.2f} s, {whole / plain:.2f} times drawing and reading alone {said}")
 
 
 if __name__ == "__main__":
     main()
+    end()

@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel
 
+from bench.bars import bar, end
 from bias_core.installed import ASSETS
 from bias_core.models.encoders import OpenClipEncoder, TransformersEncoder
 
@@ -81,10 +82,6 @@ def seconds(function, images):
     return np.array([time.process_time(), time.perf_counter()]) - before, rows
 
 
-def met(is_met):
-    return "met" if is_met else "NOT MET"
-
-
 def compare(name, pair, images):
     with tempfile.TemporaryDirectory() as folder:
         theirs, ours = pair(folder)
@@ -100,9 +97,9 @@ def compare(name, pair, images):
     print(
         f"{name}: bare {N_PICTURES / best[0, clock]:.1f}, "
         f"ours {N_PICTURES / best[1, clock]:.1f} pictures a second; "
-        f"{ratio[decides]:.2f} times by the {'clock' if GPU else 'processor'} (at least {AT_LEAST}: "
-        f"{met(ratio[decides] >= AT_LEAST)}); processor time {1 / ratio[processor]:.2f} times bare's (at most "
-        f"{MOST_PROCESSOR}: {met(1 / ratio[processor] <= MOST_PROCESSOR)})"
+        f"{ratio[decides]:.2f} times by the {'clock' if GPU else 'processor'} "
+        f"{bar(ratio[decides], least=AT_LEAST)}; processor time {1 / ratio[processor]:.2f} times bare's "
+        f"{bar(1 / ratio[processor], most=MOST_PROCESSOR)}"
     )
 
 
@@ -116,3 +113,4 @@ def main():
 
 if __name__ == "__main__":
     main()
+    end()

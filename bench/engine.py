@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from bench.bars import bar, end
 from bias_core.models.engines import LocalEngine
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -88,8 +89,14 @@ def at_once(folder):
             f"{n:3} pictures: {wall[1, n]:.2f} s in turn ({cpu[1, n]:.2f} of a processor), {wall[most, n]:.2f} s with "
             f"{most} batches at once ({cpu[most, n]:.2f})"
         )
-    print(f"16 at once take {wall[most, 16] / wall[1, 16]:.2f} of the time in turn (at most 0.65 on 2 free processors)")
-    print(f"9 pictures cost {cpu[1, 9] / cpu[1, 16]:.2f} of the processor time of 16 (at most 0.80)")
+    print(
+        f"16 at once take {wall[most, 16] / wall[1, 16]:.2f} of the time in turn, on 2 free processors "
+        f"{bar(wall[most, 16] / wall[1, 16], most=0.65)}"
+    )
+    print(
+        f"9 pictures cost {cpu[1, 9] / cpu[1, 16]:.2f} of the processor time of 16 "
+        f"{bar(cpu[1, 9] / cpu[1, 16], most=0.8)}"
+    )
 
 
 def main():
@@ -113,9 +120,13 @@ def main():
     for workers, name in NAMES.items():
         print(f"{name:15} {steady[workers]:6.2f} pictures a second, {whole[workers]:6.2f} with its start")
     print(f"the same {N} files each time")
-    print(f"one worker is {steady[1] / steady[0]:.2f} times as quick as local (at least 0.9)")
-    print(f"two workers are {steady[2] / steady[1]:.2f} times as quick as one (at least 1.6 on free processors)")
+    print(f"one worker is {steady[1] / steady[0]:.2f} times as quick as local {bar(steady[1] / steady[0], least=0.9)}")
+    print(
+        f"two workers are {steady[2] / steady[1]:.2f} times as quick as one, on free processors "
+        f"{bar(steady[2] / steady[1], least=1.6)}"
+    )
 
 
 if __name__ == "__main__":
     main()
+    end()

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from bench.bars import bar, end
 from bias_core.explore.extension import suggest_set
 from bias_core.explore.options import explore_settings
 from bias_core.run.run import complete, run_study
@@ -19,7 +20,8 @@ from bias_core.study.design import find_design
 from bias_core.study.types import StudySettings
 from bias_core.values import option_values
 
-COUNTS, TRIES, MOST_AGAIN = (512, 1024, 2048), 3, 1.0
+COUNTS, TRIES = (512, 1024, 2048), 3
+MOST_SECONDS, MOST_AGAIN, MOST_DIFFUSED = 20, 1.0, 15  # the first of the largest count
 
 
 def seconds(settings: StudySettings, services: Services) -> float:
@@ -39,7 +41,10 @@ def again(n: int, settings: StudySettings, services: Services) -> None:
     for image in report.stored.values():
         read_record(image.path.read_bytes())
     plain = time.process_time() - started
-    print(f"{n:,} again: {min(tries):6.2f} s (at most {MOST_AGAIN}), {min(tries) / plain:.1f} times their reading")
+    print(
+        f"{n:,} again: {min(tries):6.2f} s {bar(min(tries), most=MOST_AGAIN, unit='s')}, "
+        f"{min(tries) / plain:.1f} times their reading"
+    )
 
 
 def main() -> None:
@@ -50,11 +55,15 @@ def main() -> None:
         services = Services(Settings(data_dir=Path(folder), offline=True))
         for n in COUNTS:
             rendered = replace(usual, options={**option_values(usual.options), "n_images": n})
-            print(f"{n:,} rendered pictures: {seconds(rendered, services):6.1f} s (2,048: at most 20)")
+            taken = seconds(rendered, services)
+            said = bar(taken, most=MOST_SECONDS, unit="s") if n == max(COUNTS) else ""
+            print(f"{n:,} rendered pictures: {taken:6.1f} s {said}")
             again(n, rendered, services)
-        print(f"16 diffused pictures:    {seconds(diffused, services):6.1f} s (at most 15)")
+        taken = seconds(diffused, services)
+        print(f"16 diffused pictures:    {taken:6.1f} s {bar(taken, most=MOST_DIFFUSED, unit='s')}")
         services.close()
 
 
 if __name__ == "__main__":
     main()
+    end()

@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 
 from playwright.sync_api import Error, sync_playwright
 
+from bench.bars import bar, end
 from tests.browser.conftest import FLAGS, _chromium
 
 ROOT = Path(__file__).parent.parent
@@ -139,14 +140,14 @@ def main():
                 runs.append(measure(browser, Path(folder)))
             browser.close()
     print(f"{n_runs} runs, load {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores")
-    print(f"{'':<22}{'median s':>10}{'slowest':>10}{'server cpu':>12}{'at most':>10}")
+    print(f"{'':<22}{'median s':>10}{'slowest':>10}{'server cpu':>12}")
     for name in runs[0]:
         seconds, cpu = zip(*(run[name] for run in runs), strict=True)
-        most = f"{MOST[name]:.1f}" if name in MOST else ""
-        print(
-            f"{name:<22}{statistics.median(seconds):>10.2f}{max(seconds):>10.2f}{statistics.median(cpu):>12.2f}{most:>10}"
-        )
+        middle = statistics.median(seconds)
+        said = bar(middle, most=MOST[name]) if name in MOST else ""
+        print(f"{name:<22}{middle:>10.2f}{max(seconds):>10.2f}{statistics.median(cpu):>12.2f}  {said}")
 
 
 if __name__ == "__main__":
     main()
+    end()

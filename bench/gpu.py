@@ -22,6 +22,8 @@ import numpy as np
 import torch
 from PIL import Image
 
+from bench.bars import bar, end, held
+
 MOST_SECONDS = 450  # for all rows; with the imports eight minutes
 GB = 1e9
 GPU = torch.cuda.is_available()
@@ -108,13 +110,13 @@ def bf16(shared, family):
     dtypes = torch.bfloat16, torch.float16 if GPU else torch.float32
     other, usual = (pipelines.draw(shared.made(family, dtype), shared.repeats) for dtype in dtypes)
     bare, ours = np.divide(other, usual)
-    print(f"{family}: {dtypes[0]} takes {bare:.3f} (bare), {ours:.3f} (ours) times what {dtypes[1]} takes (at most "
-          f"{MOST_BF16} times bare's: {pipelines.met(ours <= MOST_BF16 * bare)})")  # fmt: skip
+    print(f"{family}: {dtypes[0]} takes {bare:.3f} (bare), {ours:.3f} (ours) times what {dtypes[1]} takes, "
+          f"{ours / bare:.3f} times bare's {bar(ours / bare, most=MOST_BF16)}")  # fmt: skip
 
 
 def app(shared, family):
     """Draw by the program's store and engine, and by a plain loop that saves PNGs."""
-    from bench.pipelines import draw_bare, met, seconds
+    from bench.pipelines import draw_bare, seconds
     from bias_core.services import Services
     from bias_core.settings import Settings
     from bias_core.types import ImageRow
@@ -145,8 +147,8 @@ def app(shared, family):
     n_kept, size = services.images.n_present(row.id for row in rows), model.batch_size
     ratio = taken / needed
     print(f"{family}: the app, a folder that is not listed: {taken:.2f} s, {size} at a time, peak {peak_gb():.1f} GB: "
-          f"{ratio:.3f} times the plain loop (at most {MOST_APP}: {met(ratio <= MOST_APP)}); {loaded:.1f} s before "
-          f"that, to load it and draw one; all {n} pictures in the store: {met(n_kept == n)}")  # fmt: skip
+          f"{ratio:.3f} times the plain loop {bar(ratio, most=MOST_APP)}; {loaded:.1f} s before "
+          f"that, to load it and draw one; all {n} pictures in the store: {held(n_kept == n)}")  # fmt: skip
     model.unload()
     services.close()
 
@@ -163,7 +165,7 @@ def only_free(gb):
 
 def placements(shared, family, gb):
     """Draw one picture with this much free memory; None is all of it, the reference for the others."""
-    from bench.pipelines import FAMILIES, SIDE, met, seconds
+    from bench.pipelines import FAMILIES, SIDE, seconds
     from bias_core.models import pipeline_loader
     from bias_core.models.diffusers_t2i import DiffusersTextToImage
     from bias_core.types import ImageRow, ModelInfo
@@ -193,7 +195,7 @@ def placements(shared, family, gb):
     apart = np.abs(picture - shared.pictures.setdefault(family, picture))
     print(f"{name}: {taken:.2f} s for {rows[1].num_inference_steps} steps, {size['width']} px, peak {peak:.2f} GB; "
           f"{(apart > 0).mean():.2%} of values are other than the first, by {apart.max()} of 255; fits the free "
-          f"memory: {met(not (GPU and gb) or peak <= gb)}")  # fmt: skip
+          f"memory: {held(not (GPU and gb) or peak <= gb)}")  # fmt: skip
 
 
 def embed(shared, library):
@@ -298,3 +300,4 @@ def main():
 
 if __name__ == "__main__":
     main()
+    end()

@@ -20,6 +20,7 @@ import numpy as np
 from sqlalchemy import insert, select
 from threadpoolctl import threadpool_limits
 
+from bench.bars import bar, end
 from bias_core.labels.label_store import LabelStore, answers, items, raters
 from bias_core.labels.rating import join, next_item
 from bias_core.labels.results import answers_frame, export_labels
@@ -113,10 +114,6 @@ def measured(name, size):
     return taken, reference, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
-def met(is_met):
-    return "met" if is_met else "NOT MET"
-
-
 def main():
     asked = sys.argv[1:]
     for work, (sizes, unit, plain, most_seconds, most_gb) in WORK.items():
@@ -132,9 +129,13 @@ def main():
                 flush=True,
             )
         power = math.log(lines[-1][0] / lines[0][0]) / math.log(sizes[-1] / sizes[0])
-        is_met = lines[-1][0] <= most_seconds and lines[-1][2] <= most_gb
-        print(f"  grows as n^{power:.1f}; at most {most_seconds} s and {most_gb} GB: {met(is_met)}")
+        taken, _, gb = lines[-1]
+        print(
+            f"  grows as n^{power:.1f}; {taken:.2f} s {bar(taken, most=most_seconds)}, "
+            f"{gb:.2f} GB {bar(gb, most=most_gb)}"
+        )
 
 
 if __name__ == "__main__":
     main()
+    end()

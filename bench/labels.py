@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import select
 
+from bench.bars import bar, end, held
 from bias_core.labels.label_store import LabelStore, answers
 from tests.labels.raters import WebRater, open_task
 
@@ -96,10 +97,10 @@ def main():
                 raters_own = 1000 * (time.process_time() - own) / waits.size
                 print(
                     f"{n_raters} raters, {waits.size:,} answers, {how}: {waits.size / seconds:.0f} a second; "
-                    f"with its picture {each:.1f} ms of the processor each (at most {MOST_OF_PROCESSOR_MS}), "
+                    f"with its picture {each:.1f} ms of the processor each {bar(each, most=MOST_OF_PROCESSOR_MS)}, "
                     f"{each / raters_own:.1f} times what these raters take; at a load of {os.getloadavg()[0]:.0f} "
-                    f"median {p50:.0f} ms, 99th percentile {p99:.0f} ms (under {LIMIT_MS} ms wanted); "
-                    f"{lost} lost, {twice} twice"
+                    f"median {p50:.0f} ms, 99th percentile {p99:.0f} ms {bar(p99, most=LIMIT_MS)}; "
+                    f"{lost} lost, {twice} twice: {held(not lost and not twice)}"
                 )
         finally:
             app.kill()
@@ -108,3 +109,4 @@ def main():
 
 if __name__ == "__main__":
     main()
+    end()

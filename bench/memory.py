@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 
+from bench.bars import bar, end
 from bias_core.measures.alignment import alignment_estimates, text_direction, variance_share
 from bias_core.measures.stereotype import prevalence_estimate, stereotype_estimate
 
@@ -30,8 +31,9 @@ def main():
     direction = text_direction(positive, negative)
     share, wals = variance_share(images, direction), alignment_estimates(images, direction[None])[0]
     print(f"Psi {psi.value:.3f}, share {share.value:.5f} [{share.low:.5f}, {share.high:.5f}], WALS {wals.value:.3f}")
-    print(f"{time.perf_counter() - started:.0f} s, peak {peak_gb():.2f} GB (at most 2)")
+    print(f"{time.perf_counter() - started:.0f} s, peak {peak_gb():.2f} GB {bar(peak_gb(), most=2)}")
 
 
 if __name__ == "__main__":
     main()
+    end()

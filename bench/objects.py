@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 
+from bench.bars import bar, end
 from bias_core.measures.object_distribution import distribution_bias, distribution_bias_estimate
 from bias_core.measures.objects import extract_objects
 
@@ -54,7 +55,7 @@ def main():
     literal = seconds(lambda: word_by_word(pairs))
     print(f"B_D of {N_WORDS} words: {1e6 * ours:.0f} µs")
     for how, loop in (("ends looked up once", once), ("Eq. 2 word by word", literal)):
-        print(f"loop, {how}: {1e6 * loop:.0f} µs, {loop / ours:.0f} times as long (at least 100)")
+        print(f"loop, {how}: {1e6 * loop:.0f} µs, {loop / ours:.0f} times as long {bar(loop / ours, least=100)}")
 
     shares = np.minimum(0.9, 2 / np.arange(1, N_WORDS + 1))
     images = [[f"w{i}" for i in np.flatnonzero(row)] for row in rng.random((N_IMAGES, N_WORDS)) < shares]
@@ -68,3 +69,4 @@ def main():
 
 if __name__ == "__main__":
     main()
+    end()

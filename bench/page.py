@@ -46,6 +46,9 @@ def open_once(browser, url, process, button):
 
 def main():
     """Print the table."""
+    if not sys.argv[1:]:
+        print("not measured: name another checkout to compare with")
+        return
     other, rounds = Path(sys.argv[1]).resolve(), int(sys.argv[2]) if len(sys.argv) > 2 else 5
     roots = {"other": other, "this": Path(__file__).resolve().parent.parent}
     with ExitStack() as stack, sync_playwright() as playwright:

@@ -38,6 +38,7 @@ from transformers import (
     T5EncoderModel,
 )
 
+from bench.bars import bar, end, held
 from bias_core.installed import ASSETS
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
 from bias_core.models.family_facts import pipeline_facts, without_guidance
@@ -194,10 +195,6 @@ def flux(full):
 FAMILIES = {"sd1": (sd1, 512, 7.5), "sdxl": (sdxl, 1024, 5.0), "sd3": (sd3, 1024, 5.0), "flux": (flux, 1024, 3.5)}
 
 
-def met(is_met):
-    return "met" if is_met else "NOT MET"
-
-
 def seconds(function):
     """Seconds of the clock on a GPU, else of the processor, without other programs' turns."""
     if not torch.cuda.is_available():
@@ -284,8 +281,8 @@ def draw(one, repeats):
     equal = all(np.array_equal(a, b) for a, b in zip(bare(), ours(), strict=True))
     needed, taken = in_turns(bare, ours, repeats)
     print(f"{one.name}: {n} pictures of {rows[0].width} px, {rows[0].num_inference_steps} steps: "
-          f"bare {n / needed:.3f} a second, ours {n / taken:.3f}: {needed / taken:.3f} times (at least {LEAST}: "
-          f"{met(needed / taken >= LEAST)}); pixels equal bit for bit: {met(equal)}")  # fmt: skip
+          f"bare {n / needed:.3f} a second, ours {n / taken:.3f}: {needed / taken:.3f} times "
+          f"{bar(needed / taken, least=LEAST)}; pixels equal bit for bit: {held(equal)}")  # fmt: skip
     return needed, taken
 
 
@@ -335,9 +332,9 @@ def trace(one, repeats):
 
     taken, needed = in_turns(run, passes, repeats)
     print(f"{one.name}: trace of {len(ATTRIBUTES)} attributes, {row.num_inference_steps} steps: {taken:.2f} s, its "
-          f"{len(given)} passes {needed:.2f} s: {taken / needed:.3f} times (at most {MOST_TRACE}: "
-          f"{met(taken <= MOST_TRACE * needed)}); {n_rows} rows through the denoiser, which needs {n_needed}: "
-          f"{met(n_rows == n_needed)}; the CPU waits for the GPU {waits(run)}")  # fmt: skip
+          f"{len(given)} passes {needed:.2f} s: {taken / needed:.3f} times "
+          f"{bar(taken / needed, most=MOST_TRACE)}; {n_rows} rows through the denoiser, which needs {n_needed}: "
+          f"{held(n_rows == n_needed)}; the CPU waits for the GPU {waits(run)}")  # fmt: skip
 
 
 def main():
@@ -363,3 +360,4 @@ def main():
 
 if __name__ == "__main__":
     main()
+    end()

@@ -5,6 +5,7 @@ import time
 import numpy as np
 import torch
 
+from bench.bars import bar, end
 from bias_core.installed import ASSETS
 from bias_core.models.encoders import TransformersEncoder
 from bias_core.papers.oasis.prompt_search import optimise_prompts
@@ -64,8 +65,9 @@ def main():
     print(f"{batched.n_texts:,} texts scored in a search of {whole:.1f} s")
     print(f"in batches:      {together:8.0f} texts a second")
     print(f"one at a time:   {alone:8.0f} texts a second")
-    print(f"batches are {together / alone:.1f} times as quick (at least 10)")
+    print(f"batches are {together / alone:.1f} times as quick {bar(together / alone, least=10)}")
 
 
 if __name__ == "__main__":
     main()
+    end()

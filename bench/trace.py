@@ -14,6 +14,7 @@ from diffusers import (
 )
 from transformers import AutoTokenizer, CLIPTextModelWithProjection
 
+from bench.bars import bar, end
 from bias_core.installed import ASSETS
 from bias_core.measures.propagation import stereotype_propagation_index
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
@@ -146,13 +147,15 @@ def main():
     n_rows = len(passes_given[0][1]["hidden_states"])
     print(f"{N_STEPS} steps, {len(ATTRIBUTES)} attributes, {n_rows} texts in one pass a step")
     print(f"trace with SPI {ours:.2f} s, its passes alone {needed:.2f} s")
-    print(f"{ours / needed:.3f} times as long (at most {MOST})")
+    print(f"{ours / needed:.3f} times as long {bar(ours / needed, most=MOST)}")
     for n, (ratio, passes_alone, decoding) in zip((1, 2, len(ATTRIBUTES)), growth, strict=True):
         print(
-            f"picture of the study with {n} attributes, and its base: {ratio:.1f} plain pictures (at most {2 * n + 2})"
+            f"picture of the study with {n} attributes, and its base: {ratio:.1f} plain pictures "
+            f"{bar(ratio, most=2 * n + 2)}"
         )
         print(f"    its passes {passes_alone:.2f}, its decoding {decoding:.2f}")
 
 
 if __name__ == "__main__":
     main()
+    end()
