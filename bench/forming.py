@@ -11,6 +11,8 @@ import threading
 import time
 from pathlib import Path
 
+import torch
+
 from bench.bars import bar, end
 from bench.engine import rows
 from bias_core.models.engines import run_rows
@@ -42,13 +44,14 @@ def draw(model, some):
 
 def main():
     n_pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 7
+    torch.set_num_threads(1)  # threads that wait for each other use the processor too
     with tempfile.TemporaryDirectory() as folder:
         services = Services(Settings(data_dir=Path(folder), offline=True, device="cpu"))
         model = services.text_to_image(MODEL)
         if not isinstance(model, ShowsForming):
             sys.exit(f"{MODEL} shows nothing while it draws")
-        plain = WithoutLooks(model)
         draw(model, rows(services, 8))
+        plain = WithoutLooks(model)  # the weights have decided the size of its batches
         ratios, n_looks = [], []
         for pair in range(n_pairs):
             some, order = rows(services, N, first_seed=1000 * pair), (model, plain) if pair % 2 else (plain, model)
