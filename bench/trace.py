@@ -153,9 +153,8 @@ def main():
         why = f"its passes take {passes_alone:.2f}, and those of a network this small are little next to the rest"
         said = bar(ratio, most=2 * n + 2, why=why if passes_alone <= 2 * n + 2 else "")
         print(f"picture of the study with {n} attributes, and its base: {ratio:.1f} plain pictures {said}")
-        print(
-            f"    its passes {passes_alone:.2f}, the rest {rest:.2f} {bar(rest, most=MOST_REST)}, of it decoding {decoding:.2f}"
-        )
+        said = f"{bar(rest, most=MOST_REST)}, of it decoding {decoding:.2f}"
+        print(f"    its passes {passes_alone:.2f}, the rest {rest:.2f} {said}")
 
 
 if __name__ == "__main__":
