@@ -29,20 +29,17 @@ _COMMANDS = {
     "measures": ("study.measures", []),
     "new-study": ("study.new_study", ["new-study hats"]),
     "env": ("environment.env", ["env --check", "env --check --model stable-diffusion-v1-5"]),
-}
-_STUDY_COMMANDS = {
-    "list": ("study.list_studies", []),
-    "show": ("study.show_study", ["study show t2iat-tests"]),
-    "run": (
+    "study list": ("study.list_studies", []),
+    "study show": ("study.show_study", ["study show t2iat-tests"]),
+    "study run": (
         "study.run_studies",
         ["study run t2iat-tests --scale 0.1", "study run pst-occupations --plan --out report.html"],
     ),
-    "label": ("reports.label", []),
-    "corrected": ("reports.corrected", []),
-    "report": ("reports.report", []),
+    "study label": ("reports.label", []),
+    "study corrected": ("reports.corrected", []),
+    "study report": ("reports.report", []),
 }
-"""Function and examples of each command by its name."""
-
+"""Function and examples of each command by its words."""
 
 _VALUES = {"bool": "", "int": "NUMBER", "float": "NUMBER", "str": "TEXT", "list[str]": "TEXT", "path": "PATH"}
 """Placeholders for an option's value, by Typer's name of its type; nothing after a flag."""
@@ -63,7 +60,12 @@ class _Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the command that these words begin with, its name, and the words behind it."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, _load(name or "") if isinstance(command, _Outline) else command, rest
+        return name, self.load(name) if name else command, rest
+
+    def load(self, name: str) -> Any:
+        """Return a command of this group, or the group of this name."""
+        command = self.commands[name]
+        return _load(f"{self.name} {name}".strip()) if isinstance(command, _Outline) else command
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters."""
@@ -90,13 +92,13 @@ class _Command(TyperCommand):
         return option
 
 
-def _load(name: str) -> Any:
-    place, examples = (_COMMANDS | _STUDY_COMMANDS)[name]
+def _load(words: str) -> Any:
+    place, examples = _COMMANDS[words]
     module, _, function = place.partition(".")
     command = getattr(import_module(f"{__name__}.{module}"), function)
     epilog = "\n".join(["Examples:", *(f"  {COMMAND} {example}" for example in examples)]) if examples else None
     single = typer.Typer(add_completion=False)
-    single.command(name, cls=_Command, help=_unwrapped(getdoc(command) or ""), epilog=epilog)(command)
+    single.command(words.split()[-1], cls=_Command, help=_unwrapped(getdoc(command) or ""), epilog=epilog)(command)
     return typer.main.get_command(single)
 
 
@@ -112,21 +114,25 @@ def _docstrings(module: str) -> dict[str, str]:
     return {node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def _outline(help_text: str, commands: dict[str, tuple[str, list[str]]]) -> typer.Typer:
+def _outline(help_text: str, name: str = "") -> typer.Typer:
+    """Return the commands of the group of this name, or those without one."""
     group = typer.Typer(cls=_Group, help=help_text, no_args_is_help=True, pretty_exceptions_enable=False)
-    for name, (place, _) in commands.items():
-        module, _, function = place.partition(".")
-        group.command(name, cls=_Outline, help=_unwrapped(_docstrings(module)[function]))(lambda: None)
+    for words, (place, _) in _COMMANDS.items():
+        of, _, last = words.rpartition(" ")
+        if of == name:
+            module, _, function = place.partition(".")
+            group.command(last, cls=_Outline, help=_unwrapped(_docstrings(module)[function]))(lambda: None)
     return group
 
 
-app = _outline("Measure bias in text-to-image models. Without a command, the app starts.", _COMMANDS)
-app.add_typer(_outline("Run the studies of the papers.", _STUDY_COMMANDS), name="study")
+app = _outline("Measure bias in text-to-image models. Without a command, the app starts.")
+app.add_typer(_outline("Run the studies of the papers.", "study"), name="study")
 
 
 def load_all(group: Any = None) -> Any:
-    """Return all commands: Typer's group, by default that of the whole program, whose commands are loaded."""
+    """Return Typer's group, by default that of the whole program, with all of its commands loaded."""
     group = group or typer.main.get_command(app)
-    for name, command in group.commands.items():
-        group.commands[name] = _load(name) if isinstance(command, _Outline) else load_all(command)
+    for name in group.commands:
+        command = group.load(name)
+        group.commands[name] = load_all(command) if isinstance(command, _Group) else command
     return group
