@@ -252,15 +252,15 @@ OVER = "the longest allowed here (BIAS_MAX_MINUTES)"
 
 
 @pytest.fixture
-def hurried(tmp_path):
+def hurried(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "_SECONDS_BETWEEN_LOOKS", math.inf)  # however long its plan takes, it comes on record
     services = FakeServices(tmp_path / "data")
     services.settings = services.settings.model_copy(update={"max_minutes": 1e-9})
     yield services
     services.close()
 
 
-def test_a_study_whose_time_is_over_says_so_and_goes_on_from_there(hurried, monkeypatch):
-    monkeypatch.setattr(limits, "_SECONDS_BETWEEN_LOOKS", math.inf)  # however long its plan takes, it comes on record
+def test_a_study_whose_time_is_over_says_so_and_goes_on_from_there(hurried):
     design, settings = find_design("oasis-doctors"), StudySettings(scale=0.01)
     with pytest.raises(Interrupted) as ended:
         complete(run_study(design, settings, hurried))
