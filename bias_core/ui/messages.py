@@ -30,7 +30,10 @@ from bias_core.wording import format_count
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 """Options of an event that is no API endpoint and shows no progress."""
 LATEST: dict[str, Any] = {**QUIET, "trigger_mode": "always_last"}
-"""For events that read fields: a choice made during an answer is not lost; the last one counts."""
+"""For events that read fields: a choice made during an answer is not lost; the last one counts.
+
+An event of a component has at most one such listener: Gradio would repeat all of them while any is busy.
+"""
 EACH: dict[str, Any] = {**QUIET, "trigger_mode": "multiple", "queue": False}
 """For events that carry what was pressed: each is answered, because Gradio drops the data of a waiting event."""
 _PAUSE = 0.25  # seconds

@@ -198,7 +198,7 @@ def test_a_run_opened_from_the_list_or_by_its_link_has_its_own_paper_and_form(vi
     switch(page, "objects")
     page.wait_for_selector(f"#paper-header .example-note:has-text('{EXAMPLES['objects']}')")
     switch(page, "runs")
-    page.locator("#runs-list [data-act=open]").first.click()
+    page.locator("#runs-list [data-act=open][aria-label^='Open: ']").first.click()  # their own, no example
     page.wait_for_function("window.openKey() === 'paired'")
     wait_for_paper(page, "paired")
     page.wait_for_selector("#paper-status:has-text('Opened: a run of')")

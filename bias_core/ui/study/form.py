@@ -557,7 +557,7 @@ class StudyForm(HasStudies):
         study = {"study": self.form["study"]} if "study" in self.form else {}
         named = study | dict(zip(self.remembered, chosen, strict=True))
         remember = pass_values_by_name(named, self.on_remember), [*kept, *named.values()], kept
-        self.on_any("input", chosen, *remember, **messages.LATEST, queue=False)
+        self.on_any("input", chosen, *remember)
         self.wire_pictures()
 
     def listen(
@@ -631,7 +631,7 @@ class StudyForm(HasStudies):
         changed = pictures.source.input(self.on_source, [pictures.source, pictures.arrived], shown, **messages.LATEST)
         arrived = pictures.wire(self.parts["visitor"])
         if "labels_look" in self.parts:
-            given = [self.form["labels"].upload, self.form["labels"].clear, self.parts["count"].edit]
+            given = [self.form["labels"].upload, self.form["labels"].clear, self.parts["count"].submit]
             named = self.inputs()
             look = pass_values_by_name(named, self.on_labels), [*named.values()], self.parts["labels_look"]
             gr.on(given, *look, **messages.LATEST)

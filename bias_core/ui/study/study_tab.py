@@ -192,9 +192,8 @@ class StudyTab(ResultPage):
     def wire_other_settings(self) -> None:
         """Say that the result is of other settings whenever form or result has changed."""
         named = {**self.inputs(), "report": self.parts["report"]}
-        changed = [self.parts["count"].edit, self.parts["count"].expand]
         handler = pass_values_by_name(named, self.on_other_settings)
-        gr.on(changed, handler, [*named.values()], self.parts["other_settings"], **LATEST)
+        self.parts["count"].expand(handler, [*named.values()], self.parts["other_settings"], **LATEST)
 
     def on_other_settings(self, values: Mapping[str, Any]) -> str:
         """Return a note if the form asks for another run than that of the shown result; "" otherwise.
