@@ -110,14 +110,16 @@ class ComingBack:
         if papers is None or asked not in papers.keys or not visitor.has_arrived:
             return {self.notice: gr.skip()} if papers is None else {papers.parts["status"]: gr.skip()}
         before, visitor.paper = visitor.paper, asked
-        is_linked = link.tab == asked and asked not in visitor.seen  # an address fills the form once
+        is_of_another = papers.get_study_key(values["study"]) != asked
+        # An address fills the form once, and again for a page that had not got it when it asked, untouched.
+        is_late = is_of_another and asked not in visitor.typed
+        is_linked = link.tab == asked and (asked not in visitor.seen or is_late)
         visitor.seen.add(asked)
         if before == link.tab != asked:
             visitor.link = Link()  # its tab is left
         if before:
             papers.keep(visitor, values, report)
         shown: Updates = {}
-        is_of_another = papers.get_study_key(values["study"]) != asked
         if is_of_another or is_linked:
             shown = papers.show_paper(asked, visitor, remembered, link if is_linked else Link(), values["images"])
         if report is None or papers.get_design_key(report.design) != asked:

@@ -293,6 +293,19 @@ def test_an_address_fills_the_form_of_its_paper_alone_and_its_example_does_not_t
     assert late.values["percent"] == 7
 
 
+def test_an_address_fills_the_form_of_a_page_that_asked_again_before_it_came(coming, page, visitor):
+    opened = Opened(coming, page, visitor, Link(tab="paired", values={"study": "pst-power", "percent": 7}))
+    empty = dict(opened.values)
+    opened.choose("paired")
+    opened.values = dict(empty)
+    opened.choose("paired")
+    assert {name: opened.values[name] for name in ("study", "percent")} == {"study": "pst-power", "percent": 7}
+    visitor.typed["paired"] = opened.values | {"percent": 9}
+    opened.values = dict(empty)
+    opened.choose("paired")
+    assert opened.values["percent"] == 9  # what was typed stays
+
+
 def test_an_empty_paper_says_again_that_it_is_open_and_neither_its_address_nor_its_last_word_goes(
     coming, page, visitor
 ):

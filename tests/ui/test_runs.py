@@ -4,6 +4,7 @@ import asyncio
 import io
 import re
 import zipfile
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -445,6 +446,11 @@ def test_no_event_of_the_page_waits_for_runs(page):
     assert not [event.fn for event in asked if event.trigger_mode == "once"]
     waiting = [event.fn for event in page.fns.values() if event.trigger_mode == "always_last" and event.fn]
     assert not [fn for fn in waiting if special_args(fn)[2] is not None]
+    # Gradio repeats an event whose listener waits for all of its listeners: two that wait would be asked for ever.
+    waiting = Counter(
+        target for event in page.fns.values() if event.trigger_mode == "always_last" for target in event.targets
+    )
+    assert [target for target, n in waiting.items() if n > 1 and target[0] is not None] == []
 
 
 def test_what_is_typed_while_a_count_is_on_its_way_is_counted_too(page):
